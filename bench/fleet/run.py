@@ -8,7 +8,7 @@ coding assistant and of chats. Prints Markdown tables.
   balancers  4 and 8 replicas, each balancer x each scheduler: TTFT, TTFT per prompt token, and the time to the whole answer (TGT)
   polls      sal asked 1 to 100 times a second, and once in a hundred seconds
   speeds     one replica in four half as fast, which nobody is told
-  fleets     64 and 512 replicas
+  fleets     64 and 512 replicas of 70b
 
 The paper's replicas: Llama-3-70B in FP8 on two H100 (70b), Llama-3-8B on an A100 of 40 GB (8b), steps of 1,024 tokens. --load is the arrival
 rate as a share of the rate at which one replica works off requests that are all there at once, times the replicas. Its arrivals, those of
@@ -35,6 +35,7 @@ SCHEDULERS = {"vllm": [], "sarathi-serve": [], "trail": ["--predictor", "noisy:0
 POLLS = (0.01, 1, 3, 10, 30, 100)
 METRICS = {"ttft_ms": "TTFT", "normalized_ttft_ms": "TTFT per token", "e2e_ms": "TGT"}
 PARTS = ("balancers", "polls", "speeds", "fleets")
+CELL = ("part", "model", "trace", "replicas", "scheduler", "balancer", "polls", "slow")
 
 
 def commit():
@@ -42,8 +43,8 @@ def commit():
     return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
 
 
-def run(args, model, trace, flags, requests, rate, seed):
-    command = [args.tactus, "sim", *MODELS[model], "--token-budget", "1024", "--tbt-slo", "none", "--max-queue", "1048576", "--long-prompts", "clip",
+def run(args, model, trace, flags, requests, rate, seed, queue="1048576"):
+    command = [args.tactus, "sim", *MODELS[model], "--token-budget", "1024", "--tbt-slo", "none", "--max-queue", queue, "--long-prompts", "clip",
                "--prefix-caching", "off", "--workload", f"lengths:{args.data / 'traces' / TRACES[trace]}", "--requests", str(requests), "--rate", f"{rate:.6g}",
                "--seed", str(seed), *flags, "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -64,7 +65,7 @@ def wanted(parts):
                 cells += [("polls", model, trace, own, "larry", "sal", polls, False) for polls in POLLS]
             if "speeds" in parts:
                 cells += [("speeds", model, trace, own, "larry", b, 10, True) for b in BALANCERS]
-            if "fleets" in parts:
+            if "fleets" in parts and model == "70b":
                 cells += [("fleets", model, trace, n, "larry", b, 10, False) for n in (64, 512) for b in ("random", "p2c", "least-outstanding", "sal")]
     return cells
 
@@ -79,7 +80,10 @@ def simulate(args, most, cell):
         speed = sum(1 / f for f in factors)
     seeds = args.seeds if replicas <= 8 else args.seeds[:1]
     requests = min(args.requests * replicas // 4, 16 * args.requests)
-    runs = [run(args, model, trace, flags, requests, args.load * most[model, trace] * speed, seed) for seed in seeds]
+    queue = "4096" if replicas > 8 else "1048576"   # every place in it takes memory, at every replica
+    runs = [run(args, model, trace, flags, requests, args.load * most[model, trace] * speed, seed, queue) for seed in seeds]
+    if any(r["requests"]["completed"] != requests for r in runs):
+        raise RuntimeError(f"{cell}: requests were refused; raise --max-queue")
     figures = {m: {p: statistics.median(r[m][p] for r in runs) for p in ("p50", "p95", "p99")} for m in METRICS}
     return {"part": part, "model": model, "trace": trace, "replicas": replicas, "scheduler": scheduler, "balancer": balancer, "polls": polls, "slow": slow,
             "load": args.load, **figures, "preemptions": sum(r["preemptions"] for r in runs), "requests": sum(r["requests"]["completed"] for r in runs)}
@@ -126,6 +130,7 @@ def main():
     parser.add_argument("--seeds", type=lambda s: [int(x) for x in s.split(",")], default=[1, 2, 3])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(os.environ.get("TACTUS_DATA", ROOT.parent / "shared/data")))
+    parser.add_argument("--resume", action="store_true", help="go on with the output file of the same command")
     parser.add_argument("--report", type=pathlib.Path)
     args = parser.parse_args()
     if args.report:
@@ -137,15 +142,22 @@ def main():
     if not (args.data / "traces").is_dir():
         sys.exit(f"run.py: no traces in {args.data}; set TACTUS_DATA or give --data")
     result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(),
-              "command": " ".join(["bench/fleet/run.py", *sys.argv[1:]]), "runs": []}
-    cells = wanted(parts)
+              "command": " ".join(["bench/fleet/run.py", *sys.argv[1:]]),
+              "requests": args.requests, "seeds": args.seeds, "load": args.load, "runs": []}
+    cells, known = wanted(parts), {}
+    if args.resume and args.output and args.output.exists():
+        before = json.loads(args.output.read_text())
+        if (before["requests"], before["seeds"], before["load"]) != (args.requests, args.seeds, args.load):
+            sys.exit(f"run.py: {args.output} has other requests, seeds or load; leave out --resume")
+        known = {tuple(r[k] for k in CELL): r for r in before["runs"]}
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         try:
             pairs = [(m, t) for m in MODELS for t in TRACES]
             alone = pool.map(lambda p: run(args, *p, ["--scheduler", "vllm", "--arrivals", "constant"], args.requests, 1e6, 1)["request_throughput"], pairs)
             most = dict(zip(pairs, alone))
             result["capacity"] = {" ".join(k): v for k, v in most.items()}
-            futures = [pool.submit(simulate, args, most, cell) for cell in cells]
+            done_before = lambda cell: known[cell]
+            futures = [pool.submit(done_before, cell) if cell in known else pool.submit(simulate, args, most, cell) for cell in cells]
             for done, (cell, future) in enumerate(zip(cells, futures), 1):
                 result["runs"].append(future.result())
                 print(f"run.py: {done} of {len(cells)}: {cell}", file=sys.stderr, flush=True)

@@ -148,6 +148,12 @@ std::string ReplaceInvalidUtf8(std::string_view text) {
   return out;
 }
 
+std::string TextOf(const Json& object, const char* name) {
+  if (!object.is_object()) return {};
+  const auto found = object.find(name);
+  return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
 void AppendJsonString(std::string* out, std::string_view text) {
   out->push_back('"');
   while (!text.empty()) {

@@ -26,6 +26,9 @@ struct JsonLimits {
 };
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 
+// The text under this name; empty where there is none.
+std::string TextOf(const Json& object, const char* name);
+
 // Appends `text` as a JSON string, quotes included. Invalid UTF-8 becomes U+FFFD.
 void AppendJsonString(std::string* out, std::string_view text);
 // The same as text without quotes or escapes: every invalid byte sequence replaced.

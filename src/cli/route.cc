@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/json_text.h"
+#include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
 #include "http/client.h"
@@ -49,12 +50,18 @@ struct AskOptions {
 void PrintFleet(const json_text::Json& fleet) {
   std::printf("%-32s %-12s %-8s %9s %8s %8s %8s\n", "replica", "state", "kind", "in flight", "requests", "failures",
               "waiting");
-  for (const auto& r : fleet.value("replicas", json_text::Json::array())) {
-    const std::string why = r.value("why", "");
-    std::printf("%-32s %-12s %-8s %9lld %8lld %8lld %8lld%s%s\n", r.value("url", "").c_str(),
-                r.value("state", "").c_str(), r.value("kind", "").c_str(), r.value("in_flight", 0LL),
-                r.value("requests", 0LL), r.value("failures", 0LL), r.value("waiting", 0LL), why.empty() ? "" : "  ",
-                why.c_str());
+  const auto replicas = fleet.find("replicas");
+  if (replicas == fleet.end() || !replicas->is_array()) return;
+  const auto text = [](const json_text::Json& r, const char* name) { return Printable(json_text::TextOf(r, name)); };
+  const auto number = [](const json_text::Json& r, const char* name) {
+    const auto found = r.is_object() ? r.find(name) : r.end();
+    return r.is_object() && found != r.end() && found->is_number() ? found->get<long long>() : 0LL;
+  };
+  for (const auto& r : *replicas) {
+    const std::string why = text(r, "why");
+    std::printf("%-32s %-12s %-8s %9lld %8lld %8lld %8lld%s%s\n", text(r, "url").c_str(), text(r, "state").c_str(),
+                text(r, "kind").c_str(), number(r, "in_flight"), number(r, "requests"), number(r, "failures"),
+                number(r, "waiting"), why.empty() ? "" : "  ", why.c_str());
   }
 }
 
@@ -90,8 +97,8 @@ int Ask(const Action& action, const Args& args) {
     return Fail(action, options.router + " is no router: its answer is no JSON object");
   if (answer->status != 200) {
     const auto error = parsed->find("error");
-    const bool told = error != parsed->end() && error->is_object();
-    return Fail(action, told ? error->value("message", "") : fmt::format("{} says {}", options.router, answer->status));
+    const std::string message = error != parsed->end() ? json_text::TextOf(*error, "message") : std::string();
+    return Fail(action, message.empty() ? fmt::format("{} says {}", options.router, answer->status) : message);
   }
   PrintFleet(*parsed);
   return kExitOk;

@@ -24,6 +24,27 @@ std::string RandomId() {
   return fmt::format("{:016x}{:016x}", bits.high, bits.low);
 }
 
+namespace {
+
+Status CheckHeaderValue(const std::string& option, const std::string& which, const std::string& key) {
+  const auto bad =
+      std::find_if(key.begin(), key.end(), [](char c) { return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f; });
+  if (bad == key.end()) return Status();
+  return InvalidArgument(fmt::format("{} has white space or a control character (byte {}), which no client can send in "
+                                     "a header; give one without",
+                                     which, bad - key.begin() + 1),
+                         option);
+}
+
+}  // namespace
+
+Status CheckKey(const std::string& option, const std::string& key) {
+  const std::string flag = "--" + option;
+  if (key.empty())
+    return InvalidArgument(flag + " is empty: it would guard nothing; give a key or leave it out", option);
+  return CheckHeaderValue(option, flag, key);
+}
+
 Status CheckApiKeys(const std::vector<std::string>& keys) {
   for (size_t i = 0; i < keys.size(); ++i) {
     const std::string which = keys.size() == 1 ? "--api-key" : fmt::format("--api-key: number {}", i + 1);
@@ -33,15 +54,7 @@ Status CheckApiKeys(const std::vector<std::string>& keys) {
                                  "TACTUS_API_KEY and the file's api-key to serve everybody",
                              "api-key");
     }
-    const auto bad = std::find_if(keys[i].begin(), keys[i].end(),
-                                  [](char c) { return static_cast<unsigned char>(c) <= 0x20 || c == 0x7f; });
-    if (bad != keys[i].end()) {
-      return InvalidArgument(
-          fmt::format("{} has white space or a control character (byte {}), which no client can send in a header; "
-                      "give one without",
-                      which, bad - keys[i].begin() + 1),
-          "api-key");
-    }
+    TACTUS_RETURN_IF_ERROR(CheckHeaderValue("api-key", which, keys[i]));
   }
   return Status();
 }

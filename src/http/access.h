@@ -20,6 +20,7 @@ Hash128 RandomBits();
 std::string RandomId();
 
 // kInvalidArgument for a key that would let everybody in (empty) or nobody (no header can carry it). Never shows a key.
+Status CheckKey(const std::string& option, const std::string& key);
 Status CheckApiKeys(const std::vector<std::string>& keys);
 // kInvalidArgument unless there are no classes of keys, or one for each key, each "none" or among `declared`
 // (--slo-class as typed).

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <netinet/tcp.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -22,6 +23,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/printable.h"
 #include "http/loop_impl.h"
 
 namespace tactus::http {
@@ -47,7 +49,29 @@ struct ClientConnection {
   explicit ClientConnection(asio::io_context& io) : socket(io) {}
   tcp::socket socket;
   beast::flat_buffer buffer;
+  TimeNs spare_since_ns = 0;
 };
+
+bool BreaksLine(std::string_view text, char least) {
+  return std::any_of(text.begin(), text.end(), [least](char c) {
+    return (static_cast<unsigned char>(c) < static_cast<unsigned char>(least) && c != '\t') || c == 0x7f;
+  });
+}
+
+// What would be another request than the one that is meant.
+Status CheckRequest(const ClientRequest& request) {
+  if (request.method.empty() || BreaksLine(request.method, '!') || !request.path.starts_with('/') ||
+      BreaksLine(request.path, '!') || request.path.find('\t') != std::string::npos) {
+    return InvalidArgument(
+        fmt::format("'{} {}' is no request: a space or control character, or no '/' at the beginning",
+                    Printable(request.method), Printable(request.path)));
+  }
+  for (const auto& [name, value] : request.headers) {
+    if (name.empty() || BreaksLine(name, '!') || name.find('\t') != std::string::npos || BreaksLine(value, ' '))
+      return InvalidArgument(fmt::format("header '{}' has a control character", Printable(name)));
+  }
+  return Status();
+}
 
 struct Call {
   Call(asio::io_context& io, ClientRequest r, std::shared_ptr<ResponseHandler> h)
@@ -59,13 +83,15 @@ struct Call {
   asio::steady_timer timer, resumed;             // the time-out; never expires
   HttpResponse response;
   bool cancelled = false, timed_out = false;
-  bool paused = false;     // by OnPiece
-  bool got_bytes = false;  // of the answer: no retry then
-  bool keep = false;       // the connection may serve another call
+  bool paused = false;                      // by OnPiece
+  bool got_bytes = false;                   // of the answer: no retry then
+  bool keep = false;                        // the connection may serve another call
+  asio::steady_timer* resolving = nullptr;  // while a name server is asked
 
   void Drop() {
     error_code ignored;
     if (connection) connection->socket.close(ignored);
+    if (resolving != nullptr) resolving->cancel();
     resumed.cancel();
   }
 };
@@ -79,6 +105,7 @@ struct Client::Impl {
   asio::awaitable<void> RunCall(std::shared_ptr<Impl> self, std::shared_ptr<Call> call);
   asio::awaitable<Status> Attempt(std::shared_ptr<Call> call, bool reuse);
   asio::awaitable<error_code> Connect(std::shared_ptr<Call> call);
+  asio::awaitable<error_code> Resolve(std::shared_ptr<Call> call);
   asio::awaitable<Status> ReadAnswer(std::shared_ptr<Call> call);
   asio::awaitable<void> WaitUntilResumed(std::shared_ptr<Call> call);
   void Ended(const std::shared_ptr<Call>& call, const Status& status);
@@ -99,8 +126,8 @@ std::string Client::Impl::HeadText(const ClientRequest& request) const {
   const bool v6 = base.host.find(':') != std::string::npos;
   std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: {}{}{}:{}\r\n", request.method, request.path, v6 ? "[" : "",
                                  base.host, v6 ? "]" : "", base.port);
-  if (!request.body.empty() || request.method == "POST")
-    text += fmt::format("Content-Length: {}\r\n", request.body.size());
+  if (!request.text().empty() || request.method == "POST")
+    text += fmt::format("Content-Length: {}\r\n", request.text().size());
   for (const auto& [name, value] : request.headers) text += fmt::format("{}: {}\r\n", name, value);
   text += "\r\n";
   return text;
@@ -112,18 +139,43 @@ Status Client::Impl::Failed(const Call& call, const char* what, error_code ec) c
   return Status(StatusCode::kUnavailable, fmt::format("{} ({}:{}): {}", what, base.host, base.port, ec.message()));
 }
 
+// Fills `endpoints`. A name server that does not answer is waited for no longer than the call waits, though the system
+// goes on asking.
+asio::awaitable<error_code> Client::Impl::Resolve(std::shared_ptr<Call> call) {
+  error_code ec;
+  if (const auto address = asio::ip::make_address(base.host, ec); !ec) {
+    endpoints = {tcp::endpoint(address, base.port)};
+    co_return ec;
+  }
+  struct Answer {
+    explicit Answer(asio::io_context& context) : resolver(context), come(context) {}
+    tcp::resolver resolver;
+    asio::steady_timer come;
+    std::optional<error_code> ec;
+    std::vector<tcp::endpoint> found;
+  };
+  auto answer = std::make_shared<Answer>(io);
+  answer->come.expires_at(asio::steady_timer::time_point::max());
+  answer->resolver.async_resolve(base.host, fmt::format("{}", base.port),
+                                 [answer](error_code resolve_ec, const tcp::resolver::results_type& results) {
+                                   answer->ec = resolve_ec;
+                                   for (const auto& entry : results) answer->found.push_back(entry.endpoint());
+                                   answer->come.cancel();
+                                 });
+  call->resolving = &answer->come;
+  while (!answer->ec && !call->cancelled && !call->timed_out) {
+    error_code ignored;
+    answer->come.expires_at(asio::steady_timer::time_point::max());
+    co_await answer->come.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
+  }
+  call->resolving = nullptr;
+  if (!answer->ec) co_return asio::error::operation_aborted;
+  if (!*answer->ec) endpoints = answer->found;
+  co_return *answer->ec;
+}
+
 asio::awaitable<error_code> Client::Impl::Connect(std::shared_ptr<Call> call) {
   error_code ec;
-  if (endpoints.empty()) {
-    tcp::resolver resolver(io);
-    const std::string port = fmt::format("{}", base.port);
-    const auto found = co_await resolver.async_resolve(base.host, port, asio::redirect_error(asio::use_awaitable, ec));
-    if (call->cancelled || call->timed_out) ec = asio::error::operation_aborted;
-    if (ec) co_return ec;
-    for (const auto& entry : found) endpoints.push_back(entry.endpoint());
-  }
-  call->connection = std::make_shared<ClientConnection>(io);
-  std::shared_ptr<ClientConnection> connection = call->connection;
   asio::steady_timer limit(io);
   limit.expires_after(std::chrono::nanoseconds(options.connect_timeout_ns));
   limit.async_wait([weak = std::weak_ptr<Call>(call)](error_code timer_ec) {
@@ -132,7 +184,13 @@ asio::awaitable<error_code> Client::Impl::Connect(std::shared_ptr<Call> call) {
     held->timed_out = true;
     held->Drop();
   });
-  co_await asio::async_connect(connection->socket, endpoints, asio::redirect_error(asio::use_awaitable, ec));
+  if (endpoints.empty()) ec = co_await Resolve(call);
+  if (!ec && (call->cancelled || call->timed_out)) ec = asio::error::operation_aborted;
+  if (ec) co_return ec;
+  call->connection = std::make_shared<ClientConnection>(io);
+  std::shared_ptr<ClientConnection> connection = call->connection;
+  const std::vector<tcp::endpoint> tried = endpoints;  // another call may learn others meanwhile
+  co_await asio::async_connect(connection->socket, tried, asio::redirect_error(asio::use_awaitable, ec));
   limit.cancel();
   if (ec) endpoints.clear();  // the name may mean another machine by now
   if (!ec) connection->socket.set_option(tcp::no_delay(true), ec);
@@ -173,6 +231,7 @@ asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
     response.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   }
   if (const std::string* type = response.Find("Content-Type")) response.content_type = *type;
+  call->request.counted.reset();  // it is not sent again
   if (call->cancelled) co_return Failed(*call, "", ec);
   call->handler->OnHead(response.status, response.headers, clock.NowNs());
   const bool events = response.status / 100 == 2 && response.content_type.rfind("text/event-stream", 0) == 0;
@@ -221,7 +280,8 @@ asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, bool r
   }
   std::shared_ptr<ClientConnection> connection = call->connection;
   const std::string head = HeadText(call->request);
-  const std::array<asio::const_buffer, 2> text = {asio::buffer(head), asio::buffer(call->request.body)};
+  const std::string_view body = call->request.text();
+  const std::array<asio::const_buffer, 2> text = {asio::buffer(head), asio::buffer(body.data(), body.size())};
   co_await asio::async_write(connection->socket, text, asio::redirect_error(asio::use_awaitable, ec));
   // A refusal may come before the whole body was taken: read it even then.
   const bool write_failed = static_cast<bool>(ec);
@@ -232,6 +292,10 @@ asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, bool r
 
 asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::shared_ptr<Call> call) {
   (void)self;  // held by this frame
+  Status status;
+  if (call->cancelled) co_return Ended(call, Failed(*call, "", {}));  // before it began
+  status = CheckRequest(call->request);
+  if (!status.ok()) co_return Ended(call, status);
   if (options.timeout_ns > 0) {
     call->timer.expires_after(std::chrono::nanoseconds(options.timeout_ns));
     call->timer.async_wait([weak = std::weak_ptr<Call>(call)](error_code ec) {
@@ -241,8 +305,6 @@ asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::sha
       held->Drop();
     });
   }
-  Status status;
-  if (call->cancelled) co_return Ended(call, Failed(*call, "", {}));  // before it began
   const bool reuse = !spare.empty();
   status = co_await Attempt(call, reuse);
   // A kept connection may have been closed by the server meanwhile: once more, on a new one.
@@ -250,10 +312,12 @@ asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::sha
     status = co_await Attempt(call, false);
   }
   call->timer.cancel();
-  if (status.ok() && call->keep && call->connection->socket.is_open())
+  if (status.ok() && call->keep && call->connection->socket.is_open()) {
+    call->connection->spare_since_ns = clock.NowNs();
     spare.push_back(call->connection);
-  else
+  } else {
     call->Drop();
+  }
   Ended(call, status);
 }
 
@@ -312,6 +376,15 @@ void Client::Run() {
 
 void Client::Stop() {
   loop_.Stop();
+}
+
+// The longest unused are first: the last one back is taken first.
+void Client::CloseIdle(DurationNs idle_ns) {
+  const TimeNs since_ns = impl_->clock.NowNs() - idle_ns;
+  std::vector<std::shared_ptr<ClientConnection>>& spare = impl_->spare;
+  const auto used =
+      std::find_if(spare.begin(), spare.end(), [&](const auto& c) { return c->spare_since_ns > since_ns; });
+  spare.erase(spare.begin(), used);
 }
 
 int64_t Client::in_flight() const {

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "http/body.h"
 #include "http/loop.h"
 #include "http/message.h"
 #include "tactus/status.h"
@@ -55,16 +56,21 @@ class ResponseHandler {
   virtual void OnDone(const Status& status, const HttpResponse& response, TimeNs received_ns) = 0;
 };
 
+// Path and headers that would end their line (a space or control character in the path, a control character in a
+// header) are refused: OnDone says kInvalidArgument, and nothing is sent.
 struct ClientRequest {
   std::string method = "POST";
   std::string path;  // "/v1/chat/completions"
   Headers headers;   // Host, Content-Length and Connection are added
   std::string body;
+  std::shared_ptr<const Body> counted = {};  // in place of `body`; let go of when the answer begins
+
+  std::string_view text() const { return counted ? counted->text() : std::string_view(body); }
 };
 
 struct ClientOptions {
-  DurationNs connect_timeout_ns = 30 * kSecond;
-  DurationNs timeout_ns = 0;  // whole request; 0: none
+  DurationNs connect_timeout_ns = 30 * kSecond;  // the name server's time included
+  DurationNs timeout_ns = 0;                     // whole request; 0: none
   int64_t max_response_bytes = int64_t{256} << 20;
   bool pieces = false;  // of answers of any length
 };
@@ -91,6 +97,8 @@ class Client {
   // Returns when every request has ended and no action is left, or after Stop. Run may be called again.
   void Run();
   void Stop();
+  // Closes connections that nobody has used for so long.
+  void CloseIdle(DurationNs idle_ns);
   int64_t in_flight() const;
 
  private:

@@ -1,5 +1,7 @@
 #include "route/fleet.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace tactus::route {
@@ -7,6 +9,9 @@ namespace {
 
 // Lengths before any request has ended, and how fast the means follow those that do: about the last two hundred count.
 constexpr double kPriorPrompt = 1024, kPriorOutput = 128, kFollow = 0.01;
+
+// Of a replica's prefixes, however much memory it claims to have.
+constexpr int64_t kMostRemembered = int64_t{1} << 26;
 
 }  // namespace
 
@@ -68,7 +73,7 @@ void Fleet::Told(int32_t replica, const ReplicaState& state, int64_t routed_sinc
   view.waiting_tokens = state.waiting_tokens + routed_since;
   view.free_kv_tokens = state.free_kv_tokens - view.waiting_tokens;
   view.step_tokens = state.step_tokens;
-  if (view.kv_tokens != state.kv_tokens) prefixes_.SetCapacity(replica, state.kv_tokens);
+  if (view.kv_tokens != state.kv_tokens) prefixes_.SetCapacity(replica, std::min(state.kv_tokens, kMostRemembered));
   view.kv_tokens = state.kv_tokens;
 }
 

@@ -9,7 +9,6 @@
 namespace tactus::router {
 namespace {
 
-constexpr size_t kLineBytes = 64 << 10;  // that are looked at
 constexpr std::string_view kMoved = ": migrated ";
 
 // The number after the last `"name":`.
@@ -32,60 +31,126 @@ std::optional<Moved> ParseMoved(std::string_view text) {
   return Moved{to->get<std::string>(), ticket->get<std::string>()};
 }
 
-}  // namespace
-
-// Passes the bytes on as they are, but for lines that begin with ':', which wait for their end.
-std::string_view AnswerScan::Stream(std::string_view bytes) {
-  const bool plain = !holding_ && !drop_blank_ && (in_line_ || bytes.empty() || bytes[0] != ':') &&
-                     bytes.find("\n:") == std::string_view::npos;
-  kept_.clear();
-  for (size_t at = 0; at < bytes.size();) {
-    const size_t newline = bytes.find('\n', at);
-    const size_t end = newline == std::string_view::npos ? bytes.size() : newline + 1;
-    const std::string_view part = bytes.substr(at, end - at);
-    at = end;
-    if (!in_line_) holding_ = part[0] == ':';
-    if (holding_ && line_.size() + part.size() > kLineBytes) {  // no comment of ours
-      holding_ = false;
-      kept_ += line_;
-    }
-    if (line_.size() < kLineBytes) line_ += part.substr(0, kLineBytes - line_.size());
-    in_line_ = newline == std::string_view::npos;
-    if (!plain && !holding_) {
-      const bool blank = part == "\n" || part == "\r\n";
-      if (!(drop_blank_ && blank)) kept_ += part;
-      drop_blank_ = false;
-    }
-    if (in_line_) continue;
-    if (holding_) {
-      if (line_.starts_with(kMoved))
-        drop_blank_ = true;
-      else
-        kept_ += line_;
-    }
-    Line(line_);
-    line_.clear();
-    holding_ = false;
-  }
-  return plain ? bytes : std::string_view(kept_);
+bool IsError(std::string_view data) {
+  if (!data.starts_with('{')) return false;
+  const size_t name = data.find_first_not_of(" \t", 1);
+  return name != std::string_view::npos && data.substr(name).starts_with("\"error\"");
 }
 
-void AnswerScan::Line(std::string_view line) {
-  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
-  if (line.starts_with(kMoved)) {
-    moved_ = ParseMoved(line.substr(kMoved.size()));
-    return;
+// Pieces of a text that follow each other or not, as one view where they do.
+class Joined {
+ public:
+  Joined(std::string_view text, std::string* kept) : text_(text), kept_(*kept) { kept_.clear(); }
+  void Add(size_t begin, size_t end) {
+    if (begin == end) return;
+    if (!copied_ && end_ > begin_ && end_ != begin) {
+      kept_ = text_.substr(begin_, end_ - begin_);
+      copied_ = true;
+    }
+    if (copied_)
+      kept_ += text_.substr(begin, end - begin);
+    else if (end_ == begin_)
+      begin_ = begin;
+    end_ = end;
   }
-  if (!line.starts_with("data:")) return;
-  std::string_view data = line.substr(5);
-  if (data.starts_with(" ")) data.remove_prefix(1);
+  std::string_view view() const { return copied_ ? std::string_view(kept_) : text_.substr(begin_, end_ - begin_); }
+
+ private:
+  const std::string_view text_;
+  std::string& kept_;
+  size_t begin_ = 0, end_ = 0;
+  bool copied_ = false;
+};
+
+}  // namespace
+
+bool ValidTicket(std::string_view ticket) {
+  return !ticket.empty() && ticket.size() <= 64 && std::all_of(ticket.begin(), ticket.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+  });
+}
+
+std::string_view AnswerScan::Stream(std::string_view bytes) {
+  const bool joined = !partial_.empty();
+  size_t look = 0, line = 0, event = 0;
+  if (joined) {
+    look = partial_.size();
+    line = line_;
+    partial_ += bytes;
+  }
+  const std::string_view text = joined ? std::string_view(partial_) : bytes;
+  Joined passed(text, &kept_);
+  for (size_t newline; (newline = text.find('\n', look)) != std::string_view::npos;) {
+    const std::string_view whole = text.substr(line, newline - line);
+    const bool blank = !in_line_ && (whole.empty() || whole == "\r");
+    in_line_ = false;
+    line = look = newline + 1;
+    if (!blank) continue;
+    if (in_event_ || Event(text.substr(event, line - event))) passed.Add(event, line);
+    in_event_ = false;
+    event = line;
+  }
+  if (!in_event_ && text.size() - event > kEventBytes) {
+    in_event_ = true;
+    ++events_;  // too long to be looked at
+  }
+  if (in_event_) {
+    in_line_ |= text.size() > line && text.substr(line) != "\r";
+    passed.Add(event, text.size());
+    event = line = text.size();
+  }
+  const std::string_view view = passed.view();
+  line_ = line - event;
+  if (!joined) {
+    partial_ = text.substr(event);
+    return view;
+  }
+  if (view.data() != kept_.data()) kept_ = view;
+  partial_.erase(0, event);
+  return kept_;
+}
+
+std::string_view AnswerScan::Rest() {
+  kept_ = std::move(partial_);
+  partial_.clear();
+  line_ = 0;
+  if (kept_.empty() || !Event(kept_)) return {};
+  return kept_;
+}
+
+// Whether it is for the client.
+bool AnswerScan::Event(std::string_view event) {
+  bool counts = false, pass = true;
+  for (size_t at = 0; at < event.size();) {
+    const size_t end = std::min(event.find('\n', at), event.size());
+    std::string_view line = event.substr(at, end - at);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (at == 0 && line.starts_with(kMoved)) {
+      moved_ = ParseMoved(line.substr(kMoved.size()));
+      pass = false;
+    } else if (line.starts_with("data:")) {
+      pass = Data(line.substr(line.starts_with("data: ") ? 6 : 5), &counts) && pass;
+    }
+    at = end + 1;
+  }
+  events_ += counts;
+  return pass;
+}
+
+bool AnswerScan::Data(std::string_view data, bool* counts) {
   if (data == "[DONE]") {
     done_ = true;
-    return;
+    return true;
   }
-  ++events_;
-  if (data.starts_with("{\"error\"")) done_ = true;
+  if (IsError(data)) {
+    done_ = failed_ = true;
+    if (events_ > 0) return true;
+    first_error_ = data;
+    return false;
+  }
+  *counts = true;
   FindUsage(data);
+  return true;
 }
 
 void AnswerScan::FindUsage(std::string_view text) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <utility>
@@ -70,22 +71,37 @@ void Discovery::Later(DurationNs after_ns, void (Discovery::*what)()) {
 }
 
 Status Discovery::ReadFile() {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(options_.replicas_file, error))
+    return InvalidArgument(fmt::format("'{}' is no file that can be read", options_.replicas_file));
   std::ifstream file(options_.replicas_file, std::ios::binary);
   if (!file) return InvalidArgument(fmt::format("cannot read '{}'", options_.replicas_file));
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (text == file_text_) return Status();
+  if (file.bad()) return InvalidArgument(fmt::format("cannot read '{}' to its end", options_.replicas_file));
+  const bool first = !read_once_, settled = text == read_text_;
+  read_once_ = true;
+  read_text_ = text;
+  // Somebody may be writing it: what reads alike twice is whole.
+  if (text == file_text_ || (!first && !settled)) return Status();
   TACTUS_ASSIGN_OR_RETURN(std::vector<std::string> urls, UrlsOf(text));
+  if (urls.empty() && !from_file_.empty())
+    return InvalidArgument(fmt::format("'{}' names no replica any more", options_.replicas_file));
   file_text_ = text;
   Follow(&from_file_, std::move(urls));
   return Status();
 }
 
 void Discovery::ReadFileAgain() {
-  const Status read = ReadFile();
-  if (!read.ok() && read.message() != last_error_)
-    log_(fmt::format("warning: --replicas-file: {}; the replicas stay as they are", read.message()));
-  last_error_ = read.ok() ? std::string() : read.message();
+  Say("--replicas-file", ReadFile());
   Later(kFileNs, &Discovery::ReadFileAgain);
+}
+
+// Once for each fault, however long it lasts.
+void Discovery::Say(const std::string& option, const Status& status) {
+  std::string& said = said_[option];
+  if (!status.ok() && status.message() != said)
+    log_(fmt::format("warning: {}: {}; the replicas stay as they are", option, status.message()));
+  said = status.ok() ? std::string() : status.message();
 }
 
 void Discovery::AskDns() {
@@ -98,11 +114,21 @@ void Discovery::AskDns() {
         urls.push_back(fmt::format("http://{}{}{}:{}", v6 ? "[" : "", address, v6 ? "]" : "", dns_port_));
       }
       Follow(&from_dns_, std::move(urls));
-    } else {
-      // A name server that is down says nothing of the replicas.
-      log_(fmt::format("warning: --replicas-dns: {}; the replicas stay as they are", found.status().message()));
     }
+    Say("--replicas-dns", found.status());  // a name server that is down says nothing of the replicas
     Later(kDnsNs, &Discovery::AskDns);
+  });
+}
+
+// Whether anything else names it too.
+bool Discovery::Stays(const std::string& url, const std::vector<std::string>* followed) const {
+  const auto in = [&](const std::vector<std::string>& list) {
+    return std::find(list.begin(), list.end(), url) != list.end();
+  };
+  if (followed != &from_file_ && in(from_file_)) return true;
+  if (followed != &from_dns_ && in(from_dns_)) return true;
+  return std::any_of(options_.replicas.begin(), options_.replicas.end(), [&](const std::string& list) {
+    return ("," + list + ",").find("," + url + ",") != std::string::npos;
   });
 }
 
@@ -112,7 +138,8 @@ void Discovery::Follow(std::vector<std::string>* followed, std::vector<std::stri
     if (const Status added = watch_.Add(url); !added.ok()) log_("warning: " + added.message());
   }
   for (const std::string& url : *followed) {
-    if (std::find(urls.begin(), urls.end(), url) == urls.end()) (void)watch_.Remove(url);
+    const bool named = std::find(urls.begin(), urls.end(), url) != urls.end() || Stays(url, followed);
+    if (!named) (void)watch_.Remove(url);
   }
   *followed = std::move(urls);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,6 +30,8 @@ class Discovery {
   void ReadFileAgain();
   void AskDns();
   Status ReadFile();
+  void Say(const std::string& option, const Status& status);
+  bool Stays(const std::string& url, const std::vector<std::string>* followed) const;
   void Follow(std::vector<std::string>* followed, std::vector<std::string> urls);
   void Later(DurationNs after_ns, void (Discovery::*what)());
 
@@ -37,7 +40,9 @@ class Discovery {
   FleetWatch& watch_;
   const FleetWatch::Log log_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-  std::string file_text_, last_error_, dns_host_, dns_port_;
+  std::string file_text_, read_text_, dns_host_, dns_port_;  // that counts, that was read last
+  bool read_once_ = false;
+  std::map<std::string, std::string> said_;  // by option: what is wrong
   std::vector<std::string> from_file_, from_dns_;
 };
 

@@ -19,7 +19,7 @@ std::string FleetJson(const FleetWatch& watch) {
     one["requests"] = e.requests;
     one["failures"] = e.failures;
     one["ejections"] = e.ejections;
-    if (e.view.kv_tokens > 0) {
+    if (e.tells_memory) {
       one["running"] = e.view.running;
       one["waiting"] = e.waiting_requests;
       one["free_kv_tokens"] = e.view.free_kv_tokens;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/printable.h"
+#include "http/access.h"
 #include "route/rebalance.h"
 
 namespace tactus::router {
@@ -16,8 +18,11 @@ constexpr DurationNs kLongestEjectionNs = 300 * kSecond;
 constexpr DurationNs kTogetherNs = kSecond;  // replicas that become ready within it begin together
 constexpr double kLeastShare = 0.1;          // of requests, of a replica that has just become ready
 constexpr int64_t kUnknownFreeTokens = int64_t{1} << 40, kUnknownStepTokens = 2048;  // of those that do not say
+constexpr int64_t kUnknownKvTokens = 1 << 18;  // how long a prefix is taken to stay there
 constexpr int64_t kPollBytes = 4 << 20;
-constexpr double kMeanPromptTokens = 1024;  // of queued requests of vLLM, which tells only how many there are
+constexpr DurationNs kModelAgainNs = 10 * kSecond;
+constexpr DurationNs kSameAgainNs = 10 * kSecond;  // between lines of the log about a state that stays the same
+constexpr double kMeanPromptTokens = 1024;         // of queued requests of vLLM, which tells only how many there are
 
 constexpr const char* kStatePath = "/fleet/state";
 constexpr const char* kMetricsPath = "/metrics";
@@ -31,17 +36,17 @@ std::vector<double> DecisionBuckets() {
 }  // namespace
 
 struct FleetWatch::Replica {
-  int32_t number = 0;
-  uint64_t generation = 0;  // 0: the place is free
+  int32_t place = 0;
+  int32_t number = -1;  // -1: the place is free
   std::string url, address;
   std::unique_ptr<http::Client> client;
   std::string path = kStatePath;  // that is asked next
   ReplicaKind kind = ReplicaKind::kUnknown;
   Said said = Said::kNothing;
   std::string why, model, version;
-  bool draining = false, lost = false;
+  bool draining = false, lost = false, tells_memory = false;
   int failed_polls = 0;
-  TimeNs heard_ns = 0, ready_since_ns = 0, ejected_until_ns = 0;
+  TimeNs heard_ns = 0, ready_since_ns = 0, ejected_until_ns = 0, model_asked_ns = 0, logged_ns = 0;
   bool slow_start = false;  // it became ready while others were
   double credit = 0;        // of slow start: a request at 1
   int64_t failures_in_row = 0, ejections_in_row = 0;
@@ -54,9 +59,8 @@ struct FleetWatch::Reply final : http::ResponseHandler {
   FleetWatch* watch = nullptr;
   std::weak_ptr<bool> alive;
   int32_t replica = 0;
-  uint64_t generation = 0;
   void OnDone(const Status& status, const http::HttpResponse& response, TimeNs) override {
-    if (alive.lock()) watch->Answered(replica, generation, status, response);
+    if (alive.lock()) watch->Answered(replica, status, response);
   }
 };
 
@@ -67,6 +71,8 @@ Result<std::unique_ptr<FleetWatch>> FleetWatch::Create(const FleetOptions& optio
         std::pair(options.dead_after, "dead-after")}) {
     if (time.ns < kMillisecond) return InvalidArgument(fmt::format("--{} is below 1 ms", name), name);
   }
+  if (!options.replica_api_key.empty())
+    TACTUS_RETURN_IF_ERROR(http::CheckKey("replica-api-key", options.replica_api_key));
   TACTUS_ASSIGN_OR_RETURN(auto fleet, route::Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)));
   std::unique_ptr<FleetWatch> watch(new FleetWatch(options, clock, loop, std::move(log), std::move(fleet)));
   for (const std::string& list : options.replicas) {
@@ -105,18 +111,18 @@ Status FleetWatch::Add(const std::string& given) {
     known->draining = false;
     return Status();
   }
-  auto place = std::find_if(replicas_.begin(), replicas_.end(), [](const auto& r) { return r->generation == 0; });
+  auto place = std::find_if(replicas_.begin(), replicas_.end(), [](const auto& r) { return r->number < 0; });
   if (place == replicas_.end()) {
     auto added = std::make_unique<Replica>();
-    added->number = fleet_->Add();
+    added->place = fleet_->Add();
     replicas_.push_back(std::move(added));
     place = std::prev(replicas_.end());
   }
-  const int32_t number = (*place)->number;
+  const int32_t at = (*place)->place;
   **place = Replica();
   Replica& replica = **place;
-  replica.number = number;
-  replica.generation = next_generation_++;
+  replica.place = at;
+  replica.number = next_number_++;
   replica.url = url;
   replica.address = address;
   replica.heard_ns = clock_.NowNs();
@@ -124,9 +130,9 @@ Status FleetWatch::Add(const std::string& given) {
   client.connect_timeout_ns = client.timeout_ns = options_.poll_timeout.ns;
   client.max_response_bytes = kPollBytes;
   replica.client = std::make_unique<http::Client>(parsed, client, clock_, loop_);
-  fleet_->Reset(number);
-  fleet_->SetReady(number, false);
-  Schedule(number, replica.generation, 0);
+  fleet_->Reset(at);
+  fleet_->SetReady(at, false);
+  Schedule(replica.number, 0);
   return Status();
 }
 
@@ -135,10 +141,10 @@ Status FleetWatch::Remove(const std::string& url) {
   Replica* replica = FindLocked(url);
   if (replica == nullptr) return Status(StatusCode::kNotFound, fmt::format("'{}' is no replica of this fleet", url));
   log_(fmt::format("replica {}: removed", replica->url));
-  const int32_t gone = replica->number;
-  std::erase_if(tickets_, [gone](const auto& entry) { return entry.second.replica == gone; });
+  const int32_t gone = replica->place;
+  std::erase_if(tickets_, [gone](const auto& entry) { return entry.second.place == gone; });
   *replica = Replica();
-  replica->number = gone;
+  replica->place = gone;
   fleet_->Reset(gone);
   fleet_->SetReady(gone, false);
   return Status();
@@ -157,15 +163,21 @@ Status FleetWatch::SetDraining(const std::string& url, bool draining) {
 
 FleetWatch::Replica* FleetWatch::FindLocked(const std::string& url) {
   for (const auto& replica : replicas_) {
-    if (replica->generation != 0 && (replica->url == url || replica->url + "/" == url || replica->address == url))
+    if (replica->number >= 0 && (replica->url == url || replica->url + "/" == url || replica->address == url))
       return replica.get();
   }
   return nullptr;
 }
 
+FleetWatch::Replica* FleetWatch::FindLocked(int32_t number) {
+  for (const auto& replica : replicas_) {
+    if (replica->number == number && number >= 0) return replica.get();
+  }
+  return nullptr;
+}
+
 bool FleetWatch::TakesLocked(const Replica& replica, TimeNs now_ns) const {
-  return replica.generation != 0 && replica.said == Said::kReady && !replica.draining &&
-         now_ns >= replica.ejected_until_ns;
+  return replica.number >= 0 && replica.said == Said::kReady && !replica.draining && now_ns >= replica.ejected_until_ns;
 }
 
 // Of the requests that it would get else.
@@ -195,13 +207,14 @@ std::optional<Picked> FleetWatch::Pick(const route::RouteRequest& request, std::
   for (const auto& r : replicas_) {
     // With nobody else left, one that fails is better than none.
     const bool takes = any ? TakesLocked(*r, start_ns) && (!any_warm || r->credit >= 1)
-                           : r->generation != 0 && r->said == Said::kReady && !r->draining;
-    fleet_->SetReady(r->number, takes && may(*r));
+                           : r->number >= 0 && r->said == Said::kReady && !r->draining;
+    fleet_->SetReady(r->place, takes && may(*r));
   }
   const int32_t chosen = fleet_->Route(request);
   decision_s_.Observe(static_cast<double>(clock_.NowNs() - start_ns) * 1e-9);
   if (chosen < 0) return std::nullopt;
-  replicas_[static_cast<size_t>(chosen)]->credit -= 1;
+  double& credit = replicas_[static_cast<size_t>(chosen)]->credit;
+  credit = std::max(-1.0, credit - 1);  // what it got while it was alone is no debt
   return CountLocked(replicas_[static_cast<size_t>(chosen)].get(), request);
 }
 
@@ -209,15 +222,15 @@ Picked FleetWatch::CountLocked(Replica* replica, const route::RouteRequest& requ
   ++replica->requests;
   replica->routed_since_asked += request.prompt_tokens;
   const uint64_t ticket = next_ticket_++;
-  tickets_[ticket] = {replica->number, request.prompt_tokens};
+  tickets_[ticket] = {replica->place, request.prompt_tokens};
   return Picked{ticket, replica->number, replica->url, replica->address};
 }
 
 std::optional<Picked> FleetWatch::Moved(const std::string& url, const route::RouteRequest& request) {
   std::lock_guard lock(mutex_);
   Replica* replica = FindLocked(url);
-  if (replica == nullptr) return std::nullopt;
-  fleet_->Routed(replica->number, request);
+  if (replica == nullptr || replica->kind != ReplicaKind::kTactus) return std::nullopt;
+  fleet_->Routed(replica->place, request);
   return CountLocked(replica, request);
 }
 
@@ -227,20 +240,21 @@ void FleetWatch::Ended(uint64_t ticket, int32_t output_tokens) {
   if (found == tickets_.end()) return;  // its replica was removed
   const Ticket counted = found->second;
   tickets_.erase(found);
-  fleet_->Ended(counted.replica, counted.prompt_tokens, output_tokens);
+  fleet_->Ended(counted.place, counted.prompt_tokens, output_tokens);
 }
 
 void FleetWatch::Failed(int32_t number) {
   std::lock_guard lock(mutex_);
-  Replica& replica = *replicas_[static_cast<size_t>(number)];
-  if (replica.generation == 0) return;
+  Replica* const found = FindLocked(number);
+  if (found == nullptr) return;
+  Replica& replica = *found;
   ++replica.failures;
   if (options_.eject_after == 0 || ++replica.failures_in_row < options_.eject_after) return;
   const TimeNs now_ns = clock_.NowNs();
   int64_t all = 0, ejected = 0;
   for (const auto& r : replicas_) {
-    all += r->generation != 0;
-    ejected += r->generation != 0 && now_ns < r->ejected_until_ns;
+    all += r->number >= 0;
+    ejected += r->number >= 0 && now_ns < r->ejected_until_ns;
   }
   if (now_ns < replica.ejected_until_ns || 2 * (ejected + 1) > all) return;
   const int shift = static_cast<int>(std::min<int64_t>(replica.ejections_in_row++, 10));
@@ -254,9 +268,10 @@ void FleetWatch::Failed(int32_t number) {
 
 void FleetWatch::Succeeded(int32_t number) {
   std::lock_guard lock(mutex_);
-  Replica& replica = *replicas_[static_cast<size_t>(number)];
-  replica.failures_in_row = 0;
-  if (clock_.NowNs() >= replica.ejected_until_ns) replica.ejections_in_row = 0;
+  Replica* const replica = FindLocked(number);
+  if (replica == nullptr) return;
+  replica->failures_in_row = 0;
+  if (clock_.NowNs() >= replica->ejected_until_ns) replica->ejections_in_row = 0;
 }
 
 const char* FleetWatch::StateLocked(const Replica& r, TimeNs now_ns) const {
@@ -273,17 +288,18 @@ std::vector<Endpoint> FleetWatch::Endpoints() const {
   const TimeNs now_ns = clock_.NowNs();
   std::vector<Endpoint> all;
   for (const auto& r : replicas_) {
-    if (r->generation == 0) continue;
+    if (r->number < 0) continue;
     all.push_back({.replica = r->number,
                    .url = r->url,
                    .address = r->address,
                    .state = StateLocked(*r, now_ns),
                    .why = r->why,
                    .ready = TakesLocked(*r, now_ns),
+                   .tells_memory = r->tells_memory,
                    .kind = r->kind,
                    .model = r->model,
                    .version = r->version,
-                   .view = fleet_->view(r->number),
+                   .view = fleet_->view(r->place),
                    .waiting_requests = r->waiting_requests,
                    .requests = r->requests,
                    .failures = r->failures,
@@ -299,8 +315,8 @@ std::vector<FleetWatch::Move> FleetWatch::Moves() const {
   std::vector<bool> draining;
   bool any_drains = false;
   for (const auto& r : replicas_) {
-    const bool known = r->generation != 0 && r->said == Said::kReady && r->kind == ReplicaKind::kTactus;
-    views.push_back(known ? fleet_->view(r->number) : route::ReplicaView());
+    const bool known = r->number >= 0 && r->said == Said::kReady && r->kind == ReplicaKind::kTactus;
+    views.push_back(known ? fleet_->view(r->place) : route::ReplicaView());
     views.back().ready = known && TakesLocked(*r, now_ns);
     if (!known) views.back().running = 0;
     draining.push_back(known && r->draining);
@@ -325,7 +341,7 @@ int64_t FleetWatch::ready() const {
 
 int64_t FleetWatch::size() const {
   std::lock_guard lock(mutex_);
-  return std::count_if(replicas_.begin(), replicas_.end(), [](const auto& r) { return r->generation != 0; });
+  return std::count_if(replicas_.begin(), replicas_.end(), [](const auto& r) { return r->number >= 0; });
 }
 
 std::string FleetWatch::model() const {
@@ -363,49 +379,51 @@ void FleetWatch::AppendMetrics(PrometheusText* text) const {
   text->Histogram("tactus_route_decision_seconds", "Time to choose a replica.", decision_s_);
 }
 
-void FleetWatch::Schedule(int32_t number, uint64_t generation, DurationNs after_ns) {
-  loop_.After(after_ns, [this, alive = std::weak_ptr<bool>(alive_), number, generation] {
-    if (alive.lock()) Poll(number, generation);
+void FleetWatch::Schedule(int32_t number, DurationNs after_ns) {
+  loop_.After(after_ns, [this, alive = std::weak_ptr<bool>(alive_), number] {
+    if (alive.lock()) Poll(number);
   });
 }
 
-void FleetWatch::Poll(int32_t number, uint64_t generation) {
+void FleetWatch::Poll(int32_t number) {
   std::lock_guard lock(mutex_);
-  Replica& replica = *replicas_[static_cast<size_t>(number)];
-  if (replica.generation != generation) return;
+  Replica* const replica = FindLocked(number);
+  if (replica == nullptr) return;
   auto reply = std::make_shared<Reply>();
   reply->watch = this;
   reply->alive = alive_;
   reply->replica = number;
-  reply->generation = generation;
-  replica.routed_since_asked = 0;
+  replica->routed_since_asked = 0;
   http::ClientRequest request;
   request.method = "GET";
-  request.path = replica.path;
-  replica.client->Send(std::move(request), std::move(reply));
+  request.path = replica->path;
+  if (!options_.replica_api_key.empty())
+    request.headers.emplace_back("Authorization", "Bearer " + options_.replica_api_key);
+  replica->client->Send(std::move(request), std::move(reply));
 }
 
-void FleetWatch::Answered(int32_t number, uint64_t generation, const Status& status,
-                          const http::HttpResponse& response) {
+void FleetWatch::Answered(int32_t number, const Status& status, const http::HttpResponse& response) {
   bool lost = false;
   DurationNs after_ns = options_.poll_interval.ns;
   {
     std::lock_guard lock(mutex_);
-    Replica& replica = *replicas_[static_cast<size_t>(number)];
-    if (replica.generation != generation) return;
+    Replica* const replica = FindLocked(number);
+    if (replica == nullptr) return;
+    const TimeNs now_ns = clock_.NowNs();
     if (status.ok()) {
-      after_ns = ReadLocked(&replica, response);
+      replica->heard_ns = now_ns;  // whatever it says: it is there
+      after_ns = ReadLocked(replica, response);
     } else {
-      NotHeardLocked(&replica, status.message());
-      if (replica.failed_polls >= kFailedPolls) after_ns = std::max(after_ns, std::min(kSlowPollNs, 10 * after_ns));
+      NotHeardLocked(replica, status.message());
+      if (replica->failed_polls >= kFailedPolls) after_ns = std::max(after_ns, std::min(kSlowPollNs, 10 * after_ns));
     }
-    lost = !replica.lost && clock_.NowNs() - replica.heard_ns >= options_.dead_after.ns;
-    replica.lost |= lost;
-    if (lost)
-      log_(fmt::format("replica {}: not heard of for {} ms", replica.url, options_.dead_after.ns / kMillisecond));
+    lost = now_ns - replica->heard_ns >= options_.dead_after.ns;
+    if (lost && !replica->lost)
+      log_(fmt::format("replica {}: not heard of for {} ms", replica->url, options_.dead_after.ns / kMillisecond));
+    replica->lost = lost;
   }
   if (lost && lost_) lost_(number);
-  Schedule(number, generation, after_ns);
+  Schedule(number, after_ns);
 }
 
 // Finds out what kind of server this is, from who tells most to who tells least; later reads what it tells. Returns
@@ -438,7 +456,7 @@ DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response
       return 0;
     }
     r->kind = ReplicaKind::kVllm;
-    if (r->model.empty()) {
+    if (ModelIsOldLocked(*r)) {
       r->path = kModelsPath;
       return 0;
     }
@@ -454,13 +472,14 @@ DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response
       return interval_ns;
     }
     r->model = *model;
+    r->model_asked_ns = r->heard_ns;
     if (r->kind != ReplicaKind::kVllm) r->kind = ReplicaKind::kPlain;
     r->path = r->kind == ReplicaKind::kVllm ? kMetricsPath : kHealthPath;
     return 0;
   }
   // Not every server has it: whoever lists its model is there.
   const bool there = ok || response.status == 404 || response.status == 405;
-  if (there && r->kind == ReplicaKind::kUnknown) {
+  if (there && (r->kind == ReplicaKind::kUnknown || ModelIsOldLocked(*r))) {
     r->path = kModelsPath;
     return 0;
   }
@@ -474,17 +493,21 @@ DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response
   return interval_ns;
 }
 
+// Of servers that do not say it with their state: another one may stand at this address by now.
+bool FleetWatch::ModelIsOldLocked(const Replica& r) const {
+  return r.model.empty() || r.heard_ns - r.model_asked_ns >= kModelAgainNs;
+}
+
 void FleetWatch::HeardLocked(Replica* r, ReplicaReport report) {
-  r->heard_ns = clock_.NowNs();
   r->failed_polls = 0;
-  r->lost = false;
   r->version = report.version;
   if (!report.ready) return ChangedLocked(r, Said::kNotReady, report.why);
   r->model = report.model;
   if (model_.empty()) model_ = report.model;
   if (report.model != model_) {
-    return ChangedLocked(r, Said::kRefused,
-                         fmt::format("it serves '{}' and this fleet '{}' (--model)", report.model, model_));
+    return ChangedLocked(
+        r, Said::kRefused,
+        fmt::format("it serves '{}' and this fleet '{}' (--model)", Printable(report.model), Printable(model_)));
   }
   r->waiting_requests = report.waiting_requests;
   TellLocked(r, report.state);
@@ -493,23 +516,26 @@ void FleetWatch::HeardLocked(Replica* r, ReplicaReport report) {
 
 void FleetWatch::TellLocked(Replica* r, const route::ReplicaState& said) {
   route::ReplicaState state = said;
-  if (state.kv_tokens == 0) {  // it does not say how much memory it has: its requests are what is known
-    const route::ReplicaView& view = fleet_->view(r->number);
+  r->tells_memory = state.kv_tokens > 0;
+  if (!r->tells_memory) {  // its requests are what is known
+    const route::ReplicaView& view = fleet_->view(r->place);
     if (r->kind == ReplicaKind::kPlain) {
       state.running = view.outstanding_requests;
       state.waiting_tokens = view.outstanding_tokens;
     }
     state.free_kv_tokens = kUnknownFreeTokens;
+    state.kv_tokens = kUnknownKvTokens;
     if (state.step_tokens == 0) state.step_tokens = kUnknownStepTokens;
   }
   const bool counted = r->kind == ReplicaKind::kPlain;  // those routed since are among them
-  fleet_->Told(r->number, state, counted ? 0 : r->routed_since_asked);
+  fleet_->Told(r->place, state, counted ? 0 : r->routed_since_asked);
 }
 
 void FleetWatch::NotHeardLocked(Replica* r, const std::string& why) {
   if (++r->failed_polls < kFailedPolls) return;
   r->path = kStatePath;  // who comes back may be somebody else
   r->kind = ReplicaKind::kUnknown;
+  r->model.clear();
   ChangedLocked(r, Said::kNothing, why);
 }
 
@@ -517,17 +543,20 @@ void FleetWatch::ChangedLocked(Replica* r, Said said, const std::string& why) {
   if (r->said == said && r->why == why) return;
   const bool same = r->said == said;
   const bool others = std::any_of(replicas_.begin(), replicas_.end(), [r](const auto& other) {
-    return other.get() != r && other->generation != 0 && other->said == Said::kReady &&
+    return other.get() != r && other->number >= 0 && other->said == Said::kReady &&
            r->heard_ns - other->ready_since_ns >= kTogetherNs;
   });
   r->said = said;
   r->why = why;
+  if (same && r->heard_ns - r->logged_ns < kSameAgainNs) return;
+  r->logged_ns = r->heard_ns;
   if (said == Said::kReady && !same) {
     r->slow_start = others;
     r->credit = 0;
     r->ready_since_ns = r->heard_ns;
     r->failures_in_row = 0;
-    log_(fmt::format("replica {}: ready ({}{}{})", r->url, NameOf(r->kind), r->model.empty() ? "" : ", ", r->model));
+    log_(fmt::format("replica {}: ready ({}{}{})", r->url, NameOf(r->kind), r->model.empty() ? "" : ", ",
+                     Printable(r->model)));
   } else if (said == Said::kNotReady) {
     log_(fmt::format("replica {}: {}", r->url, why));
   } else if (said == Said::kRefused) {

@@ -33,7 +33,7 @@ namespace tactus::router {
 
 struct Picked {
   uint64_t ticket = 0;
-  int32_t replica = 0;
+  int32_t replica = 0;       // its number, which no other replica ever has
   std::string url, address;  // "http://host:port", "host:port"
 };
 
@@ -43,7 +43,7 @@ struct Endpoint {
   std::string url, address;
   const char* state = "";  // "ready", "starting", "unready", "unreachable", "ejected", "draining", "refused"
   std::string why;         // it is not ready
-  bool ready = false;
+  bool ready = false, tells_memory = false;
   ReplicaKind kind = ReplicaKind::kUnknown;
   std::string model, version;
   route::ReplicaView view;
@@ -64,12 +64,12 @@ class FleetWatch {
   // `excluded`: where it has been already. Nothing: none of them takes requests.
   std::optional<Picked> Pick(const route::RouteRequest& request, std::span<const std::string> subset = {},
                              std::span<const int32_t> excluded = {});
-  // Counts a request that has moved to the replica by itself. Nothing: there is no such replica.
+  // Counts a request that has moved to the replica by itself. Nothing: there is no such Tactus replica.
   std::optional<Picked> Moved(const std::string& url, const route::RouteRequest& request);
   // A request has ended there, with an answer of so many tokens; -1: it failed or was refused. Unknown tickets are
   // ignored.
   void Ended(uint64_t ticket, int32_t output_tokens);
-  // The replica did not do what it was asked (no connection, no answer, 5xx), or did.
+  // The replica did not do what it was asked (no connection, no answer, 5xx), or did. One that was removed: no effect.
   void Failed(int32_t replica);
   void Succeeded(int32_t replica);
 
@@ -92,14 +92,14 @@ class FleetWatch {
   // What runs there goes on. kNotFound.
   Status Remove(const std::string& url);
   Status SetDraining(const std::string& url, bool draining);
-  // Calls back when a replica counts as dead: what runs there will not be answered.
+  // Calls back while a replica counts as dead, at each poll: what runs there and is silent will not be answered.
   void OnLost(std::function<void(int32_t replica)> lost) { lost_ = std::move(lost); }
 
  private:
   enum class Said { kNothing, kReady, kNotReady, kRefused };
   struct Replica;
   struct Ticket {
-    int32_t replica = 0;
+    int32_t place = 0;
     int32_t prompt_tokens = 0;
   };
   struct Reply;
@@ -107,17 +107,19 @@ class FleetWatch {
   FleetWatch(const FleetOptions& options, Clock& clock, http::Loop& loop, Log log, std::unique_ptr<route::Fleet> fleet);
   Picked CountLocked(Replica* replica, const route::RouteRequest& request);
   Replica* FindLocked(const std::string& url);
+  Replica* FindLocked(int32_t number);
   bool TakesLocked(const Replica& replica, TimeNs now_ns) const;
   const char* StateLocked(const Replica& replica, TimeNs now_ns) const;
   double ShareLocked(const Replica& replica, TimeNs now_ns) const;
-  void Poll(int32_t replica, uint64_t generation);
-  void Answered(int32_t replica, uint64_t generation, const Status& status, const http::HttpResponse& response);
+  void Poll(int32_t replica);
+  void Answered(int32_t replica, const Status& status, const http::HttpResponse& response);
   DurationNs ReadLocked(Replica* replica, const http::HttpResponse& response);
+  bool ModelIsOldLocked(const Replica& replica) const;
   void HeardLocked(Replica* replica, ReplicaReport report);
   void NotHeardLocked(Replica* replica, const std::string& why);
   void TellLocked(Replica* replica, const route::ReplicaState& state);
   void ChangedLocked(Replica* replica, Said said, const std::string& why);
-  void Schedule(int32_t replica, uint64_t generation, DurationNs after_ns);
+  void Schedule(int32_t replica, DurationNs after_ns);
 
   const FleetOptions options_;
   Clock& clock_;
@@ -128,9 +130,10 @@ class FleetWatch {
 
   mutable std::mutex mutex_;
   std::unique_ptr<route::Fleet> fleet_;
-  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::vector<std::unique_ptr<Replica>> replicas_;  // by their place in the fleet, which others take over
   std::unordered_map<uint64_t, Ticket> tickets_;
-  uint64_t next_ticket_ = 1, next_generation_ = 1;
+  uint64_t next_ticket_ = 1;
+  int32_t next_number_ = 0;
   std::string model_;
   BucketHistogram decision_s_;
 };

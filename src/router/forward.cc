@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_text.h"
 #include "base/printable.h"
 #include "router/mover.h"
 
@@ -14,6 +16,7 @@ namespace {
 
 constexpr int64_t kUnsentBytes = 64 << 10;  // written to a client that does not take them, before its replica waits
 constexpr int64_t kFreeRetries = 3;         // at once, whatever the budget
+constexpr int kMostFollows = 8;
 constexpr double kFollowUsage = 0.05;
 constexpr const char* kMovedHeader = "x-tactus-migrated";
 
@@ -33,19 +36,23 @@ bool HopByHop(std::string_view name) {
   return std::any_of(kNames.begin(), kNames.end(), [&](std::string_view n) { return http::EqualsIgnoreCase(n, name); });
 }
 
-// Whether a header is named by Connection.
-bool Named(const http::Headers& headers, std::string_view name) {
-  const std::string* connection = http::FindHeader(headers, "Connection");
-  if (connection == nullptr) return false;
-  for (size_t at = 0; at < connection->size();) {
-    const size_t end = std::min(connection->find(',', at), connection->size());
-    std::string_view token = std::string_view(*connection).substr(at, end - at);
-    while (token.starts_with(' ')) token.remove_prefix(1);
-    while (token.ends_with(' ')) token.remove_suffix(1);
+bool Lists(std::string_view list, std::string_view name) {
+  for (size_t at = 0; at < list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    std::string_view token = list.substr(at, end - at);
+    while (token.starts_with(' ') || token.starts_with('\t')) token.remove_prefix(1);
+    while (token.ends_with(' ') || token.ends_with('\t')) token.remove_suffix(1);
     if (http::EqualsIgnoreCase(token, name)) return true;
     at = end + 1;
   }
   return false;
+}
+
+// Whether a header is named by a Connection header.
+bool Named(const http::Headers& headers, std::string_view name) {
+  return std::any_of(headers.begin(), headers.end(), [name](const auto& header) {
+    return http::EqualsIgnoreCase(header.first, "Connection") && Lists(header.second, name);
+  });
 }
 
 bool Begins(std::string_view name, std::string_view with) {
@@ -66,6 +73,26 @@ bool IsEventStream(const http::Headers& headers) {
   return type != nullptr && type->rfind("text/event-stream", 0) == 0;
 }
 
+// Where nothing else says where it ends, the end of the connection does, which a replica that dies ends too.
+bool EndsByClosing(const http::Headers& headers) {
+  return http::FindHeader(headers, "Content-Length") == nullptr &&
+         http::FindHeader(headers, "Transfer-Encoding") == nullptr;
+}
+
+// What an error says, as the API writes it.
+std::string MessageOf(const std::string& error) {
+  const auto parsed = json_text::ParseJson(error, {.max_values = 1000});
+  if (parsed.ok() && parsed->is_object()) {
+    const auto inner = parsed->find("error");
+    if (inner != parsed->end() && inner->is_string()) return inner->get<std::string>();
+    if (inner != parsed->end() && inner->is_object()) {
+      const auto message = inner->find("message");
+      if (message != inner->end() && message->is_string()) return message->get<std::string>();
+    }
+  }
+  return error.substr(0, 500);
+}
+
 // Somebody else may do better.
 bool Elsewhere(int status) {
   return status == 502 || status == 503 || status == 504;
@@ -77,12 +104,18 @@ bool Elsewhere(int status) {
 class Forward::Attempt final : public http::ResponseHandler {
  public:
   Attempt(std::shared_ptr<Forward> forward, Picked picked) : forward_(std::move(forward)), at(std::move(picked)) {}
-  void OnHead(int head_status, const http::Headers& head_headers, TimeNs) override {
+  void OnHead(int head_status, const http::Headers& head_headers, TimeNs received_ns) override {
     status = head_status;
     headers = head_headers;
-    if (forward_) forward_->OnHead(*this);
+    streams = status / 100 == 2 && IsEventStream(headers);
+    heard_ns = received_ns;
   }
-  bool OnPiece(std::string_view bytes) override { return forward_ == nullptr || forward_->OnPiece(*this, bytes); }
+  bool OnPiece(std::string_view bytes) override {
+    if (forward_ == nullptr) return true;
+    const std::shared_ptr<Forward> forward = forward_;
+    heard_ns = forward->context_.clock.NowNs();
+    return forward->OnPiece(*this, bytes);
+  }
   void OnDone(const Status& done, const http::HttpResponse&, TimeNs) override {
     call = 0;
     const std::shared_ptr<Forward> forward = std::move(forward_);
@@ -105,7 +138,11 @@ class Forward::Attempt final : public http::ResponseHandler {
   http::Headers headers;
   std::string body;  // held
   AnswerScan scan;
-  bool ended = false;  // its ticket
+  bool streams = false;
+  bool ended = false;     // its ticket
+  bool followed = false;  // a request for the rest of an answer
+  int64_t before = 0;     // events of that answer that came from other replicas
+  TimeNs heard_ns = 0;
 };
 
 Forward::Forward(ForwardContext& context, std::shared_ptr<http::Exchange> exchange, RequestView view, http::Body body,
@@ -113,7 +150,7 @@ Forward::Forward(ForwardContext& context, std::shared_ptr<http::Exchange> exchan
     : context_(context),
       exchange_(std::move(exchange)),
       view_(std::move(view)),
-      body_(std::move(body)),
+      body_(std::make_shared<const http::Body>(std::move(body))),
       headers_(std::move(headers)),
       places_(std::move(places)),
       arrival_ns_(context.clock.NowNs()) {
@@ -129,11 +166,12 @@ void Forward::Start() {
     if (const auto self = weak.lock()) self->End();
   });
   if (over_) return;
+  may_hedge_ = context_.options.hedge_after.ns > 0;
   if (!Try()) {
     return Fail(503, context_.watch.size() == 0 ? "the fleet has no replicas; add some with --replicas"
                                                 : "no replica takes requests now; try again");
   }
-  if (context_.options.hedge_after.ns > 0) {
+  if (may_hedge_) {
     context_.loop.After(context_.options.hedge_after.ns, [weak = weak_from_this()] {
       if (const auto self = weak.lock()) self->Hedge();
     });
@@ -152,6 +190,7 @@ bool Forward::Try() {
 
 void Forward::Send(std::shared_ptr<Attempt> attempt, const std::string& url, http::ClientRequest request) {
   http::Client& client = context_.client(url);
+  attempt->heard_ns = context_.clock.NowNs();
   attempts_.push_back(attempt);
   attempt->client = &client;
   attempt->call = client.Send(std::move(request), attempt);
@@ -162,31 +201,29 @@ http::ClientRequest Forward::Request() const {
   http::ClientRequest request;
   request.method = from.method;
   request.path = from.target.starts_with("/") ? from.target : from.path;
-  request.body = std::string(body_.text());
-  const bool own_keys = !context_.options.api_key.empty() || !context_.options.replica_api_key.empty();
+  request.counted = body_;
+  const std::string& replica_key = context_.options.fleet.replica_api_key;
+  const bool own_keys = !context_.options.api_key.empty() || !replica_key.empty();
   for (const auto& [name, value] : from.headers) {
     const bool ours = http::EqualsIgnoreCase(name, "Host") || http::EqualsIgnoreCase(name, "X-Request-Id") ||
                       (own_keys && http::EqualsIgnoreCase(name, "Authorization")) ||
-                      http::EqualsIgnoreCase(name, "x-tactus-route");
+                      http::EqualsIgnoreCase(name, "x-tactus-route") ||
+                      http::EqualsIgnoreCase(name, "Accept-Encoding");  // it is read on its way
     if (!ours && !HopByHop(name) && !Named(from.headers, name)) request.headers.emplace_back(name, value);
   }
-  if (!context_.options.replica_api_key.empty())
-    request.headers.emplace_back("Authorization", "Bearer " + context_.options.replica_api_key);
+  if (!replica_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + replica_key);
   if (const std::string* id = http::FindHeader(headers_, "X-Request-Id"))
     request.headers.emplace_back("X-Request-Id", *id);
   request.headers.emplace_back("X-Forwarded-For", from.peer);
-  request.headers.emplace_back("x-tactus-route", "1");
+  if (context_.keys) request.headers.emplace_back("x-tactus-route", "1");  // it may move
   return request;
 }
 
 void Forward::Hedge() {
-  if (over_ || leader_ != nullptr || attempts_.size() != 1 || !MayRetry(Why::kFull)) return;
+  if (over_ || !may_hedge_) return;
+  may_hedge_ = false;
+  if (leader_ != nullptr || attempts_.size() != 1 || !MayRetry(Why::kFull)) return;
   if (Try()) ++context_.counts.hedges;
-}
-
-void Forward::OnHead(Attempt& attempt) {
-  if (over_ || attempt.status / 100 != 2 || !IsEventStream(attempt.headers)) return;
-  if (leader_ == nullptr) Lead(attempt);
 }
 
 // Its answer is the client's from now on: the others' are not wanted.
@@ -198,7 +235,8 @@ void Forward::Lead(Attempt& attempt) {
     other->Drop();
     std::erase(attempts_, other);
   }
-  event_stream_ = IsEventStream(attempt.headers);
+  event_stream_ = attempt.streams;
+  if (!event_stream_) body_.reset();
   if (stream_begun_) return;  // by a replica that told nothing
   stream_begun_ = true;
   exchange_->StartStream(Head(attempt));
@@ -224,6 +262,18 @@ http::HttpResponse Forward::Head(const Attempt& attempt) const {
 
 bool Forward::OnPiece(Attempt& attempt, std::string_view bytes) {
   if (over_) return true;
+  if (attempt.streams) {
+    const std::string_view told = attempt.scan.Stream(bytes);
+    if (!attempt.scan.first_error().empty()) {
+      ErrorFirst(attempt);
+      return true;
+    }
+    if (told.empty()) return true;
+    if (leader_ == nullptr && may_hedge_ && attempt.scan.events() == 0 && !attempt.scan.done())
+      return true;  // comments, of which a client that waits for the faster of two needs none
+    if (leader_ == nullptr) Lead(attempt);
+    return Pass(attempt, told);
+  }
   if (leader_ == &attempt) return Write(attempt, bytes);
   attempt.body += bytes;
   if (static_cast<int64_t>(attempt.body.size()) <= kHeldBytes || leader_ != nullptr) return true;
@@ -232,10 +282,19 @@ bool Forward::OnPiece(Attempt& attempt, std::string_view bytes) {
   return Write(attempt, held);
 }
 
+// Of an event stream.
+bool Forward::Pass(Attempt& attempt, std::string_view told) {
+  in_event_ = attempt.scan.in_event();
+  if (attempt.scan.events() > 0) {
+    body_.reset();
+    follows_ = 0;
+  }
+  return Write(attempt, told);
+}
+
 // False: the client has enough for now.
 bool Forward::Write(Attempt& attempt, std::string_view bytes) {
-  exchange_->Write(event_stream_ ? attempt.scan.Stream(bytes) : bytes);
-  if (attempt.scan.events() > 0 && body_.bytes() > 0) body_ = http::Body();  // it will not be sent again
+  exchange_->Write(bytes);
   if (exchange_->unsent() <= kUnsentBytes) return true;
   exchange_->WhenSent([weak = weak_from_this(), client = attempt.client, call = attempt.call] {
     const auto self = weak.lock();
@@ -244,13 +303,23 @@ bool Forward::Write(Attempt& attempt, std::string_view bytes) {
   return false;
 }
 
-void Forward::OnDone(Attempt& attempt, const Status& status) {
+// Out of those under way. Null: it is none of them any more.
+std::shared_ptr<Forward::Attempt> Forward::Take(Attempt& attempt) {
   const auto at = std::find_if(attempts_.begin(), attempts_.end(), [&](const auto& a) { return a.get() == &attempt; });
-  if (at == attempts_.end()) return;
-  const std::shared_ptr<Attempt> held = *at;
+  if (at == attempts_.end()) return nullptr;
+  std::shared_ptr<Attempt> held = *at;
   attempts_.erase(at);
-  if (over_) return;
-  if (leader_ == &attempt) return StreamEnded(attempt, status);
+  return held;
+}
+
+void Forward::OnDone(Attempt& attempt, const Status& status) {
+  const std::shared_ptr<Attempt> held = Take(attempt);
+  if (over_ || !held) return;
+  if (leader_ == &attempt || attempt.streams) return StreamEnded(attempt, status);
+  if (attempt.followed && (!status.ok() || attempt.status / 100 != 2)) {
+    return Broken(attempt, status.ok() ? fmt::format("it does not give the rest of the answer ({})", attempt.status)
+                                       : status.message());
+  }
   if (!status.ok()) return Failed(attempt, status.message(), Why::kLost);
   if (Elsewhere(attempt.status)) {
     best_failure_ = held;
@@ -261,41 +330,80 @@ void Forward::OnDone(Attempt& attempt, const Status& status) {
 }
 
 void Forward::StreamEnded(Attempt& attempt, const Status& status) {
-  leader_ = nullptr;
-  told_events_ += attempt.scan.events();
-  if (status.ok()) {
-    if (event_stream_ && attempt.scan.moved()) return Follow(attempt, *attempt.scan.moved());
-    context_.watch.Succeeded(attempt.at.replica);
-    Count(attempt, attempt.status);
+  const bool led = leader_ == &attempt;
+  const bool taken = led || leader_ == nullptr;
+  if (!taken) {  // another was faster
     EndTicket(attempt);
-    exchange_->End();
-    return End();
+    return;
   }
-  if (event_stream_ && told_events_ == 0) return Failed(attempt, status.message(), Why::kLost);
+  leader_ = nullptr;
+  std::string rest;
+  if (attempt.streams && status.ok()) rest = attempt.scan.Rest();
+  told_events_ += attempt.scan.events();
+  in_event_ = attempt.scan.in_event();
+  if (!attempt.scan.first_error().empty()) return ErrorFirst(attempt);
+  if (attempt.streams && attempt.scan.moved()) return Follow(attempt, *attempt.scan.moved());
+  if (!status.ok()) return Broken(attempt, status.message());
+  if (attempt.streams && !attempt.scan.done() && EndsByClosing(attempt.headers))
+    return Broken(attempt, "the connection ended before the answer");
+  if (!led) Lead(attempt);
+  if (!rest.empty()) exchange_->Write(rest);
+  if (attempt.scan.failed())
+    context_.watch.Failed(attempt.at.replica);
+  else
+    context_.watch.Succeeded(attempt.at.replica);
+  Count(attempt, attempt.status);
+  EndTicket(attempt);
+  exchange_->End();
+  End();
+}
+
+// It has told nothing but that it failed.
+void Forward::ErrorFirst(Attempt& attempt) {
+  const std::shared_ptr<Forward> self = shared_from_this();
+  const std::shared_ptr<Attempt> held = Take(attempt);
+  if (leader_ == &attempt) leader_ = nullptr;
+  attempt.Drop();
+  const std::string message = MessageOf(attempt.scan.first_error());
+  if (told_events_ > 0) return Broken(attempt, message);
+  Failed(attempt, message, Why::kFault);
+}
+
+// It ended before its answer did.
+void Forward::Broken(Attempt& attempt, const std::string& text) {
+  const bool told = told_events_ > 0 || in_event_ || (stream_begun_ && !event_stream_);
+  if (!told) return Failed(attempt, text, Why::kLost);
   context_.watch.Failed(attempt.at.replica);
   Count(attempt, 0);
-  EndTicket(attempt);
+  ForgetTicket(attempt);
   ++context_.counts.cut_streams;
-  Fail(502, fmt::format("replica {} ended in the midst of its answer: {}", attempt.at.address, status.message()));
+  Fail(502, fmt::format("replica {} ended in the midst of its answer: {}", attempt.at.address, Printable(text)));
 }
 
 // The sequence runs on another replica now, which has the rest of its answer.
 void Forward::Follow(Attempt& attempt, const Moved& moved) {
-  EndTicket(attempt);
+  // A replica that lies does not get to say where the router connects, nor what it asks there.
+  if (!context_.keys) return Broken(attempt, "it moved the request, and this router has no --kv-secret-file");
+  if (!ValidTicket(moved.ticket)) return Broken(attempt, "it moved the request with no valid ticket");
+  if (++follows_ > kMostFollows) return Broken(attempt, "it moved the request as others did before, and nothing came");
+  auto there = context_.watch.Moved(moved.url, view_.Route(context_.bytes_per_token));
+  if (!there) {
+    return Broken(
+        attempt, fmt::format("it moved the request to '{}', no Tactus replica of this fleet", moved.url.substr(0, 40)));
+  }
+  ForgetTicket(attempt);
+  std::erase(been_, attempt.at.replica);  // it has not failed
   context_.counts.migrations["followed"]++;
   http::ClientRequest request;
   request.path = "/fleet/streams/" + moved.ticket;
   request.body = "{}";
-  if (context_.keys) request.headers = SignedHeaders(*context_.keys, "POST", request.path, request.body);
-  // A replica that lies does not get to say where the router connects.
-  auto there = context_.watch.Moved(moved.url, view_.Route(context_.bytes_per_token));
-  if (!there) {
-    return Fail(502, fmt::format("replica {} moved the request to '{}', which is none of this fleet",
-                                 attempt.at.address, Printable(moved.url)));
-  }
+  request.headers = SignedHeaders(*context_.keys, "POST", request.path, request.body);
   been_.push_back(there->replica);
   const std::string url = there->url;
-  Send(std::make_shared<Attempt>(shared_from_this(), std::move(*there)), url, std::move(request));
+  auto next = std::make_shared<Attempt>(shared_from_this(), std::move(*there));
+  next->followed = true;
+  next->before = told_events_;
+  Send(std::move(next), url, std::move(request));
 }
 
 // What a replica has lost must be had elsewhere. What one would not take is more work for those that are busy, so that
@@ -310,11 +418,11 @@ bool Forward::MayRetry(Why why) const {
 // Nothing was told of this answer.
 void Forward::Failed(Attempt& attempt, const std::string& text, Why why) {
   if (why != Why::kFull) context_.watch.Failed(attempt.at.replica);
-  Count(attempt, attempt.status);
+  Count(attempt, why == Why::kLost ? 0 : attempt.status);
   EndTicket(attempt);
   last_error_ = fmt::format("replica {}: {}", attempt.at.address, Printable(text));
   if (!attempts_.empty()) return;  // a hedge is under way
-  if (told_events_ == 0 && MayRetry(why) && Try()) {
+  if (body_ && MayRetry(why) && Try()) {
     ++context_.counts.retries;
     if (!retrying_) ++context_.counts.retrying;
     retrying_ = true;
@@ -350,12 +458,17 @@ void Forward::Count(Attempt& attempt, int status) {
 void Forward::EndTicket(Attempt& attempt) {
   if (std::exchange(attempt.ended, true)) return;
   const AnswerScan& scan = attempt.scan;
-  const bool good = attempt.status / 100 == 2 && scan.output_tokens() > 0;
-  context_.watch.Ended(attempt.at.ticket,
-                       good ? static_cast<int32_t>(std::min<int64_t>(scan.output_tokens(), 1 << 30)) : -1);
+  const int64_t tokens = scan.output_tokens(attempt.before);
+  const bool good = attempt.status / 100 == 2 && tokens > 0;
+  context_.watch.Ended(attempt.at.ticket, good ? static_cast<int32_t>(std::min<int64_t>(tokens, 1 << 30)) : -1);
   if (!good || scan.prompt_tokens() <= 0 || view_.prompt_tokens > 0 || view_.prompt_bytes < kChunkBytes) return;
   const double ratio = static_cast<double>(view_.prompt_bytes) / static_cast<double>(scan.prompt_tokens());
   context_.bytes_per_token += kFollowUsage * (std::clamp(ratio, 0.5, 16.0) - context_.bytes_per_token);
+}
+
+// Its length says nothing of answers.
+void Forward::ForgetTicket(Attempt& attempt) {
+  if (!std::exchange(attempt.ended, true)) context_.watch.Ended(attempt.at.ticket, -1);
 }
 
 void Forward::Fail(int status, const std::string& message) {
@@ -369,7 +482,7 @@ void Forward::Fail(int status, const std::string& message) {
     response.body = text;
     exchange_->Respond(std::move(response));
   } else if (event_stream_) {
-    exchange_->Write("data: " + text + "\n\n");  // and no [DONE]
+    exchange_->Write((in_event_ ? "\n\ndata: " : "data: ") + text + "\n\n");  // and no [DONE]
     exchange_->End();
   } else {
     exchange_->Abort();
@@ -377,13 +490,17 @@ void Forward::Fail(int status, const std::string& message) {
   End();
 }
 
-void Forward::Lost(int32_t replica) {
+void Forward::Lost(int32_t replica, TimeNs silent_since_ns) {
+  const std::shared_ptr<Forward> self = shared_from_this();
   for (const auto& attempt : std::vector(attempts_)) {
-    if (over_ || attempt->at.replica != replica) continue;
-    const std::shared_ptr<Forward> self = shared_from_this();
+    if (over_ || attempt->at.replica != replica || attempt->heard_ns > silent_since_ns) continue;
     if (attempt->call != 0) attempt->client->Cancel(std::exchange(attempt->call, 0));
     attempt->OnDone(Status(StatusCode::kUnavailable, "it has not been heard of (--dead-after)"), {}, 0);
   }
+}
+
+void Forward::CutOff() {
+  Fail(503, "the router is stopping (--shutdown-timeout)");
 }
 
 void Forward::Tick(TimeNs now_ns) {
@@ -404,7 +521,7 @@ void Forward::End() {
   attempts_.clear();
   best_failure_.reset();
   leader_ = nullptr;
-  body_ = http::Body();
+  body_.reset();
   places_.ReleaseAll();
   exchange_->OnClosed(nullptr);
 }

@@ -1,12 +1,13 @@
 // One request on its way: to a replica, to another when that one fails before it has told the client anything, and its
 // answer back, no faster than the client takes it.
 //
-// Rules. A request goes elsewhere only where nothing of an answer has been told: comments that keep a stream alive tell
-// nothing. What has begun and cannot go on ends with an error in the stream, never in silence. Answers that are no
-// event streams are held until they are whole (up to kHeldBytes), so that they can still be had elsewhere.
+// Rules. A request goes elsewhere only where nothing of an answer has been told: comments that keep a stream alive and
+// an error that is its first event tell nothing. What has begun and cannot go on ends with an error in the stream,
+// never in silence and never inside an event. Answers that are no event streams are held until they are whole (up to
+// kHeldBytes), so that they can still be had elsewhere.
 //
-// Thread rule: the io thread. Invariants: the exchange gets one answer; every ticket taken is ended; the body is let go
-// of once an answer has begun.
+// Thread rule: the io thread. Invariants: the exchange gets one answer; every ticket taken is ended; there is one copy
+// of the body, counted (--max-body-total), until something of an answer was told.
 #pragma once
 
 #include <cstdint>
@@ -58,8 +59,10 @@ class Forward : public std::enable_shared_from_this<Forward> {
   ~Forward();
   void Start();
   void Tick(TimeNs now_ns);
-  // The replica will not answer any more.
-  void Lost(int32_t replica);
+  // The replica is not heard of: what has been silent since `silent_since_ns` will not go on.
+  void Lost(int32_t replica, TimeNs silent_since_ns);
+  // The router stops.
+  void CutOff();
   bool over() const { return over_; }
 
  private:
@@ -70,18 +73,22 @@ class Forward : public std::enable_shared_from_this<Forward> {
   void Send(std::shared_ptr<Attempt> attempt, const std::string& url, http::ClientRequest request);
   http::ClientRequest Request() const;
   void Hedge();
-  void OnHead(Attempt& attempt);
   bool OnPiece(Attempt& attempt, std::string_view bytes);
   void OnDone(Attempt& attempt, const Status& status);
   void Lead(Attempt& attempt);
   bool Write(Attempt& attempt, std::string_view bytes);
+  bool Pass(Attempt& attempt, std::string_view bytes);
+  std::shared_ptr<Attempt> Take(Attempt& attempt);
   void StreamEnded(Attempt& attempt, const Status& status);
+  void ErrorFirst(Attempt& attempt);
   void Follow(Attempt& attempt, const Moved& moved);
+  void Broken(Attempt& attempt, const std::string& text);
   enum class Why { kLost, kFault, kFull };  // no answer came; it says 502 or 504; it says 503
   void Failed(Attempt& attempt, const std::string& text, Why why);
   bool MayRetry(Why why) const;
   void Count(Attempt& attempt, int status);
   void EndTicket(Attempt& attempt);
+  void ForgetTicket(Attempt& attempt);
   void Fail(int status, const std::string& message);
   void Answer(Attempt& attempt);
   http::HttpResponse Head(const Attempt& attempt) const;
@@ -90,7 +97,7 @@ class Forward : public std::enable_shared_from_this<Forward> {
   ForwardContext& context_;
   const std::shared_ptr<http::Exchange> exchange_;
   const RequestView view_;
-  http::Body body_;
+  std::shared_ptr<const http::Body> body_;  // null: it will not be sent again
   const http::Headers headers_;
   http::ClientCounts::Places places_;
   const TimeNs arrival_ns_;
@@ -99,9 +106,11 @@ class Forward : public std::enable_shared_from_this<Forward> {
   Attempt* leader_ = nullptr;                       // whose answer the client gets
   std::shared_ptr<Attempt> best_failure_;           // an answer that is better than none
   std::string last_error_;
-  int tries_ = 0;
+  int tries_ = 0, follows_ = 0;  // in a row, of which nothing came
   bool over_ = false, stream_begun_ = false, event_stream_ = false, retrying_ = false;
-  int64_t told_events_ = 0;
+  bool in_event_ = false;    // a part of one was told
+  bool may_hedge_ = false;   // it has not been sent to a second replica, and may be
+  int64_t told_events_ = 0;  // by those that have ended
 };
 
 }  // namespace tactus::router

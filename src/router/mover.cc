@@ -87,13 +87,14 @@ void Mover::Told(const std::string& from, const Status& status, const http::Http
     const auto answer = json_text::ParseJson(response.body);
     const bool object = answer.ok() && answer->is_object();
     const auto list = [&](const char* name) {
-      return object ? answer->value(name, json_text::Json::array()) : json_text::Json::array();
+      const auto found = object ? answer->find(name) : json_text::Json::const_iterator();
+      return object && found != answer->end() && found->is_array() ? *found : json_text::Json::array();
     };
-    const auto moved = list("moved"), failed = list("failed");
-    if (moved.is_array()) results_["moved"] += static_cast<int64_t>(moved.size());
-    if (failed.is_array() && !failed.empty()) {
+    const json_text::Json moved = list("moved"), failed = list("failed");
+    if (!moved.empty()) results_["moved"] += static_cast<int64_t>(moved.size());
+    if (!failed.empty()) {
       results_["failed"] += static_cast<int64_t>(failed.size());
-      if (failed.front().is_object()) why = failed.front().value("why", "");
+      why = json_text::TextOf(failed.front(), "why");
     }
     if (response.status != 200)
       why = fmt::format("{} says {}: {}", kPath, response.status, response.body.substr(0, 200));

@@ -138,8 +138,10 @@ Result<std::string> ParseModelName(std::string_view body) {
   TACTUS_ASSIGN_OR_RETURN(const Json answer, json_text::ParseJson(body, {.max_values = 100'000}));
   if (answer.is_object()) {
     const auto data = answer.find("data");
-    if (data != answer.end() && data->is_array() && !data->empty() && data->front().is_object())
-      return Text(data->front(), "id");
+    if (data != answer.end() && data->is_array() && !data->empty() && data->front().is_object()) {
+      TACTUS_ASSIGN_OR_RETURN(std::string name, Text(data->front(), "id"));
+      if (!name.empty()) return name;
+    }
   }
   return InvalidArgument("its /v1/models names no model");
 }

@@ -16,6 +16,7 @@ struct FleetOptions {
   std::string replicas_file, replicas_dns;
   std::string balancer = "sal";
   std::string model;  // empty: that of the first replica that answers
+  std::string replica_api_key;
   int64_t seed = 1;
   DurationText poll_interval{100'000'000};
   DurationText poll_timeout{1'000'000'000};
@@ -42,6 +43,8 @@ struct FleetOptions {
         {.help = "who takes a request: round-robin, random, p2c, least-outstanding, prefix-affinity, sal, llumnix"});
     v.Field("model", model,
             {.help = "name of the model that replicas must serve; default: the first one's that answers"});
+    v.Field("replica-api-key", replica_api_key,
+            {.help = "key that is sent to the replicas, with what they are asked too", .secret = true});
     v.Field("seed", seed, {.min = 0, .help = "seed of balancers that draw"});
     v.Field("poll-interval", poll_interval,
             {.unit = "duration", .help = "how often a replica is asked how it is: its queue, its memory, its health"});
@@ -69,7 +72,7 @@ struct RouterOptions {
   std::string host = "127.0.0.1";
   int64_t port = 8000;  // 0: any free one, printed at start
   std::vector<std::string> api_key, allowed_origins, allowed_hosts;
-  std::string admin_key, replica_api_key, kv_secret_file;
+  std::string admin_key, kv_secret_file;
   DurationText rebalance_interval{500'000'000};
   int64_t retries = 2;
   double retry_budget = 0.2;
@@ -117,7 +120,6 @@ struct RouterOptions {
         {.help = "key that clients must send as a bearer token; may be repeated; without one what clients send goes "
                  "to the replicas",
          .secret = true});
-    v.Field("replica-api-key", replica_api_key, {.help = "key that is sent to the replicas", .secret = true});
     v.Field("admin-key", admin_key,
             {.help = "bearer token for /fleet/*; default: none, and only this machine may use it", .secret = true});
     v.Field("allowed-origins", allowed_origins,

@@ -12,6 +12,7 @@
 #include "api/response_text.h"
 #include "base/fleet_secret.h"
 #include "base/json_text.h"
+#include "base/worker_pool.h"
 #include "http/access.h"
 #include "http/client_counts.h"
 #include "http/server.h"
@@ -28,7 +29,8 @@ namespace tactus::router {
 namespace {
 
 constexpr DurationNs kConnectNs = 5 * kSecond;
-constexpr DurationNs kPruneNs = 10 * kSecond;
+constexpr DurationNs kPruneNs = 10 * kSecond, kIdleNs = 30 * kSecond;  // of connections to replicas
+constexpr int64_t kHeavyBodyBytes = 256 << 10;                         // read on a thread of its own
 
 bool IsAdmin(const std::string& path) {
   return path == "/fleet/replicas" || path == "/fleet/drain" || path == "/fleet/undrain";
@@ -51,6 +53,15 @@ bool IsLoopbackPeer(const std::string& peer) {
   return peer == "::1" || peer.starts_with("127.") || peer.starts_with("::ffff:127.");
 }
 
+// A proxy on this machine speaks for others.
+bool IsProxied(const http::HttpRequest& request) {
+  return std::any_of(request.headers.begin(), request.headers.end(), [](const auto& header) {
+    return http::EqualsIgnoreCase(header.first, "X-Forwarded-For") ||
+           http::EqualsIgnoreCase(header.first, "Forwarded") || http::EqualsIgnoreCase(header.first, "X-Real-IP") ||
+           http::EqualsIgnoreCase(header.first, "Via");
+  });
+}
+
 class RouterServerImpl final : public RouterServer, public http::Handler {
  public:
   RouterServerImpl(const RouterOptions& options, Clock& clock, Log log)
@@ -64,6 +75,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
         secret_(http::RandomBits()) {}
 
   ~RouterServerImpl() override {
+    reader_.Stop();
     if (server_) server_->Stop();  // every exchange loses its client, which ends its forward
     active_.clear();
     mover_.reset();
@@ -83,6 +95,13 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
     server_->SetDraining();
   }
   bool WaitUntilIdle(DurationNs timeout_ns) override { return server_->WaitUntilIdle(timeout_ns); }
+  void CutOff() override {
+    server_->loop().Post([this] {
+      for (const auto& weak : std::vector(active_)) {
+        if (const auto forward = weak.lock()) forward->CutOff();
+      }
+    });
+  }
 
   std::optional<http::HttpResponse> CheckHead(const http::HttpRequest& head) override;
   void Handle(std::shared_ptr<http::Exchange> exchange) override;
@@ -105,6 +124,8 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   http::HttpResponse Own(const http::HttpRequest& request) const;
   http::HttpResponse Admin(const http::HttpRequest& request, const http::Body& body);
   void ForwardOn(std::shared_ptr<http::Exchange> exchange);
+  struct Request;
+  void Begin(Request request);
   http::Client& ClientOf(const std::string& url);
   void Lost(int32_t replica);
   std::string Metrics() const;
@@ -118,6 +139,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   const Hash128 secret_;
   std::optional<const http::AllowedHosts> hosts_;
   std::atomic<bool> draining_{false};
+  WorkerPool reader_{1, "tactus-read"};
   std::unique_ptr<http::Server> server_;
   // Io thread, all that follows.
   std::unique_ptr<FleetWatch> watch_;
@@ -131,6 +153,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
 
 Status RouterServerImpl::Bind() {
   TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options_.api_key));
+  if (!options_.admin_key.empty()) TACTUS_RETURN_IF_ERROR(http::CheckKey("admin-key", options_.admin_key));
   TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options_.allowed_hosts));
   if (options_.max_body_total.bytes < options_.max_body.bytes) {
     return InvalidArgument(
@@ -235,7 +258,7 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::Http
 }
 
 std::optional<http::HttpResponse> RouterServerImpl::CheckAdmin(const http::HttpRequest& head) const {
-  if (admin_.empty() && !IsLoopbackPeer(head.peer))
+  if (admin_.empty() && (!IsLoopbackPeer(head.peer) || IsProxied(head)))
     return Error(head, 403, "only this machine may change the fleet; set --admin-key to let others");
   if (!admin_.empty() && !admin_.Find(head.Find("Authorization")))
     return Error(head, 401, "no or a wrong admin key; send it as 'Authorization: Bearer <key>' (--admin-key)");
@@ -301,6 +324,15 @@ http::HttpResponse RouterServerImpl::Admin(const http::HttpRequest& request, con
   return response;
 }
 
+// Read, and not sent yet.
+struct RouterServerImpl::Request {
+  std::shared_ptr<http::Exchange> exchange;
+  http::Body body;
+  http::Headers headers;
+  http::ClientCounts::Places places;
+  RequestView view;
+};
+
 void RouterServerImpl::ForwardOn(std::shared_ptr<http::Exchange> exchange) {
   const http::HttpRequest& request = exchange->request();
   const auto key = keys_.Find(request.Find("Authorization"));
@@ -312,10 +344,24 @@ void RouterServerImpl::ForwardOn(std::shared_ptr<http::Exchange> exchange) {
                     "some have ended",
                     options_.max_streams_per_client)));
   }
+  http::Headers headers = CommonHeaders(request);
   http::Body body = exchange->TakeBody();
-  RequestView view = ViewRequest(body.text(), secret_);
-  auto forward = std::make_shared<Forward>(*context_, std::move(exchange), std::move(view), std::move(body),
-                                           CommonHeaders(request), std::move(*places));
+  Request whole{std::move(exchange), std::move(body), std::move(headers), std::move(*places), {}};
+  if (whole.body.bytes() <= kHeavyBodyBytes) {
+    whole.view = ViewRequest(whole.body.text(), secret_);
+    return Begin(std::move(whole));
+  }
+  auto heavy = std::make_shared<Request>(std::move(whole));
+  reader_.Post([this, heavy] {
+    heavy->view = ViewRequest(heavy->body.text(), secret_);
+    server_->loop().Post([this, heavy] { Begin(std::move(*heavy)); });
+  });
+}
+
+void RouterServerImpl::Begin(Request request) {
+  auto forward =
+      std::make_shared<Forward>(*context_, std::move(request.exchange), std::move(request.view),
+                                std::move(request.body), std::move(request.headers), std::move(request.places));
   active_.push_back(forward);
   forward->Start();
 }
@@ -332,8 +378,9 @@ http::Client& RouterServerImpl::ClientOf(const std::string& url) {
 }
 
 void RouterServerImpl::Lost(int32_t replica) {
+  const TimeNs silent_since_ns = clock_.NowNs() - options_.fleet.dead_after.ns;
   for (const auto& weak : std::vector(active_)) {
-    if (const auto forward = weak.lock()) forward->Lost(replica);
+    if (const auto forward = weak.lock()) forward->Lost(replica, silent_since_ns);
   }
 }
 
@@ -345,6 +392,7 @@ void RouterServerImpl::OnTick(TimeNs now_ns) {
   });
   if (now_ns < prune_ns_) return;
   prune_ns_ = now_ns + kPruneNs;
+  for (const auto& [url, client] : clients_) client->CloseIdle(kIdleNs);
   const std::vector<Endpoint> all = watch_->Endpoints();
   std::erase_if(clients_, [&](const auto& entry) {
     const bool known = std::any_of(all.begin(), all.end(), [&](const Endpoint& e) { return e.url == entry.first; });

@@ -25,6 +25,8 @@ class RouterServer {
   virtual int64_t in_flight() const = 0;
   // New requests get 503 from now on.
   virtual void StopAdmission() = 0;
+  // What has not ended ends with an error.
+  virtual void CutOff() = 0;
   // True when every request has been answered within the time.
   virtual bool WaitUntilIdle(DurationNs timeout_ns) = 0;
 };

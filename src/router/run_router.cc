@@ -9,6 +9,8 @@
 namespace tactus::router {
 namespace {
 
+constexpr DurationNs kFlushNs = 5 * kSecond;  // for the clients to take what ends their answers
+
 Status Run(const RouterOptions& options, const RouterServer::Log& log) {
   if (options.host.empty()) {
     return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
@@ -31,8 +33,11 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log) {
   server->StopAdmission();
   log(fmt::format("stopping: no new requests; {} to finish within {} ms", server->in_flight(),
                   options.shutdown_timeout.ns / kMillisecond));
-  if (!server->WaitUntilIdle(options.shutdown_timeout.ns))
+  if (!server->WaitUntilIdle(options.shutdown_timeout.ns)) {
     log(fmt::format("{} requests were cut off by --shutdown-timeout", server->in_flight()));
+    server->CutOff();
+    if (!server->WaitUntilIdle(kFlushNs)) log("some clients did not take their answers in time");
+  }
   log("stopped");
   return Status();
 }

@@ -9,6 +9,7 @@
 #include "api/conversation.h"
 #include "api/explain_text.h"
 #include "api/response_text.h"
+#include "base/worker_pool.h"
 #include "http/access.h"
 #include "http/client_counts.h"
 #include "http/server.h"
@@ -20,7 +21,6 @@
 #include "serve/routes.h"
 #include "serve/stored_call.h"
 #include "serve/text_call.h"
-#include "serve/worker_pool.h"
 #include "tactus/version.h"
 
 namespace tactus::serve {

@@ -14,6 +14,7 @@
 
 #include "api/request_parser.h"
 #include "base/clock.h"
+#include "base/worker_pool.h"
 #include "batches/batches.h"
 #include "batches/files.h"
 #include "batches/store.h"
@@ -21,7 +22,6 @@
 #include "http/server.h"
 #include "serve/serve_options.h"
 #include "serve/upload.h"
-#include "serve/worker_pool.h"
 #include "tactus/engine.h"
 #include "tactus/options.h"
 

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/fleet_secret.h"
 #include "base/json_text.h"
+#include "base/worker_pool.h"
 #include "http/client_counts.h"
 #include "http/server.h"
 #include "obs/prometheus_text.h"
@@ -29,7 +30,6 @@
 #include "serve/outgoing.h"
 #include "serve/routes.h"
 #include "serve/serve_options.h"
-#include "serve/worker_pool.h"
 
 namespace tactus::serve {
 

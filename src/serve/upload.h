@@ -13,10 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/worker_pool.h"
 #include "batches/files.h"
 #include "http/multipart.h"
 #include "http/server.h"
-#include "serve/worker_pool.h"
 
 namespace tactus::serve {
 

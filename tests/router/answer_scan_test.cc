@@ -60,6 +60,61 @@ TEST(AnswerScanTest, ALongCommentGoesThrough) {
   }
 }
 
+// What ends an answer must not end it inside an event.
+TEST(AnswerScanTest, AnEventPassesWhenItIsWhole) {
+  AnswerScan scan;
+  EXPECT_EQ(scan.Stream("data: 1\n\ndata: {\"ch"), "data: 1\n\n");
+  EXPECT_FALSE(scan.in_event());
+  EXPECT_EQ(scan.Stream("oices\":[]}\n"), "");
+  EXPECT_EQ(scan.events(), 1);
+  EXPECT_EQ(scan.Stream("\ndata: 3"), "data: {\"choices\":[]}\n\n");
+  EXPECT_EQ(scan.events(), 2);
+  EXPECT_EQ(scan.Rest(), "data: 3");
+  EXPECT_EQ(scan.events(), 3);
+  EXPECT_EQ(scan.Rest(), "");
+}
+
+TEST(AnswerScanTest, ALongEventPassesAsItComes) {
+  const std::string event = "data: " + std::string(2 * kEventBytes, 'x') + "\r\n\r\n", next = "data: 2\n\n";
+  for (const size_t piece : {size_t{1}, size_t{1000}, kEventBytes, event.size() + next.size()}) {
+    AnswerScan scan;
+    std::string passed;
+    const std::string text = event + next;
+    bool inside = false;
+    for (size_t at = 0; at < text.size(); at += piece) {
+      passed += scan.Stream(std::string_view(text).substr(at, piece));
+      inside |= scan.in_event();
+      ASSERT_LE(at - std::min(at, passed.size()), kEventBytes + piece) << "pieces of " << piece;
+    }
+    EXPECT_TRUE(passed == text) << "pieces of " << piece << ": " << passed.size() << " of " << text.size() << " bytes";
+    EXPECT_EQ(inside, piece < text.size());
+    EXPECT_FALSE(scan.in_event());
+    EXPECT_EQ(scan.events(), 2) << "pieces of " << piece;
+  }
+}
+
+TEST(AnswerScanTest, AnErrorThatComesFirstIsKept) {
+  for (const std::string& text : {std::string("data: {\"error\":{\"message\":\"m\"}}\n\n"),
+                                  std::string("data:{ \"error\":{\"message\":\"m\"}}\r\n\r\n")}) {
+    AnswerScan first, later;
+    EXPECT_EQ(first.Stream(": ping\n\n" + text), ": ping\n\n");
+    EXPECT_NE(first.first_error().find("\"m\""), std::string::npos);
+    EXPECT_TRUE(first.failed());
+    EXPECT_EQ(later.Stream("data: 1\n\n" + text), "data: 1\n\n" + text);
+    EXPECT_EQ(later.first_error(), "");
+    EXPECT_TRUE(later.failed());
+    EXPECT_EQ(later.events(), 1);
+  }
+}
+
+TEST(AnswerScanTest, ATicketIsAWord) {
+  EXPECT_TRUE(ValidTicket("0af-9Z"));
+  EXPECT_TRUE(ValidTicket(std::string(64, 'a')));
+  for (const std::string& bad : {std::string(), std::string(65, 'a'), std::string("a b"), std::string("a\r\nGET /"),
+                                 std::string("../x"), std::string("a%20"), std::string("a\0b", 3)})
+    EXPECT_FALSE(ValidTicket(bad)) << bad;
+}
+
 TEST(AnswerScanTest, EndsByDoneOrByAnError) {
   AnswerScan done, error;
   done.Stream("data: 1\n\ndata: [DONE]\n\n");

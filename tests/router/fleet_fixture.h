@@ -4,8 +4,10 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <atomic>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "http/access.h"
 #include "http/client.h"
 #include "http/server.h"
 #include "router/router_server.h"
@@ -77,6 +80,10 @@ class FakeReplica final : public http::Handler {
   int requests() const { return requests_.load(); }
   int polls() const { return polls_.load(); }
   int gone() const { return gone_.load(); }
+  std::string polled_with() const {  // the key of the last poll
+    std::lock_guard lock(mutex_);
+    return polled_with_;
+  }
   std::string body() const {
     std::lock_guard lock(mutex_);
     return body_;
@@ -105,6 +112,8 @@ class FakeReplica final : public http::Handler {
     if (exchange->request().path == "/fleet/state") {
       ++polls_;
       std::lock_guard lock(mutex_);
+      const std::string* key = exchange->request().Find("Authorization");
+      polled_with_ = key != nullptr ? *key : std::string();
       if (state_ && state_->empty()) return held_polls_.push_back(std::move(exchange));
       return exchange->Respond({.body = state_.value_or(State())});
     }
@@ -127,7 +136,7 @@ class FakeReplica final : public http::Handler {
   mutable std::mutex mutex_;
   Answer answer_ = [](std::shared_ptr<http::Exchange> exchange) { exchange->Respond({.body = "{\"ok\":true}"}); };
   std::optional<std::string> state_;
-  std::string body_;
+  std::string body_, polled_with_;
   http::HttpRequest request_;
   std::vector<std::shared_ptr<http::Exchange>> held_, held_polls_;
   std::atomic<int> requests_{0}, polls_{0}, gone_{0};
@@ -152,6 +161,23 @@ inline FakeReplica::Answer Refuse(int status) {
     exchange->Respond({.status = status, .body = fmt::format("{{\"error\":{{\"message\":\"mine, {}\"}}}}", status)});
   };
 }
+
+// A fleet's secret in a file, as long as it lives.
+class SecretFile {
+ public:
+  SecretFile() : path_(testing::TempDir() + "secret_" + http::RandomId()) {
+    FILE* file = std::fopen(path_.c_str(), "w");
+    if (file == nullptr) throw std::runtime_error("cannot write " + path_);
+    std::fputs("0123456789abcdef0123456789abcdef\n", file);
+    std::fclose(file);
+    if (chmod(path_.c_str(), 0600) != 0) throw std::runtime_error("cannot guard " + path_);
+  }
+  ~SecretFile() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  const std::string path_;
+};
 
 // Keeps what an answer brought, byte for byte.
 struct Recorder : http::ResponseHandler {

@@ -1,6 +1,4 @@
 // Which replicas get requests, by what they say and do.
-#include <sys/stat.h>
-
 #include "fleet_fixture.h"
 
 namespace tactus::router {
@@ -189,6 +187,77 @@ TEST(FleetWatchTest, OptionsThatCannotWorkAreRefusedByName) {
   EXPECT_NE(refused(options).find("--poll-interval"), std::string::npos) << refused(options);
 }
 
+// One that two sources name goes when neither does.
+TEST(FleetWatchTest, AFileTakesNoneOutThatTheOptionsName) {
+  FakeReplica one, two;
+  const std::string path = testing::TempDir() + "named_" + http::RandomId();
+  const auto write = [&](const std::string& text) {
+    FILE* file = std::fopen(path.c_str(), "w");
+    ASSERT_NE(file, nullptr);
+    std::fputs(text.c_str(), file);
+    std::fclose(file);
+  };
+  write(one.url() + "\n" + two.url() + "\n");
+  RouterOptions options;
+  options.fleet.replicas_file = path;
+  RoutedFleet fleet({&one}, options);
+  fleet.AwaitReady(2);
+  write("http://127.0.0.1:9\n");
+  Until("the replica of the file to go",
+        [&] { return fleet.log().find(two.url() + ": removed") != std::string::npos; });
+  EXPECT_EQ(fleet.server().ready_replicas(), 1);
+  EXPECT_EQ(fleet.log().find(one.url() + ": removed"), std::string::npos);
+  std::remove(path.c_str());
+}
+
+TEST(FleetWatchTest, PollsCarryTheReplicasKey) {
+  FakeReplica replica;
+  RouterOptions options;
+  options.fleet.replica_api_key = "inner";
+  RoutedFleet fleet({&replica}, options);
+  fleet.AwaitReady(1);
+  EXPECT_EQ(replica.polled_with(), "Bearer inner");
+  options.fleet.replica_api_key = "inner\n";
+  const auto refused = RouterServer::Listen(options, SystemClock(), {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("--replica-api-key has white space"), std::string::npos)
+      << refused.status().message();
+}
+
+// A proxy on this machine is no reason to trust who is behind it.
+TEST(FleetWatchTest, WhoComesThroughAProxyIsNoAdmin) {
+  FakeReplica replica;
+  RoutedFleet fleet({&replica});
+  EXPECT_EQ(fleet.Fetch("GET", "/fleet/replicas").status, 200);
+  for (const char* header : {"X-Forwarded-For", "Forwarded", "Via", "X-Real-IP"})
+    EXPECT_EQ(fleet.Fetch("GET", "/fleet/replicas", "", {{header, "for=192.0.2.1"}}).status, 403) << header;
+}
+
+// What it took while it was alone is no debt when others come back.
+TEST(FleetWatchTest, OneThatWasAloneInItsSlowStartGetsItsShareLater) {
+  FakeReplica first, late;
+  RouterOptions options;
+  options.fleet.balancer = "round-robin";
+  options.fleet.slow_start.ns = 3600 * kSecond;
+  RoutedFleet fleet({&first, &late}, options);
+  fleet.AwaitReady(2);
+  late.set_state("{\"status\":\"loading\",\"version\":\"1\"}");
+  fleet.AwaitReady(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // those that come together start together
+  late.set_state(std::nullopt);
+  fleet.AwaitReady(2);
+  first.set_state("{\"status\":\"loading\",\"version\":\"1\"}");
+  fleet.AwaitReady(1);
+  for (int i = 0; i < 100; ++i) fleet.Answer(fleet.Post());
+  const int alone = late.requests();
+  ASSERT_GE(alone, 100);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  first.set_state(std::nullopt);
+  fleet.AwaitReady(2);
+  for (int i = 0; i < 100; ++i) fleet.Answer(fleet.Post());
+  EXPECT_GE(late.requests() - alone, 20);  // both start slowly: about half
+}
+
 TEST(FleetWatchTest, AFileSaysWhoIsThere) {
   FakeReplica one, two;
   const std::string path = testing::TempDir() + fmt::format("replicas_{}", one.port());
@@ -205,6 +274,9 @@ TEST(FleetWatchTest, AFileSaysWhoIsThere) {
   fleet.AwaitReady(1);
   write(one.url() + "\n" + two.url() + " # new\n");
   fleet.AwaitReady(2);
+  write("");  // as while somebody writes it
+  Until("the warning", [&] { return fleet.log().find("names no replica any more") != std::string::npos; });
+  EXPECT_EQ(fleet.server().ready_replicas(), 2);
   write("nonsense\n");
   Until("the warning", [&] { return fleet.log().find("line 1") != std::string::npos; });
   EXPECT_EQ(fleet.server().ready_replicas(), 2);
@@ -216,17 +288,12 @@ TEST(FleetWatchTest, AFileSaysWhoIsThere) {
 // With the fleet's secret what runs at a drained replica is moved, by signed commands.
 TEST(FleetWatchTest, WhatRunsAtADrainedOneIsMoved) {
   FakeReplica drained, other;
-  const std::string path = testing::TempDir() + fmt::format("secret_{}", drained.port());
-  FILE* file = std::fopen(path.c_str(), "w");
-  ASSERT_NE(file, nullptr);
-  std::fputs("0123456789abcdef0123456789abcdef\n", file);
-  std::fclose(file);
-  ASSERT_EQ(chmod(path.c_str(), 0600), 0);
+  const SecretFile secret;
   drained.set_answer([](Ptr exchange) {
     exchange->Respond({.body = R"({"moved":[{"request_id":"a"},{"request_id":"b"}],"failed":[]})"});
   });
   RouterOptions options;
-  options.kv_secret_file = path;
+  options.kv_secret_file = secret.path();
   options.rebalance_interval.ns = 10 * kMillisecond;
   RoutedFleet fleet({&drained, &other}, options);
   fleet.AwaitReady(2);
@@ -238,7 +305,6 @@ TEST(FleetWatchTest, WhatRunsAtADrainedOneIsMoved) {
   EXPECT_NE(drained.request().Find("x-tactus-fleet"), nullptr);
   EXPECT_EQ(other.requests(), 0);
   Until("two sequences counted", [&] { return fleet.Metric("tactus_route_migrations_total{result=\"moved\"}") >= 2; });
-  std::remove(path.c_str());
 }
 
 // A server that tells nothing but that it is there.

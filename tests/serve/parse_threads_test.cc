@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "serve/worker_pool.h"
+#include "base/worker_pool.h"
 #include "server_fixture.h"
 
 namespace tactus {
@@ -207,7 +207,7 @@ TEST_F(ParseThreadsTest, TooManyKeysAreA400WithTheLimit) {
 }
 
 TEST(WorkerPool, HeavyTasksLeaveAThreadToTheOthers) {
-  serve::WorkerPool pool(2);
+  WorkerPool pool(2);
   std::promise<void> go;
   const std::shared_future<void> gone(go.get_future());
   std::atomic<int> heavy{0};
@@ -225,7 +225,7 @@ TEST(WorkerPool, HeavyTasksLeaveAThreadToTheOthers) {
 }
 
 TEST(WorkerPool, OneThreadDoesEverythingInOrder) {
-  serve::WorkerPool pool(1);
+  WorkerPool pool(1);
   std::promise<void> go;
   const std::shared_future<void> gone(go.get_future());
   std::string order;
@@ -237,7 +237,7 @@ TEST(WorkerPool, OneThreadDoesEverythingInOrder) {
 }
 
 TEST(WorkerPool, ATaskThatThrowsEndsAlone) {
-  serve::WorkerPool pool(1);
+  WorkerPool pool(1);
   std::atomic<int> ran{0};
   pool.Post([&] {
     ++ran;

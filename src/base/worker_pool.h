@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/thread_role.h"
 
-namespace tactus::serve {
+namespace tactus {
 
 class WorkerPool {
  public:
@@ -101,4 +101,4 @@ class WorkerPool {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace tactus::serve
+}  // namespace tactus
