@@ -192,6 +192,37 @@ TEST(ClientTest, AnAnswerThatBreaksOffIsNotAskedForAgain) {
   }
 }
 
+// What would be two requests, or another one, is not sent.
+TEST(ClientTest, WhatBreaksALineIsRefused) {
+  Scripted server({{kFine}});
+  Client client({"127.0.0.1", server.port, "/"}, {.timeout_ns = 3600 * kSecond}, SystemClock());
+  const auto refused = [&](ClientRequest request) {
+    auto outcome = std::make_shared<Outcome>();
+    client.Send(std::move(request), outcome);
+    client.Run();  // at once: nothing is waited for
+    return outcome->status;
+  };
+  for (const char* path : {"", "x", "/a b", "/a\r\nX: y", "/a\tb", "/a\x7f"}) {
+    EXPECT_EQ(refused({.path = path}).code(), StatusCode::kInvalidArgument) << path;
+  }
+  EXPECT_EQ(refused({.path = "/", .headers = {{"X", "a\r\nY: b"}}}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused({.path = "/", .headers = {{"X y", "a"}}}).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused({.method = "GET /", .path = "/"}).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(CallOnce(&client)->status.ok());
+}
+
+TEST(ClientTest, IdleConnectionsAreClosedWhenAsked) {
+  Scripted server({{kFine, kFine}, {kFine}});
+  Client client({"127.0.0.1", server.port, "/"}, {}, SystemClock());
+  EXPECT_TRUE(CallOnce(&client)->status.ok());
+  client.CloseIdle(3600 * kSecond);
+  EXPECT_TRUE(CallOnce(&client)->status.ok());
+  EXPECT_EQ(server.connections, 1);
+  client.CloseIdle(0);
+  EXPECT_TRUE(CallOnce(&client)->status.ok());
+  EXPECT_EQ(server.connections, 2);
+}
+
 TEST(ClientTest, ActionsRunInTheOrderOfTheirTimes) {
   Client client({"127.0.0.1", 1, "/"}, {}, SystemClock());
   std::vector<int> order;
