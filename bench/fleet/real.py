@@ -2,13 +2,16 @@
 """A fleet of the default model on this machine behind `tactus route`: its balancers beside each other while one replica is slowed, and a soak
 in which replicas are stopped, killed, drained and started again.
 
-    bench/fleet/real.py [--parts balancers,soak] [--replicas 4] [--requests 300] [--minutes 20] [--seed 1] [-o FILE.json]
+    bench/fleet/real.py [--parts balancers,disaggregation,soak] [--replicas 4] [--requests 300] [--minutes 20] [--seed 1] [-o FILE.json]
 
   balancers  the same load (`tactus bench`, chats beside long prompts) through each balancer in turns, --repeats times; one replica stands still
              for a part of every second (SIGSTOP, SIGCONT)
+  disaggregation  the same load in turns on the same cores: one process of two threads; two of one thread that both do everything
+             (stall-free steps, sal); two of which one computes prompts and hands each sequence over to the other, which decodes
   soak       streams and whole answers from --clients clients for --minutes, while every few seconds a replica is stopped for a while, killed
-             with -9 and started again, or drained. Each answer is checked: whole (the usage object and [DONE] are there), refused before it
-             began (503), or ended by an error in its stream once it had begun. Anything else is silence, and the exit status 1.
+             with -9 and started again, or drained, so that what runs there moves. Each answer is checked: whole (the usage object and [DONE]
+             are there, and the text is that of every other answer to this prompt, whoever gave it and wherever it moved), refused before
+             it began (502, 503), or ended by an error in its stream once it had begun. Anything else is silence, and the exit status 1.
 """
 import argparse
 import collections
@@ -19,6 +22,7 @@ import os
 import pathlib
 import random
 import re
+import secrets
 import signal
 import statistics
 import subprocess
@@ -75,28 +79,34 @@ class Process:
             self.process.wait()
 
 
+def serve(args, log, *more):
+    command = [args.tactus, "serve", args.model, "--served-model-name", "m", "--port", "0", "--kv-cache-memory", "128MiB", "--max-num-seqs", "16",
+               "--kv-secret-file", str(args.secret), *more, *args.serve_args]
+    return Process(command, r"ready: .* on (http://\S+)", log)
+
+
+def route(args, log, urls, balancer, *more):
+    router = Process([args.tactus, "route", "--port", "0", "--replicas", ",".join(urls), "--balancer", balancer, "--kv-secret-file", str(args.secret), *more],
+                     r"routing on (http://\S+)", log)
+    url = router.wait(30)
+    end = time.monotonic() + 60
+    while ready(url) < len(urls):
+        if time.monotonic() > end:
+            raise RuntimeError("not all replicas became ready")
+        time.sleep(0.1)
+    return router, url
+
+
 class Fleet:
     def __init__(self, args, log):
         self.args, self.log = args, log
-        self.replicas = []
-        for i in range(args.replicas):
-            command = [args.tactus, "serve", args.model, "--served-model-name", "m", "--port", "0", "--threads", "1", "--kv-cache-memory", "128MiB",
-                       "--max-num-seqs", "16", *args.serve_args]
-            self.replicas.append(Process(command, r"ready: .* on (http://\S+)", log))
+        self.replicas = [serve(args, log, "--threads", "1") for _ in range(args.replicas)]
         self.urls = [r.wait() for r in self.replicas]
         for replica, url in zip(self.replicas, self.urls):   # started again, it has the same port
-            replica.command = [*replica.command]
             replica.command[replica.command.index("--port") + 1] = url.rsplit(":", 1)[1]
 
     def router(self, balancer, *args):
-        router = Process([self.args.tactus, "route", "--port", "0", "--replicas", ",".join(self.urls), "--balancer", balancer, *args], r"routing on (http://\S+)", self.log)
-        url = router.wait(30)
-        end = time.monotonic() + 60
-        while ready(url) < len(self.urls):
-            if time.monotonic() > end:
-                raise RuntimeError("not all replicas became ready")
-            time.sleep(0.1)
-        return router, url
+        return route(self.args, self.log, self.urls, balancer, *args)
 
     def stop(self):
         for replica in self.replicas:
@@ -106,6 +116,50 @@ class Fleet:
 def ready(url):
     with urllib.request.urlopen(url + "/fleet/replicas", timeout=10) as answer:
         return json.loads(answer.read())["ready"]
+
+
+def load(args, url, workload, rate, requests, seed):
+    done = subprocess.run([args.tactus, "bench", "--url", url, "--requests", str(requests), "--rate", str(rate), "--workload", workload, "--seed", str(seed),
+                           "--json"], capture_output=True, text=True, timeout=900)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr[-500:])
+    return json.loads(done.stdout)
+
+
+def disaggregation(args, log):
+    """One process, two equal ones, and one that hands over to another, in turns; the processes of the others stand still meanwhile."""
+    whole = [serve(args, log, "--threads", "2")]
+    equal = [serve(args, log, "--threads", "1") for _ in range(2)]
+    decode = serve(args, log, "--threads", "1")
+    prefill = serve(args, log, "--threads", "1", "--hand-over-to", decode.wait())
+    ways = {"one process": whole, "two equal processes": equal, "prefill and decode": [prefill, decode]}
+    cells = []
+    try:
+        for processes in ways.values():
+            for process in processes:
+                process.wait()
+        for repeat in range(args.repeats):
+            names = list(ways)
+            for name in names[repeat % 3:] + names[:repeat % 3]:
+                for other in (p for n, ps in ways.items() if n != name for p in ps):
+                    other.signal(signal.SIGSTOP)
+                for process in ways[name]:
+                    process.signal(signal.SIGCONT)
+                # The router knows all; what is drained gets what is handed over alone, and nothing is moved away from it meanwhile.
+                router, url = route(args, log, [p.match.group(1) for p in ways[name]], "sal", "--rebalance-interval", "1h")
+                try:
+                    if name == "prefill and decode":
+                        urllib.request.urlopen(urllib.request.Request(url + "/fleet/drain", json.dumps({"url": decode.match.group(1)}).encode(),
+                                                                      {"Content-Type": "application/json"}), timeout=10).close()
+                    result = load(args, url, args.disaggregation_workload, args.disaggregation_rate, args.requests, args.seed + repeat)
+                finally:
+                    router.stop()
+                cells.append({"way": name, "repeat": repeat, **{k: result[k] for k in ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "requests") if k in result}})
+                say(f"{name}: TTFT P50 {result['ttft_ms']['p50']:.0f} ms, TBT P99 {result['tbt_ms']['p99']:.0f} ms")
+    finally:
+        for process in {p for ps in ways.values() for p in ps}:
+            process.stop()
+    return cells
 
 
 def balancers(args, fleet):
@@ -125,11 +179,7 @@ def balancers(args, fleet):
         for balancer in order:
             router, url = fleet.router(balancer)
             try:
-                done = subprocess.run([args.tactus, "bench", "--url", url, "--requests", str(args.requests), "--rate", str(args.rate), "--workload", args.workload,
-                                       "--seed", str(args.seed + repeat), "--json"], capture_output=True, text=True, timeout=600)
-                if done.returncode != 0:
-                    raise RuntimeError(done.stderr[-500:])
-                result = json.loads(done.stdout)
+                result = load(args, url, args.workload, args.rate, args.requests, args.seed + repeat)
                 cells.append({"balancer": balancer, "repeat": repeat, **{k: result[k] for k in ("ttft_ms", "normalized_ttft_ms", "tbt_ms", "e2e_ms", "requests")}})
                 say(f"{balancer}: TTFT P50 {result['ttft_ms']['p50']:.0f} ms, P95 {result['ttft_ms']['p95']:.0f}")
             finally:
@@ -163,11 +213,18 @@ def outcome(stream, status, text):
     return "whole" if '"usage"' in text else "silence: no usage"
 
 
+def text_of(stream, answer):
+    if not stream:
+        return json.loads(answer)["choices"][0]["text"]
+    events = [json.loads(line[6:]) for line in answer.split("\n") if line.startswith("data: {")]
+    return "".join(event["choices"][0]["text"] for event in events if event["choices"])
+
+
 def soak(args, fleet):
     router, url = fleet.router("sal", "--dead-after", "5s", "--slow-start", "5s")
     counts, lock, stop = collections.Counter(), threading.Lock(), threading.Event()
     events = collections.Counter()
-    slowest = [0.0]
+    slowest, texts = [0.0], {}
 
     def client(number):
         draw = random.Random(f"{args.seed} {number}")
@@ -178,7 +235,15 @@ def soak(args, fleet):
                 body |= {"stream": True, "stream_options": {"include_usage": True}}
             start = time.monotonic()
             try:
-                result = outcome(stream, *ask(url, body, 120))
+                status, answer = ask(url, body, 120)
+                result = outcome(stream, status, answer)
+                if result == "whole":
+                    text = text_of(stream, answer)
+                    with lock:
+                        known = texts.setdefault((body["prompt"], body["max_tokens"]), text)
+                    if text != known:
+                        result = "another text"
+                        say(f"max_tokens {body['max_tokens']}: {known!r}, then {text!r}")
             except (OSError, http.client.HTTPException) as error:
                 result = f"silence: {type(error).__name__}"
             with lock:
@@ -224,7 +289,7 @@ def soak(args, fleet):
     pid = router.process.pid
     memory = int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1)) // 1024
     with urllib.request.urlopen(url + "/metrics", timeout=10) as answer:
-        metrics = {m[0]: float(m[1]) for m in re.findall(r"^(tactus_route_(?:retries|cut_streams|hedges)_total) (\S+)$", answer.read().decode(), re.M)}
+        metrics = {m[0]: float(m[1]) for m in re.findall(r"^(tactus_route_(?:retries|cut_streams|hedges|migrations)_total\S*) (\S+)$", answer.read().decode(), re.M)}
     router.stop()
     return {"minutes": args.minutes, "clients": args.clients, "outcomes": dict(counts), "events": dict(events), "slowest_s": slowest[0], "clients_that_hang": alive,
             "router_MiB": memory, "router_metrics": metrics}
@@ -239,6 +304,14 @@ def table(result):
             own = [c for c in cells if c["balancer"] == balancer]
             figure = lambda metric, at: "{:.0f} ({:.0f} to {:.0f})".format(*(f([c[metric][at] for c in own]) for f in (statistics.median, min, max)))
             lines.append(f"| {balancer} | {figure('ttft_ms', 'p50')} | {figure('ttft_ms', 'p95')} | {figure('tbt_ms', 'p99')} | {figure('e2e_ms', 'p50')} |")
+    cells = result.get("disaggregation", [])
+    if cells:
+        lines += ["", "| on two cores | TTFT P50 ms | TTFT P95 ms | TBT P50 ms | TBT P99 ms | longest gap ms | whole answer P50 ms |", "|---|---|---|---|---|---|---|"]
+        for way in dict.fromkeys(c["way"] for c in cells):
+            own = [c for c in cells if c["way"] == way]
+            figure = lambda metric, at: "{:.0f} ({:.0f} to {:.0f})".format(*(f([c[metric][at] for c in own]) for f in (statistics.median, min, max)))
+            lines.append(f"| {way} | {figure('ttft_ms', 'p50')} | {figure('ttft_ms', 'p95')} | {figure('tbt_ms', 'p50')} | {figure('tbt_ms', 'p99')} | "
+                         f"{figure('tbt_ms', 'max')} | {figure('e2e_ms', 'p50')} |")
     if "soak" in result:
         lines += ["", json.dumps(result["soak"])]
     return "\n".join(lines)
@@ -248,11 +321,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tactus", default=str(ROOT / "build/release/tactus"))
     parser.add_argument("--model")
-    parser.add_argument("--parts", default="balancers,soak")
+    parser.add_argument("--parts", default="balancers,disaggregation,soak")
     parser.add_argument("--replicas", type=int, default=4)
     parser.add_argument("--requests", type=int, default=300)
     parser.add_argument("--rate", type=float, default=6)
     parser.add_argument("--workload", default="chat")
+    parser.add_argument("--disaggregation-workload", default="mix:chat=0.7,summarize=0.3")
+    parser.add_argument("--disaggregation-rate", type=float, default=0.5)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--clients", type=int, default=12)
@@ -260,21 +335,28 @@ def main():
     parser.add_argument("--serve-args", type=str.split, default=[])
     parser.add_argument("-o", "--output", type=pathlib.Path)
     args = parser.parse_args()
+    if unknown := set(args.parts.split(",")) - {"balancers", "disaggregation", "soak"}:
+        sys.exit(f"real.py: part '{min(unknown)}' is not known; there are balancers, disaggregation, soak")
     args.model = args.model or subprocess.run([str(ROOT / "scripts/get_default_model.sh")], capture_output=True, text=True, check=True).stdout.strip()
     git = lambda *a: subprocess.run(["git", "-C", str(ROOT), *a], capture_output=True, text=True).stdout.strip()
     result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": git("rev-parse", "--short=12", "HEAD"),
               "command": " ".join(["bench/fleet/real.py", *sys.argv[1:]])}
-    with tempfile.NamedTemporaryFile("w", prefix="fleet_", suffix=".log", delete=False) as log:
+    with tempfile.NamedTemporaryFile("w", prefix="fleet_", suffix=".log", delete=False) as log, tempfile.TemporaryDirectory() as folder:
         say(f"log: {log.name}")
-        fleet = Fleet(args, log)
-        try:
-            for part, run in (("balancers", balancers), ("soak", soak)):
-                if part in args.parts.split(","):
-                    result[part] = run(args, fleet)
-                    if args.output:
-                        args.output.write_text(json.dumps(result, indent=1) + "\n")
-        finally:
-            fleet.stop()
+        args.secret = pathlib.Path(folder) / "secret"   # with it what runs at a drained replica moves
+        args.secret.write_text(secrets.token_hex(32))
+        args.secret.chmod(0o600)
+        for part in args.parts.split(","):
+            if part == "disaggregation":
+                result[part] = disaggregation(args, log)
+            else:
+                fleet = Fleet(args, log)
+                try:
+                    result[part] = {"balancers": balancers, "soak": soak}[part](args, fleet)
+                finally:
+                    fleet.stop()
+            if args.output:
+                args.output.write_text(json.dumps(result, indent=1) + "\n")
     print(table(result))
     bad = [k for k in result.get("soak", {}).get("outcomes", {}) if k not in ("whole", "told", "refused")]
     if bad or result.get("soak", {}).get("clients_that_hang"):

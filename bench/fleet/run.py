@@ -101,22 +101,35 @@ def gains(runs):
     return lines
 
 
+def matrix(runs, row, metric, unit=1.0, digits=0):
+    """P50 and P95 of a metric: a line for each value of `row`, a column for each deployment."""
+    deployment = lambda r: f"{r['replicas']} x {r['model']}, {r['trace']}"
+    columns = list(dict.fromkeys(map(deployment, runs)))
+    lines = [f"| {METRICS[metric]}, P50 / P95 | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
+    for value in dict.fromkeys(row(r) for r in runs):
+        by = {deployment(r): r for r in runs if row(r) == value}
+        cells = [f"{by[c][metric]['p50'] / unit:.{digits}f} / {by[c][metric]['p95'] / unit:.{digits}f}" if c in by else "" for c in columns]
+        lines.append(f"| {value} | {' | '.join(cells)} |")
+    return [*lines, ""]
+
+
+def all_metrics(runs, row):
+    return [*matrix(runs, row, "ttft_ms"), *matrix(runs, row, "normalized_ttft_ms", digits=2), *matrix(runs, row, "e2e_ms", 1000, 1)]
+
+
 def table(result):
-    lines = []
-    for part in PARTS:
-        runs = [r for r in result["runs"] if r["part"] == part]
-        if not runs:
-            continue
-        if part == "balancers":
-            lines += ["### sal against the better of random and p2c", "", *gains(runs), ""]
-        lines += [f"### {part.capitalize()}", "", "TTFT and TGT in ms, TTFT per prompt token in ms.", "",
-                  "| replicas, scheduler | balancer" + (", polls/s" if part == "polls" else "") + " | " +
-                  " | ".join(f"{name} {p.upper()}" for name in METRICS.values() for p in ("p50", "p95")) + " |", "|---|---|" + "---|" * 6]
-        for r in runs:
-            cells = [f"{r[m][p]:.{2 if m == 'normalized_ttft_ms' else 0}f}" for m in METRICS for p in ("p50", "p95")]
-            who = r["balancer"] + (f", {r['polls']}" if part == "polls" else "")
-            lines.append(f"| {r['replicas']} x {r['model']}, {r['trace']}, {r['scheduler']} | {who} | {' | '.join(cells)} |")
-        lines.append("")
+    by_part = {part: [r for r in result["runs"] if r["part"] == part] for part in PARTS}
+    lines = ["TTFT in ms, TTFT per prompt token in ms, TGT (the time to the whole answer) in s.", ""]
+    if runs := by_part["balancers"]:
+        lines += ["### sal against the better of random and p2c", "", *gains(runs), ""]
+        for balancer in ("sal", "p2c"):
+            lines += [f"### Schedulers, {balancer}", "", *all_metrics([r for r in runs if r["balancer"] == balancer], lambda r: r["scheduler"])]
+        for scheduler in SCHEDULERS:
+            lines += [f"### Balancers, {scheduler}", "", *all_metrics([r for r in runs if r["scheduler"] == scheduler], lambda r: r["balancer"])]
+    for part, title, row in (("polls", "Polls per second, sal, larry", lambda r: r["polls"]), ("speeds", "A quarter of the replicas half as fast, larry", lambda r: r["balancer"]),
+                             ("fleets", "Large fleets, larry", lambda r: r["balancer"])):
+        if by_part[part]:
+            lines += [f"### {title}", "", *all_metrics(by_part[part], row)]
     return "\n".join(lines)
 
 
