@@ -177,6 +177,7 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   const ModelInfo& model = engine->model();
   const BodyLimits bodies = options_.BodiesWithin(model.front_end_bytes);
   server_->LimitBodies(bodies.max_body_bytes, bodies.max_body_total_bytes);
+  context_->kept_bodies->SetLimit(bodies.kept_bytes);
   scheduler_ = engine_options.scheduler;
   clients_.emplace(http::ClientLimit(options_.max_streams_per_client, engine_options.max_queue));
   context_->engine = engine;

@@ -56,6 +56,7 @@ void FleetApi::Start(Engine* engine, std::shared_ptr<GenerationContext> context,
         api->pool_.Post([api, generation = std::move(generation)] { api->HandOver(generation); });
     };
   }
+  std::lock_guard lock(mutex_);
   context_ = std::move(context);
 }
 
@@ -307,7 +308,8 @@ void FleetApi::OnTick(TimeNs now_ns) {
   for (const uint64_t room : rooms) port_->DropRoom(room);
 }
 
-std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& request_id, int64_t count) {
+std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& request_id, int64_t count,
+                                                          Status* why_not) {
   std::vector<std::shared_ptr<Generation>> all;
   {
     std::lock_guard lock(mutex_);
@@ -316,7 +318,10 @@ std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& req
     }
   }
   std::erase_if(all, [&](const auto& g) {
-    return g->over() || (!request_id.empty() && g->request_id() != request_id) || !g->MovableHandle().ok();
+    if (g->over() || (!request_id.empty() && g->request_id() != request_id)) return true;
+    const Status movable = g->MovableHandle().status();
+    if (!movable.ok()) *why_not = movable;
+    return !movable.ok();
   });
   // As Llumnix has it: those of least priority first, and of them the short ones, which cost least.
   std::vector<std::pair<Generation::Extent, std::shared_ptr<Generation>>> ranked;
@@ -347,9 +352,13 @@ Result<FleetApi::Json> FleetApi::Migrate(std::string_view body) {
     return InvalidArgument("give request_id, count, or all: true", "count");
   }
   const bool after_prefill = head.value("after", Json("")) == Json("prefill");
-  const auto chosen = Choose(request_id, count);
-  if (!request_id.empty() && chosen.empty())
-    return NotFound(fmt::format("no request '{}' runs here that may move", Printable(request_id)), "request_id");
+  Status why_not = NotFound("it does not run here");
+  const auto chosen = Choose(request_id, count, &why_not);
+  if (!request_id.empty() && chosen.empty()) {
+    return NotFound(
+        fmt::format("no request '{}' runs here that may move: {}", Printable(request_id), why_not.message()),
+        "request_id");
+  }
   Json moved = Json::array(), failed = Json::array();
   for (const auto& generation : chosen) {
     if (after_prefill) generation->WaitForToken(timeout_ns_);
@@ -403,6 +412,8 @@ void FleetApi::AppendMetrics(PrometheusText* t) const {
   t->Sample(value(failed_out_), {{"what", "failed"}});
   t->Sample(value(moved_in_), {{"what", "in"}});
   t->Counter("tactus_fleet_sent_kv_bytes_total", "KV bytes sent to other replicas.", value(bytes_out_));
+  t->Gauge("tactus_fleet_kept_body_bytes", "Bodies of running requests that are kept because these may move.",
+           context_ ? value(context_->kept_bodies->held()) : 0);
   t->Counter("tactus_fleet_tickets_expired_total", "Requests that came and that no router asked for in time.",
              value(tickets_expired_));
 }

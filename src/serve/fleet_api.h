@@ -90,7 +90,8 @@ class FleetApi {
   Result<Incoming> Enter(const Json& head, std::string* id);  // its turn, until Leave
   void Leave(const std::string& id, const Incoming& state);
   Result<Json> Migrate(std::string_view body);
-  std::vector<std::shared_ptr<Generation>> Choose(const std::string& request_id, int64_t count);
+  // `why_not` becomes the reason of one that does not move.
+  std::vector<std::shared_ptr<Generation>> Choose(const std::string& request_id, int64_t count, Status* why_not);
   Status MoveOne(Generation& generation, const std::string& to, Moved* moved);
   void HandOver(const std::shared_ptr<Generation>& generation);
 

@@ -12,6 +12,7 @@ namespace tactus {
 struct BodyLimits {
   int64_t max_body_bytes = 0;
   int64_t max_body_total_bytes = 0;
+  int64_t kept_bytes = 0;  // of running requests that may move
 };
 
 struct ServeOptions {
@@ -45,25 +46,29 @@ struct ServeOptions {
   int64_t max_batch_lines = 1'000'000;
   double batch_share = 0.5;
 
+  // Bodies of running requests that may move to another replica; a longer one is not kept, and its request stays.
+  static constexpr int64_t kMostKeptBytes = int64_t{64} << 20, kLongestKeptBody = int64_t{1} << 20;
   static constexpr int64_t kMostBatchLineBytes = int64_t{4} << 20;
 
   // What requests may take outside the engine: bodies that are held, what parsing makes of the largest (values,
-  // template, tokens), and the buffers of streams; of each batch a line that is parsed, and results that are not
-  // written.
+  // template, tokens), and the buffers of streams; in a fleet, bodies that are kept for a move; of each batch a line
+  // that is parsed, and results that are not written.
   int64_t FrontEndBytes() const {
     constexpr int64_t kStreamBytes = int64_t{64} << 20, kResultBytes = int64_t{64} << 20;
     constexpr int64_t kParsedPerByte = 12;
     const int64_t batches = files_dir.empty() ? 0 : max_batches * (kParsedPerByte * kMostBatchLineBytes + kResultBytes);
-    return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes + batches;
+    const int64_t kept = kv_secret_file.empty() ? 0 : kMostKeptBytes;
+    return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes + kept + batches;
   }
 
   // The limits of bodies where the memory plan left so much for all that (0: it did not say): in proportion.
   BodyLimits BodiesWithin(int64_t front_end_bytes) const {
     const int64_t wanted = FrontEndBytes();
-    if (front_end_bytes <= 0 || front_end_bytes >= wanted) return {max_body.bytes, max_body_total.bytes};
+    if (front_end_bytes <= 0 || front_end_bytes >= wanted)
+      return {max_body.bytes, max_body_total.bytes, kMostKeptBytes};
     const double share = static_cast<double>(front_end_bytes) / static_cast<double>(wanted);
-    return {static_cast<int64_t>(static_cast<double>(max_body.bytes) * share),
-            static_cast<int64_t>(static_cast<double>(max_body_total.bytes) * share)};
+    const auto part = [share](int64_t bytes) { return static_cast<int64_t>(static_cast<double>(bytes) * share); };
+    return {part(max_body.bytes), part(max_body_total.bytes), part(kMostKeptBytes)};
   }
 
   template <class V>
