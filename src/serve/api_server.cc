@@ -100,6 +100,10 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
 
   std::optional<http::HttpResponse> CheckHead(const http::HttpRequest& head) override;
   std::shared_ptr<http::BodyReceiver> ReceiveBody(const http::HttpRequest& head) override;
+  std::optional<http::BodyLimit> LimitOf(const http::HttpRequest& head) override {
+    const RouteEntry* route = FindRoute(head.path);
+    return route->fleet() ? fleet_->LimitOf(route->route) : std::nullopt;
+  }
   void Handle(std::shared_ptr<http::Exchange> exchange) override;
   bool IsProbe(const http::HttpRequest& head) override {
     const RouteEntry* route = FindRoute(head.path);
@@ -257,10 +261,10 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
   return route->stored() ? CheckStored(head, route->route) : std::nullopt;
 }
 
-// Who has no secret learns nothing, not even that there are such routes. Who may, its signature says, once its body is
-// there.
+// Who has no secret learns nothing of this server, and none of its body is read.
 std::optional<http::HttpResponse> ApiServerImpl::CheckFleet(const http::HttpRequest& head, Route route) {
   if (!fleet_) return Error(head, 404, fmt::format("{} does not exist here (--kv-secret-file)", head.path));
+  if (const Status member = fleet_->CheckHead(head); !member.ok()) return Error(head, member);
   const std::string_view state = StateName();
   if (state == "ready" || (state == "draining" && route != Route::kFleetImport)) return std::nullopt;
   return Error(head, 503, fmt::format("the server is not ready: {}", state));

@@ -17,8 +17,9 @@ namespace {
 constexpr int kThreads = 4;             // sequences that move away at once
 constexpr size_t kMostIncoming = 1024;  // that are on their way here
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
-constexpr int64_t kMostAhead = 4096;  // blocks that are reserved because the source thinks so
-constexpr int kImportThreads = 2;     // of their own: they never wait for another replica
+constexpr int64_t kCommandBytes = 64 << 10;  // the body of what is no import
+constexpr int64_t kMostAhead = 4096;         // blocks that are reserved because the source thinks so
+constexpr int kImportThreads = 2;            // of their own: they never wait for another replica
 
 Status CheckUrl(const std::string& url, const char* param) {
   const auto parsed = http::ParseUrl(url);
@@ -85,9 +86,17 @@ void FleetApi::Stop() {
   }
 }
 
+Status FleetApi::CheckHead(const http::HttpRequest& head) {
+  return guard_.CheckHead(head.method, head.path, head.Find(kFleetHeader), UnixSeconds());
+}
+
+std::optional<http::BodyLimit> FleetApi::LimitOf(Route route) const {
+  if (route == Route::kFleetImport) return std::nullopt;
+  return http::BodyLimit{kCommandBytes, "the limit of this route"};
+}
+
 Result<http::HttpResponse> FleetApi::Answer(Route route, const http::HttpRequest& request, std::string_view body) {
-  TACTUS_ASSIGN_OR_RETURN(const Hash128 nonce, guard_.Check({request.method, request.path, body},
-                                                            request.Find(kFleetHeader), UnixSeconds()));
+  TACTUS_ASSIGN_OR_RETURN(const Hash128 nonce, guard_.CheckBody(request.Find(kFleetHeader), body));
   if (port_ == nullptr) return Status(StatusCode::kUnimplemented, "the sequences of this replica's engine do not move");
   TACTUS_ASSIGN_OR_RETURN(const Json json, route == Route::kFleetImport ? Take(body) : Migrate(body));
   http::HttpResponse response;
@@ -255,8 +264,7 @@ void FleetApi::Attach(std::shared_ptr<http::Exchange> exchange, const std::strin
   };
   const http::HttpRequest& request = exchange->request();
   const http::Body body = exchange->TakeBody();
-  const auto member =
-      guard_.Check({request.method, request.path, body.text()}, request.Find(kFleetHeader), UnixSeconds());
+  const auto member = guard_.CheckBody(request.Find(kFleetHeader), body.text());
   if (!member.ok()) return refuse(member.status());
   std::shared_ptr<DetachedExchange> waiting;
   {

@@ -48,7 +48,11 @@ class FleetApi {
   // Ends what runs, answers nothing more.
   void Stop();
 
-  // /fleet/import and /fleet/migrate, the second one of them for as long as it takes. `path` as it was signed.
+  // Of every request, once, before its body is read. kUnauthenticated.
+  Status CheckHead(const http::HttpRequest& head);
+  // Of its body.
+  std::optional<http::BodyLimit> LimitOf(Route route) const;
+  // /fleet/import and /fleet/migrate, the second one of them for as long as it takes.
   Result<http::HttpResponse> Answer(Route route, const http::HttpRequest& request, std::string_view body);
   // Runs it on a thread of this object, one that waits for other replicas or one that does not.
   void Post(Route route, std::function<void()> task) {

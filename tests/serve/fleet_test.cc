@@ -281,6 +281,30 @@ TEST_F(FleetTest, OnlyMembersMayAsk) {
   EXPECT_EQ(Post(single, "/fleet/migrate", body, Sign("/fleet/migrate", body)).status, 404);
 }
 
+// Of a request that no member has signed nothing more than its head is read, and of a member's no more than its route
+// takes.
+TEST_F(FleetTest, ABodyIsReadForMembersAloneAndWithinItsRoutesLimit) {
+  const test::TimeLimit limit("a refusal waits for a body");
+  Replica a = Start(Options(), Serve());
+  const auto answer_to_head = [&](const std::string& path, const std::string& signature, int64_t bytes) {
+    RawSocket socket(a.server->port());
+    const std::string head = signature.empty() ? "" : fmt::format("{}: {}\r\n", kFleetHeader, signature);
+    socket.Send(fmt::format("POST {} HTTP/1.0\r\n{}Content-Length: {}\r\n\r\n", path, head, bytes));
+    return socket.ReadAll();  // none of the body is ever sent
+  };
+  for (const char* path : {"/fleet/import", "/fleet/migrate", "/fleet/streams/00"}) {
+    SCOPED_TRACE(path);
+    EXPECT_NE(answer_to_head(path, "", 1000).find(" 401 "), std::string::npos);
+    EXPECT_NE(answer_to_head(path, Sign(path, "x", "another secret of enough bytes"), 1000).find(" 401 "),
+              std::string::npos);
+  }
+  for (const char* path : {"/fleet/migrate", "/fleet/streams/00"}) {
+    const std::string refusal = answer_to_head(path, Sign(path, "x"), (64 << 10) + 1);
+    EXPECT_NE(refusal.find(" 413 "), std::string::npos) << path << ": " << refusal;
+    EXPECT_NE(refusal.find("65536 bytes (the limit of this route)"), std::string::npos) << refusal;
+  }
+}
+
 // Starts a stream at `a` that lasts, has it moved to `to`, which fails, and gives why; the stream must be whole.
 class FailingMove {
  public:
