@@ -168,6 +168,12 @@ Status FleetGuard::CheckHead(std::string_view method, std::string_view path, con
     return Denied(fmt::format("it was signed {} s away from this machine's time, the limit is {} s; set the clocks",
                               at_s > now_s ? at_s - now_s : now_s - at_s, kFleetClockSkewS));
   }
+  if (at_s < began_s_) {
+    return Denied(
+        fmt::format("it was signed {} s before this process began, by this machine's time; sign it anew, or "
+                    "set the clocks",
+                    began_s_ - at_s));
+  }
   std::lock_guard lock(mutex_);
   for (; !order_.empty() && order_.front().first < now_s; order_.pop_front()) seen_.erase(order_.front().second);
   if (seen_.size() >= kMostSeen) return Denied("too many requests within two minutes");

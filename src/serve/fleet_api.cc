@@ -40,7 +40,7 @@ FleetApi::FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& cl
       log_(std::move(log)),
       timeout_ns_(options.migration_timeout.ns),
       hand_over_to_(options.hand_over_to),
-      guard_(keys),
+      guard_(keys, UnixSeconds()),
       pool_(kThreads, "tactus-fleet"),
       import_pool_(kImportThreads, "tactus-import") {}
 

@@ -57,7 +57,7 @@ Result<Hash128> Check(FleetGuard& guard, const FleetRequest& request, const std:
 
 TEST(FleetGuard, LetsEachGenuineRequestInOnce) {
   const FleetKeys keys = FleetKeysOf("a secret of the fleet");
-  FleetGuard guard(keys);
+  FleetGuard guard(keys, 900);
   const FleetRequest request{"POST", "/fleet/import", "body"};
   const std::string header = SignFleetRequest(keys, request, 1000, {1, 2});
   const auto member = Check(guard, request, &header, 1010);
@@ -69,7 +69,7 @@ TEST(FleetGuard, LetsEachGenuineRequestInOnce) {
 
 TEST(FleetGuard, ChangesToAHeadAreNoticedBeforeItsBody) {
   const FleetKeys keys = FleetKeysOf("a secret of the fleet");
-  FleetGuard guard(keys);
+  FleetGuard guard(keys, 900);
   const FleetRequest request{"POST", "/fleet/import", "body"};
   const std::string header = SignFleetRequest(keys, request, 1000, {1, 2});
   const auto refused = [&](std::string_view method, std::string_view path, std::string h, int64_t now_s = 1000) {
@@ -95,9 +95,24 @@ TEST(FleetGuard, ChangesToAHeadAreNoticedBeforeItsBody) {
   EXPECT_EQ(refused("POST", "/fleet/import", header), "") << "the genuine one was refused for what others did";
 }
 
+// What the process before this one has taken could be sent to it again.
+TEST(FleetGuard, WhatWasSignedBeforeTheProcessBeganIsRefused) {
+  const FleetKeys keys = FleetKeysOf("a secret of the fleet");
+  FleetGuard guard(keys, 1000);
+  const auto check = [&](int64_t signed_s, int64_t now_s) {
+    const FleetRequest request{"POST", "/fleet/migrate", "body"};
+    const std::string header = SignFleetRequest(keys, request, signed_s, {static_cast<uint64_t>(signed_s), 0});
+    return guard.CheckHead(request.method, request.path, &header, now_s).message();
+  };
+  EXPECT_NE(check(999, 1000).find("signed 1 s before this process began"), std::string::npos);
+  EXPECT_NE(check(950, 1005), "");
+  EXPECT_EQ(check(1000, 1000), "");
+  EXPECT_EQ(check(1005, 1010), "");
+}
+
 TEST(FleetGuard, ABodyIsTheOneThatWasSigned) {
   const FleetKeys keys = FleetKeysOf("a secret of the fleet");
-  FleetGuard guard(keys);
+  FleetGuard guard(keys, 900);
   const std::string header = SignFleetRequest(keys, {"POST", "/fleet/import", "body"}, 1000, {1, 2});
   for (const char* other : {"Body", "", "body "}) EXPECT_FALSE(guard.CheckBody(&header, other).ok()) << other;
   EXPECT_TRUE(guard.CheckBody(&header, "body").ok());
