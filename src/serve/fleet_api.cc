@@ -17,6 +17,8 @@ namespace {
 constexpr int kThreads = 4;             // sequences that move away at once
 constexpr size_t kMostIncoming = 1024;  // that are on their way here
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
+constexpr int kMostFailures = 3;  // in a row, of one command: then it stops
+constexpr DurationNs kLatelyNs = 60 * kSecond;
 constexpr int64_t kCommandBytes = 64 << 10;  // the body of what is no import
 constexpr int64_t kMostAhead = 4096;         // blocks that are reserved because the source thinks so
 constexpr int kImportThreads = 2;            // of their own: they never wait for another replica
@@ -331,15 +333,27 @@ std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& req
     if (!movable.ok()) *why_not = movable;
     return !movable.ok();
   });
-  // As Llumnix has it: those of least priority first, and of them the short ones, which cost least.
-  std::vector<std::pair<Generation::Extent, std::shared_ptr<Generation>>> ranked;
-  for (auto& g : all) ranked.emplace_back(g->extent(), std::move(g));
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-    return a.first.priority != b.first.priority ? a.first.priority > b.first.priority : a.first.tokens < b.first.tokens;
+  // As Llumnix has it: those of least priority first, and of them the short ones, which cost least. But what just has
+  // failed goes last, so that it holds up no others.
+  struct Rank {
+    bool failed = false;
+    Generation::Extent extent;
+    std::shared_ptr<Generation> generation;
+  };
+  const TimeNs now_ns = clock_.NowNs();
+  std::vector<Rank> ranked;
+  for (auto& g : all) {
+    const TimeNs failed_ns = g->move_failed_ns();
+    ranked.push_back({failed_ns != 0 && now_ns - failed_ns < kLatelyNs, g->extent(), std::move(g)});
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const Rank& a, const Rank& b) {
+    if (a.failed != b.failed) return b.failed;
+    if (a.extent.priority != b.extent.priority) return a.extent.priority > b.extent.priority;
+    return a.extent.tokens < b.extent.tokens;
   });
   all.clear();
-  for (auto& [extent, g] : ranked) {
-    if (static_cast<int64_t>(all.size()) < count) all.push_back(std::move(g));
+  for (Rank& rank : ranked) {
+    if (static_cast<int64_t>(all.size()) < count) all.push_back(std::move(rank.generation));
   }
   return all;
 }
@@ -368,11 +382,13 @@ Result<FleetApi::Json> FleetApi::Migrate(std::string_view body) {
         "request_id");
   }
   Json moved = Json::array(), failed = Json::array();
+  int failures = 0;  // in a row
   for (const auto& generation : chosen) {
     if (after_prefill) generation->WaitForToken(timeout_ns_);
     Moved how;
     const Status status = MoveOne(*generation, to, &how);
     if (status.ok()) {
+      failures = 0;
       moved.push_back({{"request_id", generation->request_id()},
                        {"ticket", how.ticket},
                        {"blocks", how.blocks},
@@ -382,8 +398,10 @@ Result<FleetApi::Json> FleetApi::Migrate(std::string_view body) {
       continue;
     }
     failed.push_back({{"request_id", generation->request_id()}, {"why", status.message()}});
-    // The next one would hear the same.
-    if (status.code() != StatusCode::kNotFound) break;
+    const bool hopeless = status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kUnauthenticated ||
+                          status.code() == StatusCode::kDeadlineExceeded;
+    if (hopeless) break;  // the next one would hear the same
+    if (!generation->over() && ++failures == kMostFailures) break;
   }
   return Json{{"moved", moved}, {"failed", failed}};
 }
@@ -395,6 +413,7 @@ Status FleetApi::MoveOne(Generation& generation, const std::string& to, Moved* m
   std::lock_guard lock(mutex_);
   if (!done.ok()) {
     ++failed_out_;
+    generation.MoveFailed(clock_.NowNs());
     return done.status();
   }
   ++moved_out_;

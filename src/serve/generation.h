@@ -8,6 +8,7 @@
 // body of a request that may move is kept, and counted, until it is over.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -84,6 +85,9 @@ class Generation final : public Call {
   bool WaitForToken(DurationNs timeout_ns);
   // Where it goes on once its sink hears that it has left.
   void MovedTo(std::string url, std::string ticket);
+  // A move of it failed, at some time; 0: none did.
+  void MoveFailed(TimeNs now_ns) { move_failed_ns_.store(now_ns); }
+  TimeNs move_failed_ns() const { return move_failed_ns_.load(); }
   // In the place of Run, for a request that has run elsewhere: from where it was there. Not ok: it is not taken.
   Status GoOn(MigrationPort& port, uint64_t room, MovingSequence sequence);
 
@@ -117,6 +121,7 @@ class Generation final : public Call {
   const bool routed_;     // through a router that knows what to do when it moves
   const bool came_;       // it began at another replica
   int64_t created_;       // Unix seconds
+  std::atomic<TimeNs> move_failed_ns_{0};
 
   // With the mutex held.
   std::optional<api::Answer> answer_;   // from before the first submit

@@ -27,14 +27,21 @@ class Outgoing {
     begin["kind"] = "begin";
     begin["version"] = kMigrationVersion;
     begin["blocks"] = static_cast<int64_t>(generation_.extent().tokens) / port_.format().block_size + kSpareBlocks;
-    TACTUS_ASSIGN_OR_RETURN(const Json begun, peer_.Send(MessageOf(begin)));
-    TACTUS_ASSIGN_OR_RETURN(import_, TextMember(begun, "import"));
+    const auto begun = peer_.Send(MessageOf(begin));
+    if (!begun.ok()) return OfAll(begun.status());
+    TACTUS_ASSIGN_OR_RETURN(import_, TextMember(*begun, "import"));
     auto moved = Move();
     if (!moved.ok() && moved.status().code() != StatusCode::kDeadlineExceeded) Drop();
     return moved;
   }
 
  private:
+  // What `begin` says holds for every sequence: there is nothing of this one in it.
+  static Status OfAll(const Status& why) {
+    const bool says_so = why.code() == StatusCode::kUnauthenticated || why.code() == StatusCode::kDeadlineExceeded;
+    return says_so ? why : Status(StatusCode::kUnavailable, why.message());
+  }
+
   Result<Moved> Move() {
     while (moved_.rounds < kMostRounds) {
       ++moved_.rounds;

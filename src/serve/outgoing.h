@@ -19,7 +19,8 @@ struct Moved {
   DurationNs paused_ns = 0;  // from its pause to the answer that it had arrived
 };
 
-// `timeout_ns`: that the engine and each message may take. kNotFound: it ended first.
+// `timeout_ns`: that the engine and each message may take. kNotFound: it ended first. kUnavailable, kUnauthenticated,
+// kDeadlineExceeded: the other one takes no sequence, whichever it is; another code: not this one.
 Result<Moved> MoveAway(Generation& generation, MigrationPort& port, FleetPeer& peer, DurationNs timeout_ns,
                        Clock& clock);
 

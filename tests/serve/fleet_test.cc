@@ -366,6 +366,42 @@ TEST_F(FleetFailureTest, AnotherSecretFormatOrModelIsRefusedByNameAndTheStreamGo
   EXPECT_NE(refused(other).find("--swap-space"), std::string::npos);
 }
 
+// A destination with room for short sequences only, and a source whose first choice is a long one.
+TEST_F(FleetFailureTest, ASequenceThatIsRefusedHoldsUpNoOthers) {
+  const test::TimeLimit limit("a command about several sequences does not end");
+  Replica a = Start(Options(), Serve());
+  EngineOptions small = Options();
+  small.swap_space.bytes = 40 * a.engine->migration()->format().block_bytes;
+  Replica b = Start(small, Serve());
+  std::vector<std::unique_ptr<RawSocket>> clients;
+  const auto begin = [&](const std::string& id, bool is_long) {
+    std::string body = Body(2000, true, fmt::format(R"(, "priority": {})", is_long ? 5 : 0));
+    if (is_long) body.replace(body.find("Once"), 4, std::string(1200, 'x'));
+    clients.push_back(std::make_unique<RawSocket>(a.server->port()));
+    clients.back()->Send(Head("/v1/completions", body, Routed(id)));
+    clients.back()->ReadUntil("data: ", 2);
+  };
+  const auto ids = [](const Json& list) {
+    std::string all;
+    for (const Json& entry : list) all += entry["request_id"].get<std::string>() + " ";
+    return all;
+  };
+  begin("long", true);
+  for (const char* id : {"s1", "s2"}) begin(id, false);
+  const Json first = Migrate(a, {{"all", true}, {"to", b.url()}});
+  EXPECT_EQ(ids(first["failed"]), "long ") << first;
+  EXPECT_EQ(first["moved"].size(), 2u) << first;
+  begin("s3", false);
+  const Json second = Migrate(a, {{"count", 1}, {"to", b.url()}});
+  EXPECT_EQ(ids(second["moved"]), "s3 ") << second << "\nwhat has just failed goes last";
+  for (const char* id : {"l2", "l3", "l4"}) begin(id, true);
+  EXPECT_EQ(Migrate(a, {{"all", true}, {"to", b.url()}})["failed"].size(), 3u) << "it stops after three in a row";
+  EngineOptions other = Options();
+  other.seed = 2;
+  Replica stranger = Start(other, Serve());
+  EXPECT_EQ(Migrate(a, {{"all", true}, {"to", stranger.url()}})["failed"].size(), 1u) << "it takes none at all";
+}
+
 TEST_F(FleetFailureTest, ANobodyAndAMutePeerCostAStreamNothing) {
   const test::TimeLimit limit("a move to a mute peer does not end");
   ServeOptions impatient = Serve();
