@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/on_exit.h"
 
 namespace tactus {
 namespace {
@@ -67,7 +68,10 @@ class Port final : public MigrationPort {
       if (answer.status().code() == StatusCode::kDeadlineExceeded) Resume(handle);
       return answer.status();
     }
-    return Moving(answer->standing);
+    OnExit resume([&] { Resume(handle); });
+    MovingSequence moving = Moving(answer->standing);
+    resume.Cancel();
+    return moving;
   }
   void Resume(RequestHandle handle) override {
     parts_.loop->Transfer({.kind = TransferKind::kResume, .handle = handle});

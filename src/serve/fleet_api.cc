@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/response_text.h"
+#include "base/on_exit.h"
 #include "base/printable.h"
 #include "http/access.h"
 #include "serve/migration_text.h"
@@ -152,11 +153,11 @@ Result<FleetApi::Incoming> FleetApi::Enter(const Json& head, std::string* id) {
   return found->second;
 }
 
-void FleetApi::Leave(const std::string& id, const Incoming& state) {
+void FleetApi::Leave(const std::string& id, Incoming* state) noexcept {
   std::lock_guard lock(mutex_);
   const auto found = incoming_.find(id);
   if (found == incoming_.end()) return;
-  found->second = state;
+  found->second = std::move(*state);
   found->second.busy = false;
   found->second.heard_ns = clock_.NowNs();
 }
@@ -166,23 +167,19 @@ Result<FleetApi::Json> FleetApi::TakeBlocks(const Message& message) {
   TACTUS_ASSIGN_OR_RETURN(const int64_t first, NumberMember(message.head, "first_block", 0, kMostBlocks));
   TACTUS_ASSIGN_OR_RETURN(const int64_t count, NumberMember(message.head, "blocks", 1, kMostBlocks));
   TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
-  const auto work = [&]() -> Status {
-    if (first + count > in.blocks) {
-      // All at once where it can be: for each room the steps in flight have to end.
-      const int64_t more = std::max(first + count, std::min<int64_t>(in.expected_blocks, kMostAhead)) - in.blocks;
-      TACTUS_ASSIGN_OR_RETURN(in.room, port_->ReserveRoom(in.room, static_cast<int32_t>(more), timeout_ns_));
-      in.blocks += static_cast<int32_t>(more);
-    }
-    if (static_cast<int64_t>(message.bytes.size()) != count * port_->format().block_bytes) {
-      return InvalidArgument(fmt::format("blocks: {} of {} bytes are announced, {} bytes came", count,
-                                         port_->format().block_bytes, message.bytes.size()),
-                             "blocks");
-    }
-    return port_->Write(in.room, static_cast<int32_t>(first), message.bytes);
-  };
-  const Status status = work();
-  Leave(id, in);
-  if (!status.ok()) return status;
+  const OnExit leave([&] { Leave(id, &in); });
+  if (first + count > in.blocks) {
+    // All at once where it can be: for each room the steps in flight have to end.
+    const int64_t more = std::max(first + count, std::min<int64_t>(in.expected_blocks, kMostAhead)) - in.blocks;
+    TACTUS_ASSIGN_OR_RETURN(in.room, port_->ReserveRoom(in.room, static_cast<int32_t>(more), timeout_ns_));
+    in.blocks += static_cast<int32_t>(more);
+  }
+  if (static_cast<int64_t>(message.bytes.size()) != count * port_->format().block_bytes) {
+    return InvalidArgument(fmt::format("blocks: {} of {} bytes are announced, {} bytes came", count,
+                                       port_->format().block_bytes, message.bytes.size()),
+                           "blocks");
+  }
+  TACTUS_RETURN_IF_ERROR(port_->Write(in.room, static_cast<int32_t>(first), message.bytes));
   return Json{{"blocks", in.blocks}};
 }
 
@@ -206,6 +203,7 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
   request.headers.emplace_back("x-tactus-route", "1");
   if (message.head.value("explained", Json(false)) == Json(true)) request.headers.emplace_back("x-tactus-explain", "1");
   TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
+  const OnExit leave([&] { Leave(id, &in); });
   // The arrival takes the room; without KV there is none to take.
   if (sequence.computed_tokens == 0 && in.room != 0) {
     port_->DropRoom(std::exchange(in.room, 0));
@@ -217,21 +215,17 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
       std::make_shared<Generation>(context_, exchange, chat, request_id, http::Headers{{"X-Request-Id", request_id}},
                                    std::move(caller), created, arrival_ns);
   generation->Watch();
-  const Status taken = generation->GoOn(*port_, in.room, std::move(sequence));
-  if (!taken.ok()) {
-    generation->ShutDown();
-    Leave(id, in);
-    return taken;
-  }
+  OnExit end([&] { generation->ShutDown(); });
+  TACTUS_RETURN_IF_ERROR(generation->GoOn(*port_, in.room, std::move(sequence)));
   in.ticket = http::RandomId();
   {
     std::lock_guard lock(mutex_);
-    tickets_[in.ticket] = {exchange, clock_.NowNs() + timeout_ns_};
     arrived_.push_back(generation);
     watched_.push_back(generation);
+    tickets_[in.ticket] = {exchange, clock_.NowNs() + timeout_ns_};
     ++moved_in_;
   }
-  Leave(id, in);
+  end.Cancel();
   return Json{{"ticket", in.ticket}};
 }
 

@@ -92,7 +92,7 @@ class FleetApi {
   Result<Json> TakeFinish(const Message& message);
   Result<Json> TakeDrop(const Json& head);
   Result<Incoming> Enter(const Json& head, std::string* id);  // its turn, until Leave
-  void Leave(const std::string& id, const Incoming& state);
+  void Leave(const std::string& id, Incoming* state) noexcept;
   Result<Json> Migrate(std::string_view body);
   // `why_not` becomes the reason of one that does not move.
   std::vector<std::shared_ptr<Generation>> Choose(const std::string& request_id, int64_t count, Status* why_not);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/on_exit.h"
 #include "serve/migration_text.h"
 
 namespace tactus::serve {
@@ -50,15 +51,14 @@ class Outgoing {
     }
     const TimeNs paused_ns = clock_.NowNs();
     TACTUS_ASSIGN_OR_RETURN(const MovingSequence moving, port_.Pause(handle_, timeout_ns_));
+    OnExit resume([this] { Resume(); });
     const Status arrived = Finish(moving);
     moved_.paused_ns = clock_.NowNs() - paused_ns;
-    if (!arrived.ok()) {
-      port_.Resume(handle_);
-      return arrived;
-    }
+    if (!arrived.ok()) return arrived;
     // Its sink hears of its end, and needs to know by then where it goes on.
     generation_.MovedTo(peer_.url(), moved_.ticket);
     const Status left = port_.Leave(handle_, timeout_ns_);
+    resume.Cancel();
     if (!left.ok()) return left;  // it was cancelled meanwhile: nobody will come for it there
     return moved_;
   }
@@ -98,6 +98,13 @@ class Outgoing {
     TACTUS_ASSIGN_OR_RETURN(const Json finished, peer_.Send(MessageOf(head, origin.body)));
     TACTUS_ASSIGN_OR_RETURN(moved_.ticket, TextMember(finished, "ticket"));
     return Status();
+  }
+
+  void Resume() noexcept {
+    try {
+      port_.Resume(handle_);
+    } catch (...) {  // no memory for so little: then its client's time runs out
+    }
   }
 
   void Drop() {
