@@ -15,8 +15,9 @@
 namespace tactus::serve {
 namespace {
 
-constexpr int kThreads = 4;             // sequences that move away at once
-constexpr size_t kMostIncoming = 1024;  // that are on their way here
+constexpr int kThreads = 4;                               // sequences that move away at once
+constexpr size_t kMostIncoming = 1024;                    // that are on their way here, or wait for their routers
+constexpr int64_t kMostWaitingBytes = int64_t{64} << 20;  // of answers that wait for their routers
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
 constexpr int kMostFailures = 3;  // in a row, of one command: then it stops
 constexpr DurationNs kLatelyNs = 60 * kSecond;
@@ -42,6 +43,7 @@ FleetApi::FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& cl
       clock_(clock),
       log_(std::move(log)),
       timeout_ns_(options.migration_timeout.ns),
+      ticket_timeout_ns_(options.ticket_timeout.ns),
       hand_over_to_(options.hand_over_to),
       guard_(keys, UnixSeconds()),
       pool_(kThreads, "tactus-fleet"),
@@ -132,9 +134,10 @@ Result<FleetApi::Json> FleetApi::TakeBegin(const Json& head) {
   const std::string id = http::RandomId();
   std::lock_guard lock(mutex_);
   if (stopped_) return Status(StatusCode::kUnavailable, "the server is shutting down; try another one");
-  if (incoming_.size() >= kMostIncoming) {
+  if (incoming_.size() >= kMostIncoming || tickets_.size() >= kMostIncoming) {
+    const char* what = tickets_.size() >= kMostIncoming ? "that came wait for their routers" : "are on their way here";
     return Status(StatusCode::kResourceExhausted,
-                  fmt::format("{} sequences are on their way here, the most; try another replica", kMostIncoming));
+                  fmt::format("{} sequences {}, the most; try another replica", kMostIncoming, what));
   }
   Incoming& in = incoming_[id];
   in.heard_ns = clock_.NowNs();
@@ -222,7 +225,7 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
     std::lock_guard lock(mutex_);
     arrived_.push_back(generation);
     watched_.push_back(generation);
-    tickets_[in.ticket] = {exchange, clock_.NowNs() + timeout_ns_};
+    tickets_[in.ticket] = {exchange, clock_.NowNs() + ticket_timeout_ns_};
     ++moved_in_;
   }
   end.Cancel();
@@ -281,6 +284,26 @@ void FleetApi::Watch(const std::shared_ptr<Generation>& generation) {
   watched_.push_back(generation);
 }
 
+std::vector<std::shared_ptr<DetachedExchange>> FleetApi::TakeLateTickets(TimeNs now_ns) {
+  std::vector<std::pair<TimeNs, std::string>> oldest;
+  int64_t waiting = 0;
+  for (const auto& [id, ticket] : tickets_) {
+    oldest.emplace_back(ticket.until_ns, id);
+    waiting += ticket.exchange->unsent();
+  }
+  std::sort(oldest.begin(), oldest.end());
+  std::vector<std::shared_ptr<DetachedExchange>> late;
+  for (const auto& [until_ns, id] : oldest) {
+    if (now_ns < until_ns && waiting <= kMostWaitingBytes) break;
+    const auto found = tickets_.find(id);
+    waiting -= found->second.exchange->unsent();
+    late.push_back(std::move(found->second.exchange));
+    tickets_.erase(found);
+    ++tickets_expired_;
+  }
+  return late;
+}
+
 void FleetApi::OnTick(TimeNs now_ns) {
   std::vector<std::shared_ptr<DetachedExchange>> late;
   std::vector<uint64_t> rooms;
@@ -294,12 +317,7 @@ void FleetApi::OnTick(TimeNs now_ns) {
       if (call) calls.push_back(std::move(call));
       return gone;
     });
-    std::erase_if(tickets_, [&](const auto& entry) {
-      if (now_ns < entry.second.until_ns) return false;
-      late.push_back(entry.second.exchange);
-      ++tickets_expired_;
-      return true;
-    });
+    late = TakeLateTickets(now_ns);
     std::erase_if(incoming_, [&](const auto& entry) {
       const Incoming& in = entry.second;
       if (in.busy || now_ns - in.heard_ns < timeout_ns_) return false;

@@ -3,7 +3,7 @@
 //
 // A sequence that comes is an Incoming from its first message to its ticket: host blocks that fill up. A message that
 // does not come in time ends it. The ticket is what the router asks for its answer with; a ticket that nobody asks for
-// in time ends what runs under it.
+// in time ends what runs under it, and so does one whose answer is too long to be kept with those of the others.
 //
 // Thread rule: Attach and OnTick on the io thread, Watch and Answer on any; one mutex. The engine, and other replicas,
 // are never called with it held.
@@ -97,12 +97,14 @@ class FleetApi {
   // `why_not` becomes the reason of one that does not move.
   std::vector<std::shared_ptr<Generation>> Choose(const std::string& request_id, int64_t count, Status* why_not);
   Status MoveOne(Generation& generation, const std::string& to, Moved* moved);
+  // With the mutex held: tickets whose time is over, and, where all that waits is too much, the oldest.
+  std::vector<std::shared_ptr<DetachedExchange>> TakeLateTickets(TimeNs now_ns);
   void HandOver(const std::shared_ptr<Generation>& generation);
 
   const FleetKeys keys_;
   Clock& clock_;
   const Log log_;
-  const DurationNs timeout_ns_;
+  const DurationNs timeout_ns_, ticket_timeout_ns_;
   const std::string hand_over_to_;
   FleetGuard guard_;
   const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();

@@ -27,6 +27,7 @@ struct ServeOptions {
   bool share_prefix_cache = false;
   std::string kv_secret_file;  // empty: of no fleet
   DurationText migration_timeout{10'000'000'000};
+  DurationText ticket_timeout{60'000'000'000};
   std::string hand_over_to;  // empty: to nobody
   BytesText max_body{int64_t{16} << 20};
   // Room for 16 of the largest bodies, or 1,000 of 256 KiB (prompts of 60,000 tokens), on their way to the parser.
@@ -127,9 +128,11 @@ struct ServeOptions {
             {.help = "file with the secret that all replicas and routers of a fleet share, 16 bytes or more, open to "
                      "nobody else: prefixes can be compared then, and sequences move between replicas; default: none"});
     v.Field("migration-timeout", migration_timeout,
+            {.unit = "duration", .help = "longest silence of another replica while a sequence moves"});
+    v.Field("ticket-timeout", ticket_timeout,
             {.unit = "duration",
-             .help = "longest silence of another replica while a sequence moves, and longest time that a stream which "
-                     "has moved waits for its router"});
+             .help = "longest time that a stream which has moved waits for its router, which comes when its client has "
+                     "taken what there was"});
     v.Field("hand-over-to", hand_over_to,
             {.help = "URL of a replica to which requests move when they have their first token: this one computes "
                      "prompts, that one answers; default: none"});

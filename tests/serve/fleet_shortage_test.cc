@@ -6,6 +6,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <new>
 #include <nlohmann/json.hpp>
 
@@ -46,18 +47,32 @@ class ScarcePort final : public MigrationPort {
     if (scarce_to_write) throw std::bad_alloc();
     return Status();
   }
-  Result<RequestHandle> Arrive(uint64_t, MovingSequence, std::shared_ptr<ResponseSink>) override {
+  Result<RequestHandle> Arrive(uint64_t, MovingSequence, std::shared_ptr<ResponseSink> sink) override {
     if (scarce_to_arrive) throw std::bad_alloc();
-    return InvalidArgument("it does not arrive");
+    if (!arrives) return InvalidArgument("it does not arrive");
+    std::lock_guard lock(mutex_);
+    sinks_.push_back(std::move(sink));
+    return RequestHandle{1000};
   }
   void DropRoom(uint64_t) override {}
+  // To every sequence that has arrived.
+  void Tell(const std::string& text) {
+    std::lock_guard lock(mutex_);
+    TokenDelta delta;
+    delta.text = text;
+    delta.tokens = {1};
+    for (const auto& sink : sinks_) sink->OnDelta(delta);
+  }
 
   std::atomic<bool> paused{false}, scarce_when_paused{false}, scarce_to_write{false}, scarce_to_arrive{false};
+  std::atomic<bool> arrives{false};
   std::atomic<int> resumed{0};
 
  private:
   const MigrationFormat format_{
       .model = "fake", .fingerprint = "print", .kv_dtype = "bf16", .block_size = 16, .block_bytes = 8};
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<ResponseSink>> sinks_;
 };
 
 class FleetShortageTest : public ServerTest {
@@ -92,6 +107,17 @@ class FleetShortageTest : public ServerTest {
     const auto begun = Import(begin);
     EXPECT_EQ(begun.status, 200) << begun.body;
     return json::parse(begun.body).value("import", "");
+  }
+  http::HttpResponse Finish(const std::string& import) {
+    MovingSequence moving;
+    moving.request.prompt = std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{256, 'a'});
+    const json finish = {{"kind", "finish"},  {"import", import}, {"sequence", serve::JsonOf(moving)},
+                         {"request_id", "r"}, {"created", 1},     {"client", import},
+                         {"owner", ""}};
+    return Import(finish, R"({"prompt": "a", "max_tokens": 3, "stream": true})");
+  }
+  bool SaysMetric(const std::string& line) {
+    return Call("GET", "/metrics").body.find(line + "\n") != std::string::npos;
   }
 
   std::filesystem::path path_;
@@ -138,10 +164,33 @@ TEST_F(FleetShortageTest, AnImportIsFreeAgainAfterAMessageThatFailed) {
   const auto scarce = Import(finish, body);
   EXPECT_EQ(scarce.status, 503) << scarce.body;
   port_.scarce_to_arrive = false;
-  const auto refused = Import(finish, body);
+  const auto refused = Finish(import);
   EXPECT_NE(refused.body.find("it does not arrive"), std::string::npos) << refused.body;
   const auto written = Import(blocks, "8 bytes!");
   EXPECT_EQ(written.status, 200) << written.body;
+}
+
+// Of answers that nobody has asked for yet only so much is kept.
+TEST_F(FleetShortageTest, WhatWaitsForRoutersIsBounded) {
+  port_.arrives = true;
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Finish(Begin()).status, 200);
+  port_.Tell(std::string(20 << 20, 'x'));
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));  // a tick or two
+  EXPECT_TRUE(SaysMetric("tactus_fleet_tickets_expired_total 0")) << "40 MiB may wait";
+  port_.Tell(std::string(20 << 20, 'x'));
+  for (int i = 0; i < 500 && SaysMetric("tactus_fleet_tickets_expired_total 0"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(SaysMetric("tactus_fleet_tickets_expired_total 1")) << "80 MiB may not; the older one goes";
+}
+
+TEST_F(FleetShortageTest, SoManySequencesWaitForRoutersAndNoMore) {
+  port_.arrives = true;
+  for (int i = 0; i < 1024; ++i) ASSERT_EQ(Finish(Begin()).status, 200) << i;
+  json begin = serve::JsonOf(port_.format());
+  begin.update({{"kind", "begin"}, {"version", serve::kMigrationVersion}, {"blocks", 2}});
+  const auto refused = Import(begin);
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_NE(refused.body.find("1024 sequences that came wait for their routers"), std::string::npos) << refused.body;
 }
 
 }  // namespace

@@ -464,7 +464,7 @@ TEST_F(FleetTest, AnImportThatFallsSilentIsDropped) {
 TEST_F(FleetTest, WhatNobodyComesForEnds) {
   const test::TimeLimit limit("a stream that nobody asks for runs on");
   ServeOptions impatient = Serve();
-  impatient.migration_timeout.ns = 300 * kMillisecond;
+  impatient.ticket_timeout.ns = 300 * kMillisecond;
   Replica a = Start(Options(), Serve()), b = Start(Options(), impatient);
   RawSocket client(a.server->port());
   client.Send(Head("/v1/completions", Body(3000, true), Routed("same-id")));
@@ -496,6 +496,22 @@ TEST_F(FleetTest, AClientThatLeavesAfterAMoveEndsIt) {
   for (int i = 0; i < 1000 && b.engine->Stats().finished_cancelled == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(b.engine->Stats().finished_cancelled, 1);
+}
+
+// A router that still has to pass on what a slow client takes comes late.
+TEST_F(FleetTest, AStreamWaitsForItsRouterLongerThanAMoveMayBeSilent) {
+  const test::TimeLimit limit("a stream that is asked for late does not come");
+  ServeOptions impatient = Serve();
+  impatient.migration_timeout.ns = 200 * kMillisecond;
+  Replica a = Start(Options(), Serve()), b = Start(Options(), impatient);
+  RawSocket client(a.server->port());
+  client.Send(Head("/v1/completions", Body(300, true), Routed("same-id")));
+  std::string first = client.ReadUntil("data: ", 5);
+  ASSERT_EQ(Migrate(a, {{"all", true}, {"to", b.url()}})["moved"].size(), 1u);
+  first += client.ReadAll();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  const std::string late = GoOn(b, Marker(BodyOf(first))["ticket"]);
+  EXPECT_TRUE(late.ends_with("data: [DONE]\n\n")) << late.substr(0, 500);
 }
 
 // A client that talks to the replica itself could not follow.
