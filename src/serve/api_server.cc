@@ -191,7 +191,7 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_->limits = api::LimitsOf(model, engine_options.default_max_tokens);
   context_->limits.max_choices = options_.max_choices;
   context_->fingerprint = api::Fingerprint(model);
-  if (fleet_) fleet_->Start(engine, context_, &*clients_);
+  if (fleet_) fleet_->Start(engine, context_, &*clients_, bodies);
   if (files_) {
     const Status started = files_->Start(engine, engine_options, context_->limits, clock_);
     if (!started.ok()) log_("warning: batches do not run: " + started.message());

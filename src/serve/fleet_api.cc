@@ -22,6 +22,7 @@ constexpr int64_t kMostBlocks = int64_t{1} << 24;
 constexpr int kMostFailures = 3;  // in a row, of one command: then it stops
 constexpr DurationNs kLatelyNs = 60 * kSecond;
 constexpr int64_t kCommandBytes = 64 << 10;  // the body of what is no import
+constexpr int64_t kHeadBytes = 64 << 10;     // of a message with KV
 constexpr int64_t kMostAhead = 4096;         // blocks that are reserved because the source thinks so
 constexpr int kImportThreads = 2;            // of their own: they never wait for another replica
 
@@ -49,11 +50,24 @@ FleetApi::FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& cl
       pool_(kThreads, "tactus-fleet"),
       import_pool_(kImportThreads, "tactus-import") {}
 
-void FleetApi::Start(Engine* engine, std::shared_ptr<GenerationContext> context, http::ClientCounts* clients) {
+void FleetApi::Start(Engine* engine, std::shared_ptr<GenerationContext> context, http::ClientCounts* clients,
+                     const BodyLimits& bodies) {
   engine_ = engine;
   port_ = engine->migration();
   clients_ = clients;
   context->movable = port_ != nullptr;
+  max_import_bytes_ = bodies.max_body_bytes;
+  if (port_ != nullptr) {
+    // Whoever sends it is a member, and cannot send less than a block.
+    const int64_t message = std::max(kMessageBytes, port_->format().block_bytes) + kHeadBytes;
+    max_import_bytes_ = std::max(max_import_bytes_, message);
+    if (message > bodies.max_body_total_bytes) {
+      log_(
+          fmt::format("warning: no sequence can come here from another replica: a message has {} bytes, since a block "
+                      "of KV has {}, and all bodies together may have {} (--max-body-total)",
+                      message, port_->format().block_bytes, bodies.max_body_total_bytes));
+    }
+  }
   if (port_ != nullptr && !hand_over_to_.empty()) {
     gate_->api = this;
     context->on_first_token = [gate = gate_](std::shared_ptr<Generation> generation) {
@@ -96,7 +110,7 @@ Status FleetApi::CheckHead(const http::HttpRequest& head) {
 }
 
 std::optional<http::BodyLimit> FleetApi::LimitOf(Route route) const {
-  if (route == Route::kFleetImport) return std::nullopt;
+  if (route == Route::kFleetImport) return http::BodyLimit{max_import_bytes_, "--max-body"};
   return http::BodyLimit{kCommandBytes, "the limit of this route"};
 }
 

@@ -43,14 +43,15 @@ class FleetApi {
                                                 Log log);
   ~FleetApi() { Stop(); }
 
-  // Once; all outlive this. Sets what `context` says of moving.
-  void Start(Engine* engine, std::shared_ptr<GenerationContext> context, http::ClientCounts* clients);
+  // Once; all outlive this. Sets what `context` says of moving. `bodies`: those of the server.
+  void Start(Engine* engine, std::shared_ptr<GenerationContext> context, http::ClientCounts* clients,
+             const BodyLimits& bodies);
   // Ends what runs, answers nothing more.
   void Stop();
 
   // Of every request, once, before its body is read. kUnauthenticated.
   Status CheckHead(const http::HttpRequest& head);
-  // Of its body.
+  // Of its body. After Start.
   std::optional<http::BodyLimit> LimitOf(Route route) const;
   // /fleet/import and /fleet/migrate, the second one of them for as long as it takes.
   Result<http::HttpResponse> Answer(Route route, const http::HttpRequest& request, std::string_view body);
@@ -112,6 +113,7 @@ class FleetApi {
   MigrationPort* port_ = nullptr;
   std::shared_ptr<GenerationContext> context_;
   http::ClientCounts* clients_ = nullptr;
+  int64_t max_import_bytes_ = 0;
 
   mutable std::mutex mutex_;
   bool stopped_ = false;

@@ -12,7 +12,6 @@ namespace {
 
 using json_text::Json;
 
-constexpr int64_t kMessageBytes = int64_t{1} << 20;  // of KV in one message, or one block
 constexpr int32_t kMostRounds = 8;
 constexpr int32_t kSpareBlocks = 8;  // that it may fill until it is paused
 constexpr int32_t kFewBlocks = 2;    // a round that found no more was the last: the next would not find fewer

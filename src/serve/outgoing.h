@@ -11,6 +11,8 @@
 
 namespace tactus::serve {
 
+constexpr int64_t kMessageBytes = int64_t{1} << 20;  // of KV in one message, or one block where that is larger
+
 // What became of it.
 struct Moved {
   std::string ticket;

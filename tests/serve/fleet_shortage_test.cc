@@ -55,6 +55,7 @@ class ScarcePort final : public MigrationPort {
     return RequestHandle{1000};
   }
   void DropRoom(uint64_t) override {}
+  void SetBlockBytes(int64_t bytes) { format_.block_bytes = bytes; }
   // To every sequence that has arrived.
   void Tell(const std::string& text) {
     std::lock_guard lock(mutex_);
@@ -69,7 +70,7 @@ class ScarcePort final : public MigrationPort {
   std::atomic<int> resumed{0};
 
  private:
-  const MigrationFormat format_{
+  MigrationFormat format_{
       .model = "fake", .fingerprint = "print", .kv_dtype = "bf16", .block_size = 16, .block_bytes = 8};
   std::mutex mutex_;
   std::vector<std::shared_ptr<ResponseSink>> sinks_;
@@ -82,7 +83,10 @@ class FleetShortageTest : public ServerTest {
     std::ofstream(path_) << kSecret;
     chmod(path_.c_str(), 0600);
     engine_.SetMigration(&port_);
-    ServeOptions options;
+    Restart({});
+  }
+  void Restart(ServeOptions options) {
+    server_.reset();
     options.kv_secret_file = path_.string();
     StartServer(options);
   }
@@ -191,6 +195,36 @@ TEST_F(FleetShortageTest, SoManySequencesWaitForRoutersAndNoMore) {
   const auto refused = Import(begin);
   EXPECT_EQ(refused.status, 503);
   EXPECT_NE(refused.body.find("1024 sequences that came wait for their routers"), std::string::npos) << refused.body;
+}
+
+// A message has one block at the least, whatever that is.
+TEST_F(FleetShortageTest, ABlockThatIsLargerThanABodyMayBeComes) {
+  constexpr int64_t kBlockBytes = 3 << 20;
+  port_.SetBlockBytes(kBlockBytes);
+  ServeOptions options;
+  options.max_body.bytes = 1 << 20;
+  Restart(options);
+  const json blocks = {{"kind", "blocks"}, {"import", Begin()}, {"first_block", 0}, {"blocks", 1}};
+  const auto taken = Import(blocks, std::string(kBlockBytes, 'k'));
+  EXPECT_EQ(taken.status, 200) << taken.body;
+  const auto two = Import(blocks, std::string(2 * kBlockBytes, 'k'));
+  EXPECT_EQ(two.status, 413) << two.body;
+  const auto other = Post("/v1/completions", R"({"prompt": ")" + std::string(2 << 20, 'x') + "\"}");
+  EXPECT_EQ(other.status, 413) << "nobody else may send as much";
+}
+
+TEST_F(FleetShortageTest, ABlockThatIsLargerThanAllBodiesIsToldOfAtStart) {
+  port_.SetBlockBytes(3 << 20);
+  ServeOptions options;
+  options.max_body.bytes = options.max_body_total.bytes = 2 << 20;
+  options.kv_secret_file = path_.string();
+  options.port = 0;
+  std::string said;
+  auto server = serve::ApiServer::Listen(options, SystemClock(), [&](std::string_view line) { said += line; });
+  ASSERT_TRUE(server.ok()) << server.status().ToString();
+  (*server)->SetEngine(&engine_, engine_options_);
+  EXPECT_NE(said.find("a block of KV has 3145728"), std::string::npos) << said;
+  EXPECT_NE(said.find("--max-body-total"), std::string::npos) << said;
 }
 
 }  // namespace
