@@ -69,8 +69,7 @@ class FakeEngine final : public Engine {
   void OnText(std::function<void(StopToken stop)> hook) {
     Set([&] { on_text_ = std::move(hook); });
   }
-  // Sequences move by it. Before the server has this engine.
-  void SetMigration(MigrationPort* port) { migration_ = port; }
+  void SetMigration(MigrationPort* port) { migration_ = port; }  // before the server has this engine
   // LeastTokens gives a token for so many bytes; 0: it knows nothing.
   void SetLongestToken(size_t bytes) { longest_token_ = bytes; }
   void SetHealthy(bool healthy) {
