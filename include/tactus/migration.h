@@ -63,7 +63,7 @@ class MigrationPort {
 
   // --- To here ---
   // Host memory (--swap-space) for so many more blocks of a sequence; `room` 0: the first. Its number.
-  // kResourceExhausted says which memory is short.
+  // kResourceExhausted says which memory is short. After kDeadlineExceeded there is no such room any more.
   virtual Result<uint64_t> ReserveRoom(uint64_t room, int32_t blocks, int64_t timeout_ns) = 0;
   // Bytes of whole blocks. kInvalidArgument: outside the room. One thread at a time for one room.
   virtual Status Write(uint64_t room, int32_t first_block, std::string_view bytes) = 0;

@@ -27,12 +27,14 @@ Hash128 KeyOf(std::string_view secret, std::string_view purpose) {
 }
 
 // Lengths first, so that no two requests have the same text.
-Hash128 Mac(const Hash128& key, std::initializer_list<std::string_view> parts, std::string_view body) {
+Hash128 Mac(const FleetKeys& keys, std::initializer_list<std::string_view> parts) {
   std::string text;
   for (const std::string_view part : parts) text += fmt::format("{}:{}", part.size(), part);
-  const Hash128 of_body = SipHash128(key, body.data(), body.size());
-  text += HexOf(of_body);
-  return SipHash128(key, text.data(), text.size());
+  return SipHash128(keys.requests, text.data(), text.size());
+}
+
+Hash128 DigestOf(const FleetKeys& keys, std::string_view body) {
+  return SipHash128(keys.bodies, body.data(), body.size());
 }
 
 // In time that does not depend on where they differ.
@@ -40,12 +42,8 @@ bool Equal(const Hash128& a, const Hash128& b) {
   return ((a.low ^ b.low) | (a.high ^ b.high)) == 0;
 }
 
-Hash128 RequestMac(const FleetKeys& keys, const FleetRequest& r, std::string_view seconds, std::string_view nonce) {
-  return Mac(keys.requests, {"request", r.method, r.path, seconds, nonce}, r.body);
-}
-
 Hash128 AnswerMac(const FleetKeys& keys, const Hash128& nonce, int http_status, std::string_view body) {
-  return Mac(keys.requests, {"answer", HexOf(nonce), std::to_string(http_status)}, body);
+  return Mac(keys, {"answer", HexOf(nonce), std::to_string(http_status), HexOf(DigestOf(keys, body))});
 }
 
 Status Denied(const std::string& why) {
@@ -112,7 +110,9 @@ Result<std::string> ReadFleetSecret(const std::string& path) {
 }
 
 FleetKeys FleetKeysOf(std::string_view secret) {
-  return {.blocks = KeyOf(secret, "tactus kv block keys"), .requests = KeyOf(secret, "tactus fleet requests")};
+  return {.blocks = KeyOf(secret, "tactus kv block keys"),
+          .requests = KeyOf(secret, "tactus fleet requests"),
+          .bodies = KeyOf(secret, "tactus fleet bodies")};
 }
 
 std::string HexOf(const Hash128& bits) {
@@ -131,8 +131,9 @@ Result<Hash128> BitsOf(std::string_view hex) {
 }
 
 std::string SignFleetRequest(const FleetKeys& keys, const FleetRequest& request, int64_t now_s, const Hash128& nonce) {
-  const std::string seconds = std::to_string(now_s), drawn = HexOf(nonce);
-  return fmt::format("{} {} {} {}", kVersion, seconds, drawn, HexOf(RequestMac(keys, request, seconds, drawn)));
+  const std::string seconds = std::to_string(now_s), drawn = HexOf(nonce), digest = HexOf(DigestOf(keys, request.body));
+  const Hash128 mac = Mac(keys, {"request", request.method, request.path, seconds, drawn, digest});
+  return fmt::format("{} {} {} {} {}", kVersion, seconds, drawn, digest, HexOf(mac));
 }
 
 std::string SignFleetAnswer(const FleetKeys& keys, const Hash128& nonce, int http_status, std::string_view body) {
@@ -149,29 +150,45 @@ Status CheckFleetAnswer(const FleetKeys& keys, const Hash128& nonce, int http_st
   return Status();
 }
 
-Result<Hash128> FleetGuard::Check(const FleetRequest& request, const std::string* header, int64_t now_s) {
+Status FleetGuard::CheckHead(std::string_view method, std::string_view path, const std::string* header, int64_t now_s) {
   if (header == nullptr)
     return Denied("missing; only members of the fleet, which have its secret (--kv-secret-file), may ask for this");
   const auto words = Words(*header);
   int64_t at_s = 0;
-  if (words.size() != 4 || words[0] != kVersion ||
+  if (words.size() != 5 || words[0] != kVersion ||
       std::from_chars(words[1].data(), words[1].data() + words[1].size(), at_s).ec != std::errc()) {
-    return Denied("malformed; give 'v1 SECONDS NONCE MAC'");
+    return Denied("malformed; give 'v1 SECONDS NONCE DIGEST MAC'");
   }
-  const auto nonce = BitsOf(words[2]), mac = BitsOf(words[3]);
-  if (!nonce.ok() || !mac.ok()) return Denied("malformed; NONCE and MAC are 32 hexadecimal digits each");
-  if (!Equal(*mac, RequestMac(keys_, request, words[1], words[2])))
+  const auto nonce = BitsOf(words[2]), mac = BitsOf(words[4]);
+  if (!nonce.ok() || !mac.ok() || !BitsOf(words[3]).ok())
+    return Denied("malformed; NONCE, DIGEST and MAC are 32 hexadecimal digits each");
+  if (!Equal(*mac, Mac(keys_, {"request", method, path, words[1], words[2], words[3]})))
     return Denied("the request is not signed with this fleet's secret; give all members the same --kv-secret-file");
   if (at_s < now_s - kFleetClockSkewS || at_s > now_s + kFleetClockSkewS) {
     return Denied(fmt::format("it was signed {} s away from this machine's time, the limit is {} s; set the clocks",
                               at_s > now_s ? at_s - now_s : now_s - at_s, kFleetClockSkewS));
+  }
+  if (at_s < began_s_) {
+    return Denied(
+        fmt::format("it was signed {} s before this process began, by this machine's time; sign it anew, or "
+                    "set the clocks",
+                    began_s_ - at_s));
   }
   std::lock_guard lock(mutex_);
   for (; !order_.empty() && order_.front().first < now_s; order_.pop_front()) seen_.erase(order_.front().second);
   if (seen_.size() >= kMostSeen) return Denied("too many requests within two minutes");
   if (!seen_.insert(*nonce).second) return Denied("this very request has been sent before");
   order_.emplace_back(now_s + 2 * kFleetClockSkewS + 1, *nonce);
-  return *nonce;
+  return Status();
+}
+
+Result<Hash128> FleetGuard::CheckBody(const std::string* header, std::string_view body) const {
+  const auto words = header == nullptr ? std::vector<std::string_view>() : Words(*header);
+  if (words.size() != 5) return Denied("missing or malformed");
+  const auto digest = BitsOf(words[3]);
+  if (!digest.ok() || !Equal(*digest, DigestOf(keys_, body)))
+    return Denied("the body is not the one that the request was signed with");
+  return BitsOf(words[2]);
 }
 
 }  // namespace tactus

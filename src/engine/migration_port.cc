@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/hash.h"
+#include "base/on_exit.h"
 
 namespace tactus {
 namespace {
@@ -67,7 +68,10 @@ class Port final : public MigrationPort {
       if (answer.status().code() == StatusCode::kDeadlineExceeded) Resume(handle);
       return answer.status();
     }
-    return Moving(answer->standing);
+    OnExit resume([&] { Resume(handle); });
+    MovingSequence moving = Moving(answer->standing);
+    resume.Cancel();
+    return moving;
   }
   void Resume(RequestHandle handle) override {
     parts_.loop->Transfer({.kind = TransferKind::kResume, .handle = handle});
@@ -168,12 +172,16 @@ Result<uint64_t> Port::ReserveRoom(uint64_t room, int32_t blocks, int64_t timeou
                   fmt::format("{} KV blocks are wanted and {} of {} are free; try another replica", wanted, unused,
                               stats.kv_blocks_total));
   }
-  TACTUS_ASSIGN_OR_RETURN(const TransferAnswer answer,
-                          Ask({.kind = TransferKind::kReserve, .import = room, .blocks = blocks}, timeout_ns));
+  const auto answer = Ask({.kind = TransferKind::kReserve, .import = room, .blocks = blocks}, timeout_ns);
+  if (!answer.ok()) {
+    // It grows yet, by blocks that nobody here hears of: what came next would be written to the wrong ones.
+    if (answer.status().code() == StatusCode::kDeadlineExceeded) DropRoom(room);
+    return answer.status();
+  }
   std::lock_guard lock(mutex_);
-  std::vector<BlockId>& all = rooms_[answer.import];
-  all.insert(all.end(), answer.host_blocks.begin(), answer.host_blocks.end());
-  return answer.import;
+  std::vector<BlockId>& all = rooms_[answer->import];
+  all.insert(all.end(), answer->host_blocks.begin(), answer->host_blocks.end());
+  return answer->import;
 }
 
 Status Port::Write(uint64_t room, int32_t first_block, std::string_view bytes) {

@@ -19,6 +19,7 @@ struct EppOptions {
   int64_t max_requests_per_replica = 0;
   BytesText max_body{int64_t{16} << 20};
   BytesText max_body_total{int64_t{1} << 30};
+  DurationText body_timeout{75'000'000'000};  // more than a gateway's own, which knows its client better
   DurationText shutdown_timeout{30'000'000'000};
 
   template <class V>
@@ -52,6 +53,10 @@ struct EppOptions {
     v.Field("max-body", max_body, {.unit = "bytes", .help = "largest request body; a larger one gets 413"});
     v.Field("max-body-total", max_body_total,
             {.unit = "bytes", .help = "all bodies together that are held until they are whole; more get 503"});
+    v.Field("body-timeout", body_timeout,
+            {.unit = "duration",
+             .help = "longest time from a request's headers to the end of its body, where the picker waits for that; "
+                     "then 408; 0: any time"});
     v.Field("shutdown-timeout", shutdown_timeout,
             {.unit = "duration", .help = "how long streams may finish after SIGTERM"});
   }

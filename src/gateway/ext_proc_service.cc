@@ -1,8 +1,12 @@
 #include "gateway/ext_proc_service.h"
 
+#include <grpc/support/time.h>
+#include <grpcpp/alarm.h>
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <deque>
+#include <memory>
 #include <utility>
 
 #include "external_processor.grpc.pb.h"
@@ -139,13 +143,25 @@ proto::ProcessingResponse MessageOf(Reply reply) {
 
 using Reactor = grpc::ServerBidiReactor<proto::ProcessingRequest, proto::ProcessingResponse>;
 
+// When a body takes too long. The timer and the read that waits for the next piece race for the stream: whoever finds
+// it waiting has it.
+struct BodyLimit {
+  enum State { kBusy, kWaiting, kOver };
+  std::atomic<State> state{kBusy};
+};
+
 // One operation is under way at any time, and its end starts the next; so no two callbacks run at once, and a client
-// that goes shows as an operation that failed.
+// that goes shows as an operation that failed. (The end of a body's time is the exception: it ends the stream, and the
+// read that was under way is of no interest.)
 class StreamReactor final : public Reactor {
  public:
-  StreamReactor(Picker& picker, BodyMode assumed) : stream_(picker, assumed, assumed) { StartRead(&request_); }
+  StreamReactor(Picker& picker, BodyMode assumed)
+      : body_timeout_ns_(picker.options().body_timeout_ns), stream_(picker, assumed, assumed) {
+    StartRead(&request_);
+  }
 
   void OnReadDone(bool ok) override {
+    if (limited_ && !Swap(BodyLimit::kWaiting, BodyLimit::kBusy)) return;
     if (!ok) return Finish(grpc::Status::OK);  // half-closed, or gone
     Hear();
     SendNext();
@@ -157,14 +173,38 @@ class StreamReactor final : public Reactor {
   void OnDone() override { delete this; }
 
  private:
+  bool Swap(BodyLimit::State from, BodyLimit::State to) { return limit_->state.compare_exchange_strong(from, to); }
+
   void SendNext() {
     if (replies_.empty()) {
+      stream_.Passed();
       if (stream_.refused()) return Finish(grpc::Status::OK);
-      return StartRead(&request_);
+      return Read();
     }
     response_ = MessageOf(std::move(replies_.front()));
     replies_.pop_front();
     StartWrite(&response_);
+  }
+
+  void Read() {
+    const bool limits = body_timeout_ns_ > 0 && stream_.waits_for_body();
+    if (limits && !limit_) {
+      limit_ = std::make_shared<BodyLimit>();
+      alarm_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(body_timeout_ns_, GPR_TIMESPAN)),
+                 [this, limit = limit_](bool due) {
+                   if (due && limit->state.exchange(BodyLimit::kOver) == BodyLimit::kWaiting) EndLate();
+                 });
+    }
+    if (!limits && limited_) alarm_.Cancel();
+    limited_ = limits;
+    if (limited_ && !Swap(BodyLimit::kBusy, BodyLimit::kWaiting)) return EndLate();
+    StartRead(&request_);
+  }
+
+  // This object lives on until Finish, since the end of a stream waits for it.
+  void EndLate() {
+    response_ = MessageOf(std::move(stream_.BodyIsLate().front()));
+    StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
 
   void Hear() {
@@ -205,7 +245,11 @@ class StreamReactor final : public Reactor {
     return {};  // nothing that this service knows: nothing to answer
   }
 
+  const DurationNs body_timeout_ns_;
   Stream stream_;
+  std::shared_ptr<BodyLimit> limit_;  // null: no body was waited for
+  bool limited_ = false;              // the read that is under way
+  grpc::Alarm alarm_;
   proto::ProcessingRequest request_;
   proto::ProcessingResponse response_;
   std::deque<Reply> replies_;

@@ -7,8 +7,8 @@
 namespace tactus::gateway {
 namespace {
 
-constexpr const char* kReasonNames[Refusal::kReasons] = {"none_ready", "not_in_subset", "too_many_requests",
-                                                         "body_too_large", "bodies_too_large"};
+constexpr const char* kReasonNames[Refusal::kReasons] = {"none_ready",     "not_in_subset",    "too_many_requests",
+                                                         "body_too_large", "bodies_too_large", "body_late"};
 constexpr const char* kOutcomeNames[Picker::kOutcomes] = {"completed", "failed", "aborted"};
 
 std::string_view HostOf(std::string_view address) {
@@ -135,6 +135,10 @@ Refusal Picker::Refuse(Refusal::Reason reason) {
       return {reason, 503,
               fmt::format("the gateway holds as many bytes of bodies as it may, {} (--max-body-total); try again later",
                           options_.max_body_total_bytes)};
+    case Refusal::Reason::kBodyLate:
+      return {reason, 408,
+              fmt::format("the request's body did not come within {} ms (--body-timeout)",
+                          options_.body_timeout_ns / kMillisecond)};
   }
   return {};
 }

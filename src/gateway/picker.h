@@ -56,13 +56,14 @@ struct PickerOptions {
   int64_t max_body_total_bytes = int64_t{1} << 30;
   int64_t max_requests_per_replica = 0;  // 0: any number
   int64_t fallbacks = 0;
-  Hash128 secret;  // of the prompts' keys
+  DurationNs body_timeout_ns = 0;  // from a request's headers to the end of its body, where that is waited for; 0: none
+  Hash128 secret;                  // of the prompts' keys
 };
 
 // An answer of the picker's own, in place of a replica's.
 struct Refusal {
-  enum class Reason { kNoneReady, kNotInSubset, kTooManyRequests, kBodyTooLarge, kBodiesTooLarge };
-  static constexpr int kReasons = 5;
+  enum class Reason { kNoneReady, kNotInSubset, kTooManyRequests, kBodyTooLarge, kBodiesTooLarge, kBodyLate };
+  static constexpr int kReasons = 6;
   Reason reason = Reason::kNoneReady;
   int status = 503;
   std::string message;

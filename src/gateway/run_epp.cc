@@ -28,6 +28,7 @@ Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
                  .max_body_total_bytes = options.max_body_total.bytes,
                  .max_requests_per_replica = options.max_requests_per_replica,
                  .fallbacks = options.fallbacks,
+                 .body_timeout_ns = options.body_timeout.ns,
                  .secret = secret},
                 clock);
   TACTUS_ASSIGN_OR_RETURN(const auto server, PickerServer::Start(options, picker, *fleet, clock));

@@ -16,6 +16,7 @@ constexpr char kJsonType[] = "application/json";
 constexpr size_t kAnswerEndBytes = 4096;
 
 const char* ErrorType(int status) {
+  if (status == 408) return "timeout_error";
   return status == 429 ? "rate_limit_error" : status == 413 ? "invalid_request_error" : "service_unavailable";
 }
 
@@ -88,6 +89,7 @@ void Stream::SetModes(BodyMode request_mode, BodyMode response_mode) {
 
 Stream::Replies Stream::RequestHeaders(const http::Headers& headers, bool end, StreamMetadata metadata) {
   Replies replies;
+  seen_ = true;
   metadata_ = std::move(metadata);
   request_ended_ = request_ended_ || end;
   const int64_t length = NumberIn(headers, "content-length");
@@ -109,7 +111,7 @@ Stream::Replies Stream::RequestHeaders(const http::Headers& headers, bool end, S
 
 Stream::Replies Stream::RequestBody(std::string piece, bool end, StreamMetadata metadata) {
   Replies replies;
-  if (request_ended_) DropBody();
+  seen_ = true;
   // After the end there is nothing to answer: some releases of Envoy send the last piece of a large body again.
   if (refused_ || (request_ended_ && request_mode_ == BodyMode::kFullDuplex)) return replies;
   if (metadata.subset) metadata_.subset = std::move(metadata.subset);
@@ -149,7 +151,6 @@ Stream::Replies Stream::RequestBody(std::string piece, bool end, StreamMetadata 
 
 Stream::Replies Stream::RequestTrailers(StreamMetadata metadata) {
   Replies replies;
-  if (request_ended_) DropBody();
   if (refused_) return replies;
   if (metadata.subset) metadata_.subset = std::move(metadata.subset);
   if (request_mode_ == BodyMode::kFullDuplex && !request_ended_) {
@@ -176,7 +177,6 @@ void Stream::RouteWhole(bool by_trailers, Replies* replies) {
 }
 
 Stream::Replies Stream::ResponseHeaders(const http::Headers& headers, bool end, const StreamMetadata& metadata) {
-  if (request_ended_) DropBody();
   if (refused_) return {};
   status_ = static_cast<int>(NumberIn(headers, ":status"));
   if (!IsCompressed(headers)) {
@@ -236,7 +236,17 @@ std::string Stream::TakeDestination() {
   return std::exchange(destination_, {});
 }
 
-// Its room is kept until the next piece comes: by then the replies have been sent on.
+// Its room is kept for as long as the replies have its bytes.
+void Stream::Passed() {
+  if (request_ended_) DropBody();
+}
+
+Stream::Replies Stream::BodyIsLate() {
+  Replies replies;
+  Refuse(picker_.Refuse(Refusal::Reason::kBodyLate), &replies);
+  return replies;
+}
+
 void Stream::DropBody() {
   std::string().swap(body_);
   picker_.GiveRoom(std::exchange(room_, 0));

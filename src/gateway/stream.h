@@ -64,6 +64,12 @@ class Stream {
   Replies ResponseHeaders(const http::Headers& headers, bool end, const StreamMetadata& metadata);
   Replies ResponseBody(std::string piece, bool end);
   Replies ResponseTrailers();
+  // All replies have been sent on: what was held for them is let go.
+  void Passed();
+  // Whether the request has no replica yet, since its body has not come whole.
+  bool waits_for_body() const { return seen_ && !chosen_ && !refused_; }
+  // The answer to one whose body takes too long.
+  Replies BodyIsLate();
   // The request got an answer of the picker's own: nothing more is to be read.
   bool refused() const { return refused_; }
 
@@ -92,6 +98,7 @@ class Stream {
   router::AnswerScan answer_;
   std::string answer_end_;      // of a whole one: its last bytes, where its usage is
   int status_ = 0;              // of the response
+  bool seen_ = false;           // the request's headers, or what follows them
   bool headers_held_ = false;   // the request's headers wait for their reply
   bool request_ended_ = false;  // its body or trailers have come to their end
   bool chosen_ = false;         // or refused: it is asked once

@@ -53,7 +53,7 @@ Result<std::unique_ptr<WatchedFleet>> WatchedFleet::Create(const router::FleetOp
 }
 
 WatchedFleet::~WatchedFleet() {
-  loop_.Post([this] { loop_.Stop(); });  // inside Run: a stop that comes before it is forgotten
+  loop_.Stop();
   if (thread_.joinable()) thread_.join();
   discovery_.reset();
   watch_.reset();

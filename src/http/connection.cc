@@ -136,6 +136,10 @@ void Connection::LimitBody(Parser* parser, const BodyReceiver* receiver) {
   max_body_bytes_ =
       receiver != nullptr ? receiver->max_bytes() : server_.max_body_bytes.load(std::memory_order_relaxed);
   max_body_option_ = receiver != nullptr ? receiver->max_bytes_option() : "--max-body";
+  if (const auto own = receiver == nullptr ? server_.handler->LimitOf(head_) : std::nullopt) {
+    max_body_bytes_ = own->bytes;
+    max_body_option_ = own->name;
+  }
   parser->body_limit(static_cast<uint64_t>(max_body_bytes_));
 }
 

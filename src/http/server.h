@@ -70,6 +70,12 @@ class Exchange {
   virtual bool closed() const = 0;
 };
 
+// A limit of its own for the body of one request.
+struct BodyLimit {
+  int64_t bytes = 0;
+  const char* name = "";  // what a client that passed it is told to look at; lives on
+};
+
 class Handler {
  public:
   virtual ~Handler() = default;
@@ -77,6 +83,8 @@ class Handler {
   virtual std::optional<HttpResponse> CheckHead(const HttpRequest& head) = 0;
   // Who takes the body of a request that CheckHead let pass; null: it is held, for Handle. Io thread.
   virtual std::shared_ptr<BodyReceiver> ReceiveBody(const HttpRequest& /*head*/) { return nullptr; }
+  // Of a body that is held; nothing: max_body_bytes. Io thread.
+  virtual std::optional<BodyLimit> LimitOf(const HttpRequest& /*head*/) { return std::nullopt; }
   virtual void Handle(std::shared_ptr<Exchange> exchange) = 0;  // io thread
   // What must be answered even when there is no place for another connection. Io thread.
   virtual bool IsProbe(const HttpRequest& /*head*/) { return false; }

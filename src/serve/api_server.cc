@@ -100,6 +100,10 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
 
   std::optional<http::HttpResponse> CheckHead(const http::HttpRequest& head) override;
   std::shared_ptr<http::BodyReceiver> ReceiveBody(const http::HttpRequest& head) override;
+  std::optional<http::BodyLimit> LimitOf(const http::HttpRequest& head) override {
+    const RouteEntry* route = FindRoute(head.path);
+    return route->fleet() ? fleet_->LimitOf(route->route) : std::nullopt;
+  }
   void Handle(std::shared_ptr<http::Exchange> exchange) override;
   bool IsProbe(const http::HttpRequest& head) override {
     const RouteEntry* route = FindRoute(head.path);
@@ -177,6 +181,7 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   const ModelInfo& model = engine->model();
   const BodyLimits bodies = options_.BodiesWithin(model.front_end_bytes);
   server_->LimitBodies(bodies.max_body_bytes, bodies.max_body_total_bytes);
+  context_->kept_bodies->SetLimit(bodies.kept_bytes);
   scheduler_ = engine_options.scheduler;
   clients_.emplace(http::ClientLimit(options_.max_streams_per_client, engine_options.max_queue));
   context_->engine = engine;
@@ -186,7 +191,7 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_->limits = api::LimitsOf(model, engine_options.default_max_tokens);
   context_->limits.max_choices = options_.max_choices;
   context_->fingerprint = api::Fingerprint(model);
-  if (fleet_) fleet_->Start(engine, context_, &*clients_);
+  if (fleet_) fleet_->Start(engine, context_, &*clients_, bodies);
   if (files_) {
     const Status started = files_->Start(engine, engine_options, context_->limits, clock_);
     if (!started.ok()) log_("warning: batches do not run: " + started.message());
@@ -256,10 +261,10 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
   return route->stored() ? CheckStored(head, route->route) : std::nullopt;
 }
 
-// Who has no secret learns nothing, not even that there are such routes. Who may, its signature says, once its body is
-// there.
+// Who has no secret learns nothing of this server, and none of its body is read.
 std::optional<http::HttpResponse> ApiServerImpl::CheckFleet(const http::HttpRequest& head, Route route) {
   if (!fleet_) return Error(head, 404, fmt::format("{} does not exist here (--kv-secret-file)", head.path));
+  if (const Status member = fleet_->CheckHead(head); !member.ok()) return Error(head, member);
   const std::string_view state = StateName();
   if (state == "ready" || (state == "draining" && route != Route::kFleetImport)) return std::nullopt;
   return Error(head, 503, fmt::format("the server is not ready: {}", state));

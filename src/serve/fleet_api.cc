@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "api/response_text.h"
+#include "base/on_exit.h"
 #include "base/printable.h"
 #include "http/access.h"
 #include "serve/migration_text.h"
@@ -14,11 +15,16 @@
 namespace tactus::serve {
 namespace {
 
-constexpr int kThreads = 4;             // sequences that move away at once
-constexpr size_t kMostIncoming = 1024;  // that are on their way here
+constexpr int kThreads = 4;                               // sequences that move away at once
+constexpr size_t kMostIncoming = 1024;                    // that are on their way here, or wait for their routers
+constexpr int64_t kMostWaitingBytes = int64_t{64} << 20;  // of answers that wait for their routers
 constexpr int64_t kMostBlocks = int64_t{1} << 24;
-constexpr int64_t kMostAhead = 4096;  // blocks that are reserved because the source thinks so
-constexpr int kImportThreads = 2;     // of their own: they never wait for another replica
+constexpr int kMostFailures = 3;  // in a row, of one command: then it stops
+constexpr DurationNs kLatelyNs = 60 * kSecond;
+constexpr int64_t kCommandBytes = 64 << 10;  // the body of what is no import
+constexpr int64_t kHeadBytes = 64 << 10;     // of a message with KV
+constexpr int64_t kMostAhead = 4096;         // blocks that are reserved because the source thinks so
+constexpr int kImportThreads = 2;            // of their own: they never wait for another replica
 
 Status CheckUrl(const std::string& url, const char* param) {
   const auto parsed = http::ParseUrl(url);
@@ -38,16 +44,30 @@ FleetApi::FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& cl
       clock_(clock),
       log_(std::move(log)),
       timeout_ns_(options.migration_timeout.ns),
+      ticket_timeout_ns_(options.ticket_timeout.ns),
       hand_over_to_(options.hand_over_to),
-      guard_(keys),
+      guard_(keys, UnixSeconds()),
       pool_(kThreads, "tactus-fleet"),
       import_pool_(kImportThreads, "tactus-import") {}
 
-void FleetApi::Start(Engine* engine, std::shared_ptr<GenerationContext> context, http::ClientCounts* clients) {
+void FleetApi::Start(Engine* engine, std::shared_ptr<GenerationContext> context, http::ClientCounts* clients,
+                     const BodyLimits& bodies) {
   engine_ = engine;
   port_ = engine->migration();
   clients_ = clients;
   context->movable = port_ != nullptr;
+  max_import_bytes_ = bodies.max_body_bytes;
+  if (port_ != nullptr) {
+    // Whoever sends it is a member, and cannot send less than a block.
+    const int64_t message = std::max(kMessageBytes, port_->format().block_bytes) + kHeadBytes;
+    max_import_bytes_ = std::max(max_import_bytes_, message);
+    if (message > bodies.max_body_total_bytes) {
+      log_(
+          fmt::format("warning: no sequence can come here from another replica: a message has {} bytes, since a block "
+                      "of KV has {}, and all bodies together may have {} (--max-body-total)",
+                      message, port_->format().block_bytes, bodies.max_body_total_bytes));
+    }
+  }
   if (port_ != nullptr && !hand_over_to_.empty()) {
     gate_->api = this;
     context->on_first_token = [gate = gate_](std::shared_ptr<Generation> generation) {
@@ -56,6 +76,7 @@ void FleetApi::Start(Engine* engine, std::shared_ptr<GenerationContext> context,
         api->pool_.Post([api, generation = std::move(generation)] { api->HandOver(generation); });
     };
   }
+  std::lock_guard lock(mutex_);
   context_ = std::move(context);
 }
 
@@ -84,9 +105,17 @@ void FleetApi::Stop() {
   }
 }
 
+Status FleetApi::CheckHead(const http::HttpRequest& head) {
+  return guard_.CheckHead(head.method, head.path, head.Find(kFleetHeader), UnixSeconds());
+}
+
+std::optional<http::BodyLimit> FleetApi::LimitOf(Route route) const {
+  if (route == Route::kFleetImport) return http::BodyLimit{max_import_bytes_, "--max-body"};
+  return http::BodyLimit{kCommandBytes, "the limit of this route"};
+}
+
 Result<http::HttpResponse> FleetApi::Answer(Route route, const http::HttpRequest& request, std::string_view body) {
-  TACTUS_ASSIGN_OR_RETURN(const Hash128 nonce, guard_.Check({request.method, request.path, body},
-                                                            request.Find(kFleetHeader), UnixSeconds()));
+  TACTUS_ASSIGN_OR_RETURN(const Hash128 nonce, guard_.CheckBody(request.Find(kFleetHeader), body));
   if (port_ == nullptr) return Status(StatusCode::kUnimplemented, "the sequences of this replica's engine do not move");
   TACTUS_ASSIGN_OR_RETURN(const Json json, route == Route::kFleetImport ? Take(body) : Migrate(body));
   http::HttpResponse response;
@@ -119,9 +148,10 @@ Result<FleetApi::Json> FleetApi::TakeBegin(const Json& head) {
   const std::string id = http::RandomId();
   std::lock_guard lock(mutex_);
   if (stopped_) return Status(StatusCode::kUnavailable, "the server is shutting down; try another one");
-  if (incoming_.size() >= kMostIncoming) {
+  if (incoming_.size() >= kMostIncoming || tickets_.size() >= kMostIncoming) {
+    const char* what = tickets_.size() >= kMostIncoming ? "that came wait for their routers" : "are on their way here";
     return Status(StatusCode::kResourceExhausted,
-                  fmt::format("{} sequences are on their way here, the most; try another replica", kMostIncoming));
+                  fmt::format("{} sequences {}, the most; try another replica", kMostIncoming, what));
   }
   Incoming& in = incoming_[id];
   in.heard_ns = clock_.NowNs();
@@ -140,11 +170,11 @@ Result<FleetApi::Incoming> FleetApi::Enter(const Json& head, std::string* id) {
   return found->second;
 }
 
-void FleetApi::Leave(const std::string& id, const Incoming& state) {
+void FleetApi::Leave(const std::string& id, Incoming* state) noexcept {
   std::lock_guard lock(mutex_);
   const auto found = incoming_.find(id);
   if (found == incoming_.end()) return;
-  found->second = state;
+  found->second = std::move(*state);
   found->second.busy = false;
   found->second.heard_ns = clock_.NowNs();
 }
@@ -154,23 +184,19 @@ Result<FleetApi::Json> FleetApi::TakeBlocks(const Message& message) {
   TACTUS_ASSIGN_OR_RETURN(const int64_t first, NumberMember(message.head, "first_block", 0, kMostBlocks));
   TACTUS_ASSIGN_OR_RETURN(const int64_t count, NumberMember(message.head, "blocks", 1, kMostBlocks));
   TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
-  const auto work = [&]() -> Status {
-    if (first + count > in.blocks) {
-      // All at once where it can be: for each room the steps in flight have to end.
-      const int64_t more = std::max(first + count, std::min<int64_t>(in.expected_blocks, kMostAhead)) - in.blocks;
-      TACTUS_ASSIGN_OR_RETURN(in.room, port_->ReserveRoom(in.room, static_cast<int32_t>(more), timeout_ns_));
-      in.blocks += static_cast<int32_t>(more);
-    }
-    if (static_cast<int64_t>(message.bytes.size()) != count * port_->format().block_bytes) {
-      return InvalidArgument(fmt::format("blocks: {} of {} bytes are announced, {} bytes came", count,
-                                         port_->format().block_bytes, message.bytes.size()),
-                             "blocks");
-    }
-    return port_->Write(in.room, static_cast<int32_t>(first), message.bytes);
-  };
-  const Status status = work();
-  Leave(id, in);
-  if (!status.ok()) return status;
+  const OnExit leave([&] { Leave(id, &in); });
+  if (first + count > in.blocks) {
+    // All at once where it can be: for each room the steps in flight have to end.
+    const int64_t more = std::max(first + count, std::min<int64_t>(in.expected_blocks, kMostAhead)) - in.blocks;
+    TACTUS_ASSIGN_OR_RETURN(in.room, port_->ReserveRoom(in.room, static_cast<int32_t>(more), timeout_ns_));
+    in.blocks += static_cast<int32_t>(more);
+  }
+  if (static_cast<int64_t>(message.bytes.size()) != count * port_->format().block_bytes) {
+    return InvalidArgument(fmt::format("blocks: {} of {} bytes are announced, {} bytes came", count,
+                                       port_->format().block_bytes, message.bytes.size()),
+                           "blocks");
+  }
+  TACTUS_RETURN_IF_ERROR(port_->Write(in.room, static_cast<int32_t>(first), message.bytes));
   return Json{{"blocks", in.blocks}};
 }
 
@@ -194,6 +220,7 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
   request.headers.emplace_back("x-tactus-route", "1");
   if (message.head.value("explained", Json(false)) == Json(true)) request.headers.emplace_back("x-tactus-explain", "1");
   TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
+  const OnExit leave([&] { Leave(id, &in); });
   // The arrival takes the room; without KV there is none to take.
   if (sequence.computed_tokens == 0 && in.room != 0) {
     port_->DropRoom(std::exchange(in.room, 0));
@@ -205,21 +232,17 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
       std::make_shared<Generation>(context_, exchange, chat, request_id, http::Headers{{"X-Request-Id", request_id}},
                                    std::move(caller), created, arrival_ns);
   generation->Watch();
-  const Status taken = generation->GoOn(*port_, in.room, std::move(sequence));
-  if (!taken.ok()) {
-    generation->ShutDown();
-    Leave(id, in);
-    return taken;
-  }
+  OnExit end([&] { generation->ShutDown(); });
+  TACTUS_RETURN_IF_ERROR(generation->GoOn(*port_, in.room, std::move(sequence)));
   in.ticket = http::RandomId();
   {
     std::lock_guard lock(mutex_);
-    tickets_[in.ticket] = {exchange, clock_.NowNs() + timeout_ns_};
     arrived_.push_back(generation);
     watched_.push_back(generation);
+    tickets_[in.ticket] = {exchange, clock_.NowNs() + ticket_timeout_ns_};
     ++moved_in_;
   }
-  Leave(id, in);
+  end.Cancel();
   return Json{{"ticket", in.ticket}};
 }
 
@@ -254,8 +277,7 @@ void FleetApi::Attach(std::shared_ptr<http::Exchange> exchange, const std::strin
   };
   const http::HttpRequest& request = exchange->request();
   const http::Body body = exchange->TakeBody();
-  const auto member =
-      guard_.Check({request.method, request.path, body.text()}, request.Find(kFleetHeader), UnixSeconds());
+  const auto member = guard_.CheckBody(request.Find(kFleetHeader), body.text());
   if (!member.ok()) return refuse(member.status());
   std::shared_ptr<DetachedExchange> waiting;
   {
@@ -276,6 +298,26 @@ void FleetApi::Watch(const std::shared_ptr<Generation>& generation) {
   watched_.push_back(generation);
 }
 
+std::vector<std::shared_ptr<DetachedExchange>> FleetApi::TakeLateTickets(TimeNs now_ns) {
+  std::vector<std::pair<TimeNs, std::string>> oldest;
+  int64_t waiting = 0;
+  for (const auto& [id, ticket] : tickets_) {
+    oldest.emplace_back(ticket.until_ns, id);
+    waiting += ticket.exchange->unsent();
+  }
+  std::sort(oldest.begin(), oldest.end());
+  std::vector<std::shared_ptr<DetachedExchange>> late;
+  for (const auto& [until_ns, id] : oldest) {
+    if (now_ns < until_ns && waiting <= kMostWaitingBytes) break;
+    const auto found = tickets_.find(id);
+    waiting -= found->second.exchange->unsent();
+    late.push_back(std::move(found->second.exchange));
+    tickets_.erase(found);
+    ++tickets_expired_;
+  }
+  return late;
+}
+
 void FleetApi::OnTick(TimeNs now_ns) {
   std::vector<std::shared_ptr<DetachedExchange>> late;
   std::vector<uint64_t> rooms;
@@ -289,12 +331,7 @@ void FleetApi::OnTick(TimeNs now_ns) {
       if (call) calls.push_back(std::move(call));
       return gone;
     });
-    std::erase_if(tickets_, [&](const auto& entry) {
-      if (now_ns < entry.second.until_ns) return false;
-      late.push_back(entry.second.exchange);
-      ++tickets_expired_;
-      return true;
-    });
+    late = TakeLateTickets(now_ns);
     std::erase_if(incoming_, [&](const auto& entry) {
       const Incoming& in = entry.second;
       if (in.busy || now_ns - in.heard_ns < timeout_ns_) return false;
@@ -307,7 +344,8 @@ void FleetApi::OnTick(TimeNs now_ns) {
   for (const uint64_t room : rooms) port_->DropRoom(room);
 }
 
-std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& request_id, int64_t count) {
+std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& request_id, int64_t count,
+                                                          Status* why_not) {
   std::vector<std::shared_ptr<Generation>> all;
   {
     std::lock_guard lock(mutex_);
@@ -316,17 +354,32 @@ std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& req
     }
   }
   std::erase_if(all, [&](const auto& g) {
-    return g->over() || (!request_id.empty() && g->request_id() != request_id) || !g->MovableHandle().ok();
+    if (g->over() || (!request_id.empty() && g->request_id() != request_id)) return true;
+    const Status movable = g->MovableHandle().status();
+    if (!movable.ok()) *why_not = movable;
+    return !movable.ok();
   });
-  // As Llumnix has it: those of least priority first, and of them the short ones, which cost least.
-  std::vector<std::pair<Generation::Extent, std::shared_ptr<Generation>>> ranked;
-  for (auto& g : all) ranked.emplace_back(g->extent(), std::move(g));
-  std::stable_sort(ranked.begin(), ranked.end(), [](const auto& a, const auto& b) {
-    return a.first.priority != b.first.priority ? a.first.priority > b.first.priority : a.first.tokens < b.first.tokens;
+  // As Llumnix has it: those of least priority first, and of them the short ones, which cost least. But what just has
+  // failed goes last, so that it holds up no others.
+  struct Rank {
+    bool failed = false;
+    Generation::Extent extent;
+    std::shared_ptr<Generation> generation;
+  };
+  const TimeNs now_ns = clock_.NowNs();
+  std::vector<Rank> ranked;
+  for (auto& g : all) {
+    const TimeNs failed_ns = g->move_failed_ns();
+    ranked.push_back({failed_ns != 0 && now_ns - failed_ns < kLatelyNs, g->extent(), std::move(g)});
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [](const Rank& a, const Rank& b) {
+    if (a.failed != b.failed) return b.failed;
+    if (a.extent.priority != b.extent.priority) return a.extent.priority > b.extent.priority;
+    return a.extent.tokens < b.extent.tokens;
   });
   all.clear();
-  for (auto& [extent, g] : ranked) {
-    if (static_cast<int64_t>(all.size()) < count) all.push_back(std::move(g));
+  for (Rank& rank : ranked) {
+    if (static_cast<int64_t>(all.size()) < count) all.push_back(std::move(rank.generation));
   }
   return all;
 }
@@ -347,15 +400,21 @@ Result<FleetApi::Json> FleetApi::Migrate(std::string_view body) {
     return InvalidArgument("give request_id, count, or all: true", "count");
   }
   const bool after_prefill = head.value("after", Json("")) == Json("prefill");
-  const auto chosen = Choose(request_id, count);
-  if (!request_id.empty() && chosen.empty())
-    return NotFound(fmt::format("no request '{}' runs here that may move", Printable(request_id)), "request_id");
+  Status why_not = NotFound("it does not run here");
+  const auto chosen = Choose(request_id, count, &why_not);
+  if (!request_id.empty() && chosen.empty()) {
+    return NotFound(
+        fmt::format("no request '{}' runs here that may move: {}", Printable(request_id), why_not.message()),
+        "request_id");
+  }
   Json moved = Json::array(), failed = Json::array();
+  int failures = 0;  // in a row
   for (const auto& generation : chosen) {
     if (after_prefill) generation->WaitForToken(timeout_ns_);
     Moved how;
     const Status status = MoveOne(*generation, to, &how);
     if (status.ok()) {
+      failures = 0;
       moved.push_back({{"request_id", generation->request_id()},
                        {"ticket", how.ticket},
                        {"blocks", how.blocks},
@@ -365,8 +424,10 @@ Result<FleetApi::Json> FleetApi::Migrate(std::string_view body) {
       continue;
     }
     failed.push_back({{"request_id", generation->request_id()}, {"why", status.message()}});
-    // The next one would hear the same.
-    if (status.code() != StatusCode::kNotFound) break;
+    const bool hopeless = status.code() == StatusCode::kUnavailable || status.code() == StatusCode::kUnauthenticated ||
+                          status.code() == StatusCode::kDeadlineExceeded;
+    if (hopeless) break;  // the next one would hear the same
+    if (!generation->over() && ++failures == kMostFailures) break;
   }
   return Json{{"moved", moved}, {"failed", failed}};
 }
@@ -378,6 +439,7 @@ Status FleetApi::MoveOne(Generation& generation, const std::string& to, Moved* m
   std::lock_guard lock(mutex_);
   if (!done.ok()) {
     ++failed_out_;
+    generation.MoveFailed(clock_.NowNs());
     return done.status();
   }
   ++moved_out_;
@@ -403,6 +465,8 @@ void FleetApi::AppendMetrics(PrometheusText* t) const {
   t->Sample(value(failed_out_), {{"what", "failed"}});
   t->Sample(value(moved_in_), {{"what", "in"}});
   t->Counter("tactus_fleet_sent_kv_bytes_total", "KV bytes sent to other replicas.", value(bytes_out_));
+  t->Gauge("tactus_fleet_kept_body_bytes", "Bodies of running requests that are kept because these may move.",
+           context_ ? value(context_->kept_bodies->held()) : 0);
   t->Counter("tactus_fleet_tickets_expired_total", "Requests that came and that no router asked for in time.",
              value(tickets_expired_));
 }

@@ -3,7 +3,7 @@
 //
 // A sequence that comes is an Incoming from its first message to its ticket: host blocks that fill up. A message that
 // does not come in time ends it. The ticket is what the router asks for its answer with; a ticket that nobody asks for
-// in time ends what runs under it.
+// in time ends what runs under it, and so does one whose answer is too long to be kept with those of the others.
 //
 // Thread rule: Attach and OnTick on the io thread, Watch and Answer on any; one mutex. The engine, and other replicas,
 // are never called with it held.
@@ -43,12 +43,17 @@ class FleetApi {
                                                 Log log);
   ~FleetApi() { Stop(); }
 
-  // Once; all outlive this. Sets what `context` says of moving.
-  void Start(Engine* engine, std::shared_ptr<GenerationContext> context, http::ClientCounts* clients);
+  // Once; all outlive this. Sets what `context` says of moving. `bodies`: those of the server.
+  void Start(Engine* engine, std::shared_ptr<GenerationContext> context, http::ClientCounts* clients,
+             const BodyLimits& bodies);
   // Ends what runs, answers nothing more.
   void Stop();
 
-  // /fleet/import and /fleet/migrate, the second one of them for as long as it takes. `path` as it was signed.
+  // Of every request, once, before its body is read. kUnauthenticated.
+  Status CheckHead(const http::HttpRequest& head);
+  // Of its body. After Start.
+  std::optional<http::BodyLimit> LimitOf(Route route) const;
+  // /fleet/import and /fleet/migrate, the second one of them for as long as it takes.
   Result<http::HttpResponse> Answer(Route route, const http::HttpRequest& request, std::string_view body);
   // Runs it on a thread of this object, one that waits for other replicas or one that does not.
   void Post(Route route, std::function<void()> task) {
@@ -88,16 +93,19 @@ class FleetApi {
   Result<Json> TakeFinish(const Message& message);
   Result<Json> TakeDrop(const Json& head);
   Result<Incoming> Enter(const Json& head, std::string* id);  // its turn, until Leave
-  void Leave(const std::string& id, const Incoming& state);
+  void Leave(const std::string& id, Incoming* state) noexcept;
   Result<Json> Migrate(std::string_view body);
-  std::vector<std::shared_ptr<Generation>> Choose(const std::string& request_id, int64_t count);
+  // `why_not` becomes the reason of one that does not move.
+  std::vector<std::shared_ptr<Generation>> Choose(const std::string& request_id, int64_t count, Status* why_not);
   Status MoveOne(Generation& generation, const std::string& to, Moved* moved);
+  // With the mutex held: tickets whose time is over, and, where all that waits is too much, the oldest.
+  std::vector<std::shared_ptr<DetachedExchange>> TakeLateTickets(TimeNs now_ns);
   void HandOver(const std::shared_ptr<Generation>& generation);
 
   const FleetKeys keys_;
   Clock& clock_;
   const Log log_;
-  const DurationNs timeout_ns_;
+  const DurationNs timeout_ns_, ticket_timeout_ns_;
   const std::string hand_over_to_;
   FleetGuard guard_;
   const std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
@@ -105,6 +113,7 @@ class FleetApi {
   MigrationPort* port_ = nullptr;
   std::shared_ptr<GenerationContext> context_;
   http::ClientCounts* clients_ = nullptr;
+  int64_t max_import_bytes_ = 0;
 
   mutable std::mutex mutex_;
   bool stopped_ = false;

@@ -1,5 +1,7 @@
 #include "serve/generation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -69,7 +71,7 @@ Result<api::ParsedRequest> Generation::Parse() {
   api::ParsedRequest parsed;
   {
     const http::Body body = exchange_->TakeBody();  // given back as soon as it is parsed
-    if (routed_) body_ = body.text();
+    if (routed_) KeepBody(body.text());
     TACTUS_ASSIGN_OR_RETURN(parsed, chat_ ? api::ParseChatRequest(body.text(), context_->limits, stop())
                                           : api::ParseCompletionRequest(body.text(), context_->limits, stop()));
   }
@@ -87,6 +89,25 @@ Result<api::ParsedRequest> Generation::Parse() {
   return parsed;
 }
 
+void Generation::KeepBody(std::string_view text) {
+  const auto bytes = static_cast<int64_t>(text.size());
+  http::Body kept(context_->kept_bodies);
+  kept.Expect(text.size());
+  const bool is_long = bytes > ServeOptions::kLongestKeptBody;
+  const bool fits = !is_long && kept.Append(text);
+  std::lock_guard lock(mutex_);
+  if (over()) return;
+  if (fits) {
+    body_ = std::move(kept);
+  } else if (is_long) {
+    cannot_move_ =
+        fmt::format("its body has {} bytes, and no more than {} are kept", bytes, ServeOptions::kLongestKeptBody);
+  } else {
+    cannot_move_ = fmt::format("its body of {} bytes was not kept, since those of others fill {}", bytes,
+                               context_->kept_bodies->limit());
+  }
+}
+
 Result<std::vector<Request>> Generation::Prepare() {
   TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest parsed, Parse());
   TACTUS_RETURN_IF_ERROR(TakePlaces(api::SequenceCount(parsed)));
@@ -97,10 +118,13 @@ Result<std::vector<Request>> Generation::Prepare() {
   stream_ = prepared.shape.stream;
   if (created_ == 0) created_ = UnixSeconds();
   const Request& first = prepared.requests.front();
-  cannot_move_ = !routed_                                        ? "it did not come through a router"
-                 : prepared.requests.size() != 1 || first.n != 1 ? "it has several prompts or choices"
-                 : first.prompt_logprobs                         ? "it echoes logprobs"
-                                                                 : "";
+  if (!routed_)
+    cannot_move_ = "it did not come through a router";
+  else if (prepared.requests.size() != 1 || first.n != 1)
+    cannot_move_ = "it has several prompts or choices";
+  else if (first.prompt_logprobs)
+    cannot_move_ = "it echoes logprobs";
+  if (!cannot_move_.empty()) body_ = http::Body();
   extent_ = {first.priority, first.prompt->size(), false};
   // The answer first: whoever finds handles asks it, also when there was no memory for what follows.
   answer_.emplace(*context_->engine, std::move(prepared.shape),
@@ -196,13 +220,13 @@ void Generation::Left() {
 Result<RequestHandle> Generation::MovableHandle() {
   std::lock_guard lock(mutex_);
   if (over() || handles_.size() != 1 || handles_[0] == 0) return NotFound("the request is not running here");
-  if (!cannot_move_.empty()) return InvalidArgument("the request does not move: " + cannot_move_);
+  if (!cannot_move_.empty()) return InvalidArgument(cannot_move_);
   return handles_[0];
 }
 
 Generation::Origin Generation::origin() {
   std::lock_guard lock(mutex_);
-  return {chat_, explained_, body_, request_id_, client_, owner_, created_};
+  return {chat_, explained_, std::string(body_.text()), request_id_, client_, owner_, created_};
 }
 
 Generation::Extent Generation::extent() {
@@ -308,6 +332,10 @@ void Generation::AnswerError(const Status& status) {
 
 void Generation::LetGo() {
   heard_more_.notify_all();
+  {
+    std::lock_guard lock(mutex_);
+    body_ = http::Body();
+  }
   for (size_t i = 0;; ++i) {
     RequestHandle handle = 0;
     {

@@ -4,9 +4,11 @@
 // Thread rule: as serve/call.h says, and the sinks run on the engine's delivery thread. The engine is never called with
 // the mutex held. Invariants: the exchange gets one answer or one error; when it is over (answered, failed, client
 // gone), every engine request that still runs has been cancelled. A sequence keeps its client's place until the engine
-// has ended it, also after the client has gone; what the engine never got gives its places back before the answer.
+// has ended it, also after the client has gone; what the engine never got gives its places back before the answer. The
+// body of a request that may move is kept, and counted, until it is over.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -17,9 +19,11 @@
 #include "api/answer.h"
 #include "api/conversation.h"
 #include "base/clock.h"
+#include "http/body.h"
 #include "http/client_counts.h"
 #include "http/server.h"
 #include "serve/call.h"
+#include "serve/serve_options.h"
 #include "tactus/engine.h"
 #include "tactus/migration.h"
 
@@ -36,6 +40,8 @@ struct GenerationContext {
   DurationNs ping_interval_ns = 0;
   std::string fingerprint;
   bool movable = false;  // requests that come through a router may move to other replicas
+  // The bodies of those that run. One for which there is no room is not kept: its request stays.
+  std::shared_ptr<http::BodyTotal> kept_bodies = std::make_shared<http::BodyTotal>(ServeOptions::kMostKeptBytes);
   // The first token of a request that may move has come; may be empty. On the delivery thread.
   std::function<void(std::shared_ptr<Generation>)> on_first_token;
 };
@@ -79,6 +85,9 @@ class Generation final : public Call {
   bool WaitForToken(DurationNs timeout_ns);
   // Where it goes on once its sink hears that it has left.
   void MovedTo(std::string url, std::string ticket);
+  // A move of it failed, at some time; 0: none did.
+  void MoveFailed(TimeNs now_ns) { move_failed_ns_.store(now_ns); }
+  TimeNs move_failed_ns() const { return move_failed_ns_.load(); }
   // In the place of Run, for a request that has run elsewhere: from where it was there. Not ok: it is not taken.
   Status GoOn(MigrationPort& port, uint64_t room, MovingSequence sequence);
 
@@ -92,6 +101,7 @@ class Generation final : public Call {
   std::shared_ptr<Generation> Self() { return std::static_pointer_cast<Generation>(shared_from_this()); }
   Result<api::ParsedRequest> Parse();      // the body, with what the caller and the headers say
   Result<std::vector<Request>> Prepare();  // what the engine gets; answer_ is ready for it
+  void KeepBody(std::string_view text);    // or cannot_move_ says why not
   Status TakePlaces(int64_t sequences);
   void Submit(std::vector<Request> requests);
   void OnDelta(size_t prompt, const TokenDelta& delta);
@@ -111,13 +121,14 @@ class Generation final : public Call {
   const bool routed_;     // through a router that knows what to do when it moves
   const bool came_;       // it began at another replica
   int64_t created_;       // Unix seconds
-  std::string body_;      // kept of a request that may move
+  std::atomic<TimeNs> move_failed_ns_{0};
 
   // With the mutex held.
   std::optional<api::Answer> answer_;   // from before the first submit
   std::vector<RequestHandle> handles_;  // one per prompt; 0: not submitted
   bool stream_ = false, stream_begun_ = false;
   std::string cannot_move_;  // why; empty: it can
+  http::Body body_;          // of a request that may move
   Extent extent_;
   size_t heard_ = 0;            // tokens
   size_t heard_elsewhere_ = 0;  // of them the client has had before

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/on_exit.h"
 #include "serve/migration_text.h"
 
 namespace tactus::serve {
@@ -11,7 +12,6 @@ namespace {
 
 using json_text::Json;
 
-constexpr int64_t kMessageBytes = int64_t{1} << 20;  // of KV in one message, or one block
 constexpr int32_t kMostRounds = 8;
 constexpr int32_t kSpareBlocks = 8;  // that it may fill until it is paused
 constexpr int32_t kFewBlocks = 2;    // a round that found no more was the last: the next would not find fewer
@@ -27,14 +27,21 @@ class Outgoing {
     begin["kind"] = "begin";
     begin["version"] = kMigrationVersion;
     begin["blocks"] = static_cast<int64_t>(generation_.extent().tokens) / port_.format().block_size + kSpareBlocks;
-    TACTUS_ASSIGN_OR_RETURN(const Json begun, peer_.Send(MessageOf(begin)));
-    TACTUS_ASSIGN_OR_RETURN(import_, TextMember(begun, "import"));
+    const auto begun = peer_.Send(MessageOf(begin));
+    if (!begun.ok()) return OfAll(begun.status());
+    TACTUS_ASSIGN_OR_RETURN(import_, TextMember(*begun, "import"));
     auto moved = Move();
     if (!moved.ok() && moved.status().code() != StatusCode::kDeadlineExceeded) Drop();
     return moved;
   }
 
  private:
+  // What `begin` says holds for every sequence: there is nothing of this one in it.
+  static Status OfAll(const Status& why) {
+    const bool says_so = why.code() == StatusCode::kUnauthenticated || why.code() == StatusCode::kDeadlineExceeded;
+    return says_so ? why : Status(StatusCode::kUnavailable, why.message());
+  }
+
   Result<Moved> Move() {
     while (moved_.rounds < kMostRounds) {
       ++moved_.rounds;
@@ -43,15 +50,14 @@ class Outgoing {
     }
     const TimeNs paused_ns = clock_.NowNs();
     TACTUS_ASSIGN_OR_RETURN(const MovingSequence moving, port_.Pause(handle_, timeout_ns_));
+    OnExit resume([this] { Resume(); });
     const Status arrived = Finish(moving);
     moved_.paused_ns = clock_.NowNs() - paused_ns;
-    if (!arrived.ok()) {
-      port_.Resume(handle_);
-      return arrived;
-    }
+    if (!arrived.ok()) return arrived;
     // Its sink hears of its end, and needs to know by then where it goes on.
     generation_.MovedTo(peer_.url(), moved_.ticket);
     const Status left = port_.Leave(handle_, timeout_ns_);
+    resume.Cancel();
     if (!left.ok()) return left;  // it was cancelled meanwhile: nobody will come for it there
     return moved_;
   }
@@ -91,6 +97,13 @@ class Outgoing {
     TACTUS_ASSIGN_OR_RETURN(const Json finished, peer_.Send(MessageOf(head, origin.body)));
     TACTUS_ASSIGN_OR_RETURN(moved_.ticket, TextMember(finished, "ticket"));
     return Status();
+  }
+
+  void Resume() noexcept {
+    try {
+      port_.Resume(handle_);
+    } catch (...) {  // no memory for so little: then its client's time runs out
+    }
   }
 
   void Drop() {

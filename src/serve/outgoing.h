@@ -11,6 +11,8 @@
 
 namespace tactus::serve {
 
+constexpr int64_t kMessageBytes = int64_t{1} << 20;  // of KV in one message, or one block where that is larger
+
 // What became of it.
 struct Moved {
   std::string ticket;
@@ -19,7 +21,8 @@ struct Moved {
   DurationNs paused_ns = 0;  // from its pause to the answer that it had arrived
 };
 
-// `timeout_ns`: that the engine and each message may take. kNotFound: it ended first.
+// `timeout_ns`: that the engine and each message may take. kNotFound: it ended first. kUnavailable, kUnauthenticated,
+// kDeadlineExceeded: the other one takes no sequence, whichever it is; another code: not this one.
 Result<Moved> MoveAway(Generation& generation, MigrationPort& port, FleetPeer& peer, DurationNs timeout_ns,
                        Clock& clock);
 

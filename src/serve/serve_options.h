@@ -12,6 +12,7 @@ namespace tactus {
 struct BodyLimits {
   int64_t max_body_bytes = 0;
   int64_t max_body_total_bytes = 0;
+  int64_t kept_bytes = 0;  // of running requests that may move
 };
 
 struct ServeOptions {
@@ -26,6 +27,7 @@ struct ServeOptions {
   bool share_prefix_cache = false;
   std::string kv_secret_file;  // empty: of no fleet
   DurationText migration_timeout{10'000'000'000};
+  DurationText ticket_timeout{60'000'000'000};
   std::string hand_over_to;  // empty: to nobody
   BytesText max_body{int64_t{16} << 20};
   // Room for 16 of the largest bodies, or 1,000 of 256 KiB (prompts of 60,000 tokens), on their way to the parser.
@@ -45,25 +47,29 @@ struct ServeOptions {
   int64_t max_batch_lines = 1'000'000;
   double batch_share = 0.5;
 
+  // Bodies of running requests that may move to another replica; a longer one is not kept, and its request stays.
+  static constexpr int64_t kMostKeptBytes = int64_t{64} << 20, kLongestKeptBody = int64_t{1} << 20;
   static constexpr int64_t kMostBatchLineBytes = int64_t{4} << 20;
 
   // What requests may take outside the engine: bodies that are held, what parsing makes of the largest (values,
-  // template, tokens), and the buffers of streams; of each batch a line that is parsed, and results that are not
-  // written.
+  // template, tokens), and the buffers of streams; in a fleet, bodies that are kept for a move; of each batch a line
+  // that is parsed, and results that are not written.
   int64_t FrontEndBytes() const {
     constexpr int64_t kStreamBytes = int64_t{64} << 20, kResultBytes = int64_t{64} << 20;
     constexpr int64_t kParsedPerByte = 12;
     const int64_t batches = files_dir.empty() ? 0 : max_batches * (kParsedPerByte * kMostBatchLineBytes + kResultBytes);
-    return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes + batches;
+    const int64_t kept = kv_secret_file.empty() ? 0 : kMostKeptBytes;
+    return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes + kept + batches;
   }
 
   // The limits of bodies where the memory plan left so much for all that (0: it did not say): in proportion.
   BodyLimits BodiesWithin(int64_t front_end_bytes) const {
     const int64_t wanted = FrontEndBytes();
-    if (front_end_bytes <= 0 || front_end_bytes >= wanted) return {max_body.bytes, max_body_total.bytes};
+    if (front_end_bytes <= 0 || front_end_bytes >= wanted)
+      return {max_body.bytes, max_body_total.bytes, kMostKeptBytes};
     const double share = static_cast<double>(front_end_bytes) / static_cast<double>(wanted);
-    return {static_cast<int64_t>(static_cast<double>(max_body.bytes) * share),
-            static_cast<int64_t>(static_cast<double>(max_body_total.bytes) * share)};
+    const auto part = [share](int64_t bytes) { return static_cast<int64_t>(static_cast<double>(bytes) * share); };
+    return {part(max_body.bytes), part(max_body_total.bytes), part(kMostKeptBytes)};
   }
 
   template <class V>
@@ -122,9 +128,11 @@ struct ServeOptions {
             {.help = "file with the secret that all replicas and routers of a fleet share, 16 bytes or more, open to "
                      "nobody else: prefixes can be compared then, and sequences move between replicas; default: none"});
     v.Field("migration-timeout", migration_timeout,
+            {.unit = "duration", .help = "longest silence of another replica while a sequence moves"});
+    v.Field("ticket-timeout", ticket_timeout,
             {.unit = "duration",
-             .help = "longest silence of another replica while a sequence moves, and longest time that a stream which "
-                     "has moved waits for its router"});
+             .help = "longest time that a stream which has moved waits for its router, which comes when its client has "
+                     "taken what there was"});
     v.Field("hand-over-to", hand_over_to,
             {.help = "URL of a replica to which requests move when they have their first token: this one computes "
                      "prompts, that one answers; default: none"});

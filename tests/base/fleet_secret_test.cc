@@ -49,41 +49,76 @@ TEST(FleetSecret, HexGoesThereAndBack) {
     EXPECT_FALSE(BitsOf(bad).ok()) << bad;
 }
 
-TEST(FleetGuard, LetsEachGenuineRequestInOnce) {
-  const FleetKeys keys = FleetKeysOf("a secret of the fleet");
-  FleetGuard guard(keys);
-  const FleetRequest request{"POST", "/fleet/import", "body"};
-  const std::string header = SignFleetRequest(keys, request, 1000, {1, 2});
-  const auto member = guard.Check(request, &header, 1010);
-  ASSERT_TRUE(member.ok()) << member.status().ToString();
-  EXPECT_EQ(*member, (Hash128{1, 2}));
-  EXPECT_FALSE(guard.Check(request, &header, 1010).ok()) << "the same again";
-  EXPECT_FALSE(guard.Check(request, &header, 1060).ok()) << "the same again, as late as it may come";
+// As a server does it: the head, then the body.
+Result<Hash128> Check(FleetGuard& guard, const FleetRequest& request, const std::string* header, int64_t now_s) {
+  TACTUS_RETURN_IF_ERROR(guard.CheckHead(request.method, request.path, header, now_s));
+  return guard.CheckBody(header, request.body);
 }
 
-TEST(FleetGuard, ChangesToAnyPartAreNoticed) {
+TEST(FleetGuard, LetsEachGenuineRequestInOnce) {
   const FleetKeys keys = FleetKeysOf("a secret of the fleet");
-  FleetGuard guard(keys);
+  FleetGuard guard(keys, 900);
   const FleetRequest request{"POST", "/fleet/import", "body"};
   const std::string header = SignFleetRequest(keys, request, 1000, {1, 2});
-  const auto refused = [&](const FleetRequest& r, std::string h, int64_t now_s = 1000) {
-    return guard.Check(r, &h, now_s).status().message();
+  const auto member = Check(guard, request, &header, 1010);
+  ASSERT_TRUE(member.ok()) << member.status().ToString();
+  EXPECT_EQ(*member, (Hash128{1, 2}));
+  EXPECT_FALSE(guard.CheckHead("POST", "/fleet/import", &header, 1010).ok()) << "the same again";
+  EXPECT_FALSE(guard.CheckHead("POST", "/fleet/import", &header, 1060).ok()) << "the same again, as late as can be";
+}
+
+TEST(FleetGuard, ChangesToAHeadAreNoticedBeforeItsBody) {
+  const FleetKeys keys = FleetKeysOf("a secret of the fleet");
+  FleetGuard guard(keys, 900);
+  const FleetRequest request{"POST", "/fleet/import", "body"};
+  const std::string header = SignFleetRequest(keys, request, 1000, {1, 2});
+  const auto refused = [&](std::string_view method, std::string_view path, std::string h, int64_t now_s = 1000) {
+    return guard.CheckHead(method, path, &h, now_s).message();
   };
-  EXPECT_NE(refused({"PUT", "/fleet/import", "body"}, header), "");
-  EXPECT_NE(refused({"POST", "/fleet/imports", "body"}, header), "");
-  EXPECT_NE(refused({"POST", "/fleet/import", "Body"}, header), "");
-  EXPECT_NE(refused({"POST", "/fleet/import", ""}, header), "");
-  EXPECT_NE(refused({"POST/fleet", "/import", "body"}, header), "");
+  EXPECT_NE(refused("PUT", "/fleet/import", header), "");
+  EXPECT_NE(refused("POST", "/fleet/imports", header), "");
+  EXPECT_NE(refused("POST/fleet", "/import", header), "");
   std::string later = header;
   later.replace(later.find("1000"), 4, "1001");
-  EXPECT_NE(refused(request, later), "");
-  EXPECT_NE(refused(request, SignFleetRequest(FleetKeysOf("another secret of a fleet"), request, 1000, {1, 2})), "");
-  EXPECT_NE(refused(request, header, 1061).find("61 s away"), std::string::npos);
-  EXPECT_NE(refused(request, header, 939).find("61 s away"), std::string::npos);
-  for (const char* bad : {"", "v1", "v2 1000 00 00", "v1 1000 x y", "v1 soon 00 00"})
-    EXPECT_NE(refused(request, bad), "");
-  EXPECT_NE(guard.Check(request, nullptr, 1000).status().message().find("missing"), std::string::npos);
-  EXPECT_EQ(refused(request, header), "") << "the genuine one was refused for what others did";
+  EXPECT_NE(refused("POST", "/fleet/import", later), "");
+  const std::string other_body = SignFleetRequest(keys, {"POST", "/fleet/import", "Body"}, 1000, {1, 2});
+  const size_t end = header.size();  // a digest, a space, a MAC
+  const std::string mixed = header.substr(0, end - 65) + other_body.substr(end - 65, 32) + header.substr(end - 33);
+  EXPECT_NE(refused("POST", "/fleet/import", mixed), "") << "the digest of another body";
+  const std::string stranger = SignFleetRequest(FleetKeysOf("another secret of a fleet"), request, 1000, {1, 2});
+  EXPECT_NE(refused("POST", "/fleet/import", stranger), "");
+  EXPECT_NE(refused("POST", "/fleet/import", header, 1061).find("61 s away"), std::string::npos);
+  EXPECT_NE(refused("POST", "/fleet/import", header, 939).find("61 s away"), std::string::npos);
+  for (const char* bad : {"", "v1", "v2 1000 00 00 00", "v1 1000 x y z", "v1 1000 00 00", "v1 soon 00 00 00"})
+    EXPECT_NE(refused("POST", "/fleet/import", bad), "") << bad;
+  EXPECT_NE(guard.CheckHead("POST", "/fleet/import", nullptr, 1000).message().find("missing"), std::string::npos);
+  EXPECT_EQ(refused("POST", "/fleet/import", header), "") << "the genuine one was refused for what others did";
+}
+
+// What the process before this one has taken could be sent to it again.
+TEST(FleetGuard, WhatWasSignedBeforeTheProcessBeganIsRefused) {
+  const FleetKeys keys = FleetKeysOf("a secret of the fleet");
+  FleetGuard guard(keys, 1000);
+  const auto check = [&](int64_t signed_s, int64_t now_s) {
+    const FleetRequest request{"POST", "/fleet/migrate", "body"};
+    const std::string header = SignFleetRequest(keys, request, signed_s, {static_cast<uint64_t>(signed_s), 0});
+    return guard.CheckHead(request.method, request.path, &header, now_s).message();
+  };
+  EXPECT_NE(check(999, 1000).find("signed 1 s before this process began"), std::string::npos);
+  EXPECT_NE(check(950, 1005), "");
+  EXPECT_EQ(check(1000, 1000), "");
+  EXPECT_EQ(check(1005, 1010), "");
+}
+
+TEST(FleetGuard, ABodyIsTheOneThatWasSigned) {
+  const FleetKeys keys = FleetKeysOf("a secret of the fleet");
+  FleetGuard guard(keys, 900);
+  const std::string header = SignFleetRequest(keys, {"POST", "/fleet/import", "body"}, 1000, {1, 2});
+  for (const char* other : {"Body", "", "body "}) EXPECT_FALSE(guard.CheckBody(&header, other).ok()) << other;
+  EXPECT_TRUE(guard.CheckBody(&header, "body").ok());
+  const std::string malformed = "v1";
+  EXPECT_FALSE(guard.CheckBody(&malformed, "body").ok());
+  EXPECT_FALSE(guard.CheckBody(nullptr, "body").ok());
 }
 
 TEST(FleetSecret, AnAnswerIsThatOfItsRequest) {

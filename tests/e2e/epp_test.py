@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
 import unittest
 
 try:
@@ -246,6 +247,19 @@ class EppTest(unittest.TestCase):
         second.body(b"x" * 200000)
         self.assert_refused(second, 503)
 
+    def test_the_room_of_a_body_is_free_when_it_has_gone_on(self):
+        conversation = self.conversation()
+        conversation.headers()
+        conversation.body(b"x" * 250000)
+        self.epp.await_metric("tactus_epp_body_bytes", 250000)
+        conversation.body(b"x", end=True)
+        conversation.receive("request_headers")
+        pieces(conversation)
+        self.epp.await_metric("tactus_epp_body_bytes", 0)   # the replica has not answered
+        conversation.response_headers(end=True)
+        conversation.receive("response_headers")
+        conversation.expect_end()
+
     # Responses and ends.
 
     def test_a_stream_passes_piece_by_piece(self):
@@ -383,6 +397,31 @@ class OtherFleetsTest(unittest.TestCase):
             third.headers(GET, end=True)
             third.receive("request_headers")
             third.cancel()
+
+    def test_a_body_that_does_not_come_is_408(self):
+        with FakeReplica("a") as replica, EppProcess([replica], "--body-timeout", "300ms") as epp:
+            late = [epp.conversation() for _ in range(8)]
+            for i, conversation in enumerate(late):
+                conversation.headers()
+                if i % 2:
+                    conversation.body(b"{")
+            for conversation in late:
+                refusal = conversation.receive("immediate_response").immediate_response
+                self.assertEqual(refusal.status.code, 408)
+                self.assertIn(b"--body-timeout", refusal.body)
+                conversation.expect_end(by_picker=True)
+            epp.await_metric("tactus_epp_body_bytes", 0)
+            epp.await_metric("tactus_epp_streams", 0)
+            self.assertEqual(epp.metric('tactus_epp_refused_total{reason="body_late"}'), 8)
+            answered = epp.conversation()   # once it has its replica, a request may take any time
+            answered.headers()
+            answered.body(BODY, end=True)
+            answered.receive("request_headers")
+            pieces(answered)
+            time.sleep(0.6)
+            answered.response_headers(end=True)
+            answered.receive("response_headers")
+            answered.expect_end()
 
     def test_several_endpoints_in_order_of_preference(self):
         replicas = [FakeReplica(f"r{i}") for i in range(3)]

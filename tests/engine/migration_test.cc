@@ -319,6 +319,30 @@ TEST_F(MigrationTest, WithoutASecretNothingMoves) {
   EXPECT_EQ(Make(Options())->migration(), nullptr);
 }
 
+TEST_F(MigrationTest, ARoomThatDidNotGrowInTimeIsGone) {
+  auto b = MakeSlow(Movable(Options()));
+  auto busy = std::make_shared<Collector>(1);  // a room grows when the steps in flight have ended
+  const auto handle = b->Submit(Ask(*b, "hello", 400), busy);
+  ASSERT_TRUE(handle.ok()) << handle.status().ToString();
+  MigrationPort& port = *b->migration();
+  const std::string block(static_cast<size_t>(port.format().block_bytes), 'x');
+  bool late = false;
+  for (int i = 0; i < 1000 && !late; ++i) {
+    const auto room = port.ReserveRoom(0, 2, kNoLimitNs);
+    ASSERT_TRUE(room.ok()) << room.status().ToString();
+    const auto grown = port.ReserveRoom(*room, 1, 0);
+    late = grown.status().code() == StatusCode::kDeadlineExceeded;
+    if (late) {
+      EXPECT_EQ(port.Write(*room, 0, block).code(), StatusCode::kNotFound);
+      EXPECT_EQ(port.ReserveRoom(*room, 1, kNoLimitNs).status().code(), StatusCode::kNotFound);
+    }
+    port.DropRoom(*room);
+  }
+  EXPECT_TRUE(late) << "the engine always answered at once";
+  b->Cancel(*handle);
+  AwaitNothingHeld(*b);
+}
+
 // What another process sends is not believed.
 TEST_F(MigrationTest, ASequenceThatCannotBeIsRefused) {
   auto b = Make(Movable(Options()));

@@ -1,6 +1,7 @@
 // What a data plane is answered, message by message, in every mode of a body.
 #include "gateway/stream.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "gateway/scripted_fleet.h"
@@ -342,6 +343,39 @@ TEST_F(StreamTest, BodiesTogetherAreLimited) {
   ExpectRefused(*second, second->RequestBody(std::string(180'000, 'x'), false, {}), 503);
   first.reset();
   EXPECT_TRUE(third->RequestBody(std::string(180'000, 'x'), false, {}).empty()) << "what has gone leaves its room";
+}
+
+TEST_F(StreamTest, TheRoomOfABodyIsFreeOnceItHasBeenPassedOn) {
+  auto stream = Make(BodyMode::kFullDuplex);
+  stream->RequestHeaders(kPost, false, {});
+  const auto held = [&](int64_t bytes) {
+    return picker.MetricsText().find(fmt::format("tactus_epp_body_bytes {}\n", bytes)) != std::string::npos;
+  };
+  stream->RequestBody(std::string(1000, 'x'), false, {});
+  stream->Passed();
+  EXPECT_TRUE(held(1000)) << "its end has not come";
+  const auto replies = stream->RequestBody(std::string(1000, 'x'), true, {});
+  EXPECT_TRUE(held(2000)) << "the replies have it";
+  stream->Passed();
+  EXPECT_TRUE(held(0)) << "no answer is needed for that";
+  EXPECT_EQ(Joined(replies).size(), 2000u);
+}
+
+TEST_F(StreamTest, ABodyThatIsLateIsRefusedAndItsRoomFree) {
+  auto stream = Make(BodyMode::kFullDuplex);
+  EXPECT_FALSE(stream->waits_for_body());
+  stream->RequestHeaders(kPost, false, {});
+  EXPECT_TRUE(stream->waits_for_body());
+  stream->RequestBody(std::string(1000, 'x'), false, {});
+  EXPECT_TRUE(stream->waits_for_body());
+  ExpectRefused(*stream, stream->BodyIsLate(), 408);
+  EXPECT_FALSE(stream->waits_for_body());
+  EXPECT_NE(picker.MetricsText().find("tactus_epp_body_bytes 0\n"), std::string::npos);
+  EXPECT_NE(picker.MetricsText().find("tactus_epp_refused_total{reason=\"body_late\"} 1"), std::string::npos);
+  auto whole = Make(BodyMode::kFullDuplex);
+  whole->RequestHeaders(kPost, false, {});
+  whole->RequestBody("x", true, {});
+  EXPECT_FALSE(whole->waits_for_body());
 }
 
 TEST_F(StreamTest, RubbishGoesToAReplica) {

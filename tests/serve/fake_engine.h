@@ -69,6 +69,7 @@ class FakeEngine final : public Engine {
   void OnText(std::function<void(StopToken stop)> hook) {
     Set([&] { on_text_ = std::move(hook); });
   }
+  void SetMigration(MigrationPort* port) { migration_ = port; }  // before the server has this engine
   // LeastTokens gives a token for so many bytes; 0: it knows nothing.
   void SetLongestToken(size_t bytes) { longest_token_ = bytes; }
   void SetHealthy(bool healthy) {
@@ -124,6 +125,7 @@ class FakeEngine final : public Engine {
   }
 
   // --- Engine ---
+  MigrationPort* migration() override { return migration_; }
   bool may_refuse() const override { return may_refuse_; }
   const ModelInfo& model() const override { return model_; }
   ModelInfo& mutable_model() { return model_; }
@@ -272,6 +274,7 @@ class FakeEngine final : public Engine {
   bool Runnable(RequestHandle handle, const Live& live) const;
   void Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, bool cancelled);
 
+  MigrationPort* migration_ = nullptr;
   std::atomic<bool> may_refuse_{false};
   ModelInfo model_;
   mutable std::mutex mutex_;

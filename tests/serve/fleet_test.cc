@@ -281,6 +281,30 @@ TEST_F(FleetTest, OnlyMembersMayAsk) {
   EXPECT_EQ(Post(single, "/fleet/migrate", body, Sign("/fleet/migrate", body)).status, 404);
 }
 
+// Of a request that no member has signed nothing more than its head is read, and of a member's no more than its route
+// takes.
+TEST_F(FleetTest, ABodyIsReadForMembersAloneAndWithinItsRoutesLimit) {
+  const test::TimeLimit limit("a refusal waits for a body");
+  Replica a = Start(Options(), Serve());
+  const auto answer_to_head = [&](const std::string& path, const std::string& signature, int64_t bytes) {
+    RawSocket socket(a.server->port());
+    const std::string head = signature.empty() ? "" : fmt::format("{}: {}\r\n", kFleetHeader, signature);
+    socket.Send(fmt::format("POST {} HTTP/1.0\r\n{}Content-Length: {}\r\n\r\n", path, head, bytes));
+    return socket.ReadAll();  // none of the body is ever sent
+  };
+  for (const char* path : {"/fleet/import", "/fleet/migrate", "/fleet/streams/00"}) {
+    SCOPED_TRACE(path);
+    EXPECT_NE(answer_to_head(path, "", 1000).find(" 401 "), std::string::npos);
+    EXPECT_NE(answer_to_head(path, Sign(path, "x", "another secret of enough bytes"), 1000).find(" 401 "),
+              std::string::npos);
+  }
+  for (const char* path : {"/fleet/migrate", "/fleet/streams/00"}) {
+    const std::string refusal = answer_to_head(path, Sign(path, "x"), (64 << 10) + 1);
+    EXPECT_NE(refusal.find(" 413 "), std::string::npos) << path << ": " << refusal;
+    EXPECT_NE(refusal.find("65536 bytes (the limit of this route)"), std::string::npos) << refusal;
+  }
+}
+
 // Starts a stream at `a` that lasts, has it moved to `to`, which fails, and gives why; the stream must be whole.
 class FailingMove {
  public:
@@ -340,6 +364,42 @@ TEST_F(FleetFailureTest, AnotherSecretFormatOrModelIsRefusedByNameAndTheStreamGo
   other = Options();
   other.swap_space.bytes = 4 << 10;
   EXPECT_NE(refused(other).find("--swap-space"), std::string::npos);
+}
+
+// A destination with room for short sequences only, and a source whose first choice is a long one.
+TEST_F(FleetFailureTest, ASequenceThatIsRefusedHoldsUpNoOthers) {
+  const test::TimeLimit limit("a command about several sequences does not end");
+  Replica a = Start(Options(), Serve());
+  EngineOptions small = Options();
+  small.swap_space.bytes = 40 * a.engine->migration()->format().block_bytes;
+  Replica b = Start(small, Serve());
+  std::vector<std::unique_ptr<RawSocket>> clients;
+  const auto begin = [&](const std::string& id, bool is_long) {
+    std::string body = Body(2000, true, fmt::format(R"(, "priority": {})", is_long ? 5 : 0));
+    if (is_long) body.replace(body.find("Once"), 4, std::string(1200, 'x'));
+    clients.push_back(std::make_unique<RawSocket>(a.server->port()));
+    clients.back()->Send(Head("/v1/completions", body, Routed(id)));
+    clients.back()->ReadUntil("data: ", 2);
+  };
+  const auto ids = [](const Json& list) {
+    std::string all;
+    for (const Json& entry : list) all += entry["request_id"].get<std::string>() + " ";
+    return all;
+  };
+  begin("long", true);
+  for (const char* id : {"s1", "s2"}) begin(id, false);
+  const Json first = Migrate(a, {{"all", true}, {"to", b.url()}});
+  EXPECT_EQ(ids(first["failed"]), "long ") << first;
+  EXPECT_EQ(first["moved"].size(), 2u) << first;
+  begin("s3", false);
+  const Json second = Migrate(a, {{"count", 1}, {"to", b.url()}});
+  EXPECT_EQ(ids(second["moved"]), "s3 ") << second << "\nwhat has just failed goes last";
+  for (const char* id : {"l2", "l3", "l4"}) begin(id, true);
+  EXPECT_EQ(Migrate(a, {{"all", true}, {"to", b.url()}})["failed"].size(), 3u) << "it stops after three in a row";
+  EngineOptions other = Options();
+  other.seed = 2;
+  Replica stranger = Start(other, Serve());
+  EXPECT_EQ(Migrate(a, {{"all", true}, {"to", stranger.url()}})["failed"].size(), 1u) << "it takes none at all";
 }
 
 TEST_F(FleetFailureTest, ANobodyAndAMutePeerCostAStreamNothing) {
@@ -404,7 +464,7 @@ TEST_F(FleetTest, AnImportThatFallsSilentIsDropped) {
 TEST_F(FleetTest, WhatNobodyComesForEnds) {
   const test::TimeLimit limit("a stream that nobody asks for runs on");
   ServeOptions impatient = Serve();
-  impatient.migration_timeout.ns = 300 * kMillisecond;
+  impatient.ticket_timeout.ns = 300 * kMillisecond;
   Replica a = Start(Options(), Serve()), b = Start(Options(), impatient);
   RawSocket client(a.server->port());
   client.Send(Head("/v1/completions", Body(3000, true), Routed("same-id")));
@@ -436,6 +496,22 @@ TEST_F(FleetTest, AClientThatLeavesAfterAMoveEndsIt) {
   for (int i = 0; i < 1000 && b.engine->Stats().finished_cancelled == 0; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(b.engine->Stats().finished_cancelled, 1);
+}
+
+// A router that still has to pass on what a slow client takes comes late.
+TEST_F(FleetTest, AStreamWaitsForItsRouterLongerThanAMoveMayBeSilent) {
+  const test::TimeLimit limit("a stream that is asked for late does not come");
+  ServeOptions impatient = Serve();
+  impatient.migration_timeout.ns = 200 * kMillisecond;
+  Replica a = Start(Options(), Serve()), b = Start(Options(), impatient);
+  RawSocket client(a.server->port());
+  client.Send(Head("/v1/completions", Body(300, true), Routed("same-id")));
+  std::string first = client.ReadUntil("data: ", 5);
+  ASSERT_EQ(Migrate(a, {{"all", true}, {"to", b.url()}})["moved"].size(), 1u);
+  first += client.ReadAll();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  const std::string late = GoOn(b, Marker(BodyOf(first))["ticket"]);
+  EXPECT_TRUE(late.ends_with("data: [DONE]\n\n")) << late.substr(0, 500);
 }
 
 // A client that talks to the replica itself could not follow.

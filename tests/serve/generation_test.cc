@@ -62,6 +62,61 @@ class GenerationTest : public testing::Test {
   std::shared_ptr<Generation> generation_;
 };
 
+// --- The body that is kept for a move ---
+
+TEST_F(GenerationTest, TheBodyOfAMovableRequestIsCountedUntilItEnds) {
+  context_->movable = true;
+  for (const bool leaves : {false, true}) {
+    engine_.Hold();
+    const json body = Body({{"stream", true}});
+    auto exchange = Start(body, {{"x-tactus-route", "1"}});
+    engine_.AwaitLive(1);
+    EXPECT_TRUE(generation_->MovableHandle().ok()) << generation_->MovableHandle().status().ToString();
+    EXPECT_EQ(generation_->origin().body, body.dump());
+    EXPECT_EQ(context_->kept_bodies->held(), static_cast<int64_t>(body.dump().size()));
+    leaves ? exchange->Leave() : engine_.Release();
+    engine_.AwaitLive(0);
+    EXPECT_EQ(context_->kept_bodies->held(), 0) << (leaves ? "its client left" : "it has been answered");
+  }
+}
+
+TEST_F(GenerationTest, ALongBodyIsNotKeptAndItsRequestStays) {
+  context_->movable = true;
+  engine_.Hold();
+  auto exchange =
+      Start(Body({{"metadata", {{"k", std::string(ServeOptions::kLongestKeptBody, 'x')}}}}), {{"x-tactus-route", "1"}});
+  engine_.AwaitLive(1);
+  EXPECT_EQ(context_->kept_bodies->held(), 0);
+  const std::string why = generation_->MovableHandle().status().message();
+  EXPECT_NE(why.find("no more than 1048576 are kept"), std::string::npos) << why;
+  engine_.Release();
+  EXPECT_EQ(exchange->Answer().status, 200);
+}
+
+TEST_F(GenerationTest, WhereKeptBodiesHaveNoRoomARequestStaysAndIsAnswered) {
+  context_->movable = true;
+  context_->kept_bodies->SetLimit(100);
+  ASSERT_TRUE(context_->kept_bodies->Add(90));
+  engine_.Hold();
+  auto exchange = Start(Body(), {{"x-tactus-route", "1"}});
+  engine_.AwaitLive(1);
+  EXPECT_EQ(context_->kept_bodies->held(), 90);
+  const std::string why = generation_->MovableHandle().status().message();
+  EXPECT_NE(why.find("those of others fill 100"), std::string::npos) << why;
+  engine_.Release();
+  EXPECT_EQ(exchange->Answer().status, 200);
+}
+
+TEST_F(GenerationTest, OfARequestWithSeveralChoicesNoBodyIsKept) {
+  context_->movable = true;
+  engine_.Hold();
+  auto exchange = Start(Body({{"n", 2}}), {{"x-tactus-route", "1"}});
+  engine_.AwaitLive(1);
+  EXPECT_EQ(context_->kept_bodies->held(), 0);
+  engine_.Release();
+  EXPECT_EQ(exchange->Answer().status, 200);
+}
+
 // --- Places ---
 
 TEST_F(GenerationTest, EverySequenceCountsAndAllAreBackWhenTheAnswerCanBeRead) {
