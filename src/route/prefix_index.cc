@@ -22,13 +22,12 @@ void PrefixIndex::Routed(int32_t replica, std::span<const Hash128> keys, int32_t
   ++r.routed;  // a prompt is later than the one before it, whatever it shares
   for (const Hash128& key : keys) {
     std::vector<Holder>& holders = holders_[key];
-    const auto own =
-        std::find_if(holders.begin(), holders.end(), [&](const Holder& h) { return h.replica == replica; });
-    if (own != holders.end()) {
-      own->at_tokens = r.routed;
+    const auto at = std::lower_bound(holders.begin(), holders.end(), replica, Before);
+    if (at != holders.end() && at->replica == replica) {
+      at->at_tokens = r.routed;
       continue;
     }
-    holders.push_back({replica, r.routed});
+    holders.insert(at, {replica, r.routed});
     ++entries_;
   }
   if (entries_ >= purge_at_) Purge();
@@ -73,15 +72,14 @@ void PrefixIndex::Longest(std::span<const Hash128> keys, Match* match) const {
   for (const Holder& h : holders_.at(keys[static_cast<size_t>(match->blocks - 1)])) {
     if (Valid(h)) match->replicas.push_back(h.replica);
   }
-  std::sort(match->replicas.begin(), match->replicas.end());
 }
 
 int32_t PrefixIndex::BlocksOf(int32_t replica, std::span<const Hash128> keys) const {
   return CountFirst(static_cast<int32_t>(keys.size()), [&](int32_t i) {
     const auto found = holders_.find(keys[static_cast<size_t>(i)]);
     if (found == holders_.end()) return false;
-    return std::any_of(found->second.begin(), found->second.end(),
-                       [&](const Holder& h) { return h.replica == replica && Valid(h); });
+    const auto at = std::lower_bound(found->second.begin(), found->second.end(), replica, Before);
+    return at != found->second.end() && at->replica == replica && Valid(*at);
   });
 }
 

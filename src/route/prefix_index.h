@@ -40,6 +40,7 @@ class PrefixIndex {
     int32_t replica = 0;
     int64_t at_tokens = 0;  // that had been routed there, this prompt's included
   };
+  static bool Before(const Holder& h, int32_t replica) { return h.replica < replica; }
   struct Replica {
     int64_t capacity = 0, routed = 0;
     int64_t since = 0;  // what was routed before is gone
@@ -57,7 +58,7 @@ class PrefixIndex {
   void Purge();
 
   std::vector<Replica> replicas_;
-  std::unordered_map<Hash128, std::vector<Holder>, KeyHash> holders_;
+  std::unordered_map<Hash128, std::vector<Holder>, KeyHash> holders_;  // by replica, ascending
   size_t entries_ = 0, purge_at_ = 4096;
 };
 
