@@ -80,7 +80,7 @@ class Process:
 
 
 def serve(args, log, *more):
-    command = [args.tactus, "serve", args.model, "--served-model-name", "m", "--port", "0", "--kv-cache-memory", "128MiB", "--max-num-seqs", "16",
+    command = [args.tactus, "serve", args.model, "--served-model-name", "m", "--port", "0", "--kv-cache-memory", args.kv_cache_memory, "--max-num-seqs", "16",
                "--kv-secret-file", str(args.secret), *more, *args.serve_args]
     return Process(command, r"ready: .* on (http://\S+)", log)
 
@@ -128,16 +128,17 @@ def load(args, url, workload, rate, requests, seed):
 
 def disaggregation(args, log):
     """One process, two equal ones, and one that hands over to another, in turns; the processes of the others stand still meanwhile."""
-    whole = [serve(args, log, "--threads", "2")]
-    equal = [serve(args, log, "--threads", "1") for _ in range(2)]
-    decode = serve(args, log, "--threads", "1")
-    prefill = serve(args, log, "--threads", "1", "--hand-over-to", decode.wait())
-    ways = {"one process": whole, "two equal processes": equal, "prefill and decode": [prefill, decode]}
-    cells = []
+    started, cells = [], []
+
+    def start(*flags):
+        started.append(serve(args, log, *flags))
+        started[-1].wait()
+        return started[-1]
+
     try:
-        for processes in ways.values():
-            for process in processes:
-                process.wait()
+        whole, equal, decode = [start("--threads", "2")], [start("--threads", "1") for _ in range(2)], start("--threads", "1")
+        prefill = start("--threads", "1", "--hand-over-to", decode.wait())
+        ways = {"one process": whole, "two equal processes": equal, "prefill and decode": [prefill, decode]}
         for repeat in range(args.repeats):
             names = list(ways)
             for name in names[repeat % 3:] + names[:repeat % 3]:
@@ -157,7 +158,7 @@ def disaggregation(args, log):
                 cells.append({"way": name, "repeat": repeat, **{k: result[k] for k in ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "requests") if k in result}})
                 say(f"{name}: TTFT P50 {result['ttft_ms']['p50']:.0f} ms, TBT P99 {result['tbt_ms']['p99']:.0f} ms")
     finally:
-        for process in {p for ps in ways.values() for p in ps}:
+        for process in started:
             process.stop()
     return cells
 
@@ -332,6 +333,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--clients", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kv-cache-memory", default="256MiB")
     parser.add_argument("--serve-args", type=str.split, default=[])
     parser.add_argument("-o", "--output", type=pathlib.Path)
     args = parser.parse_args()
