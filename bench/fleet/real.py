@@ -126,6 +126,18 @@ def load(args, url, workload, rate, requests, seed):
     return json.loads(done.stdout)
 
 
+def mixed(folder, seed):
+    """Chats, and one long prompt in eight, as a file of lengths."""
+    draw = random.Random(seed)
+    lines = ["ContextTokens,GeneratedTokens"]
+    for _ in range(2000):
+        prompt = draw.uniform(2000, 6000) if draw.random() < 1 / 8 else min(2000, draw.lognormvariate(5.5, 0.9))
+        lines.append(f"{max(16, int(prompt))},{max(8, min(300, int(draw.lognormvariate(4.2, 0.8))))}")
+    path = pathlib.Path(folder) / "mixed.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return f"lengths:{path}"
+
+
 def disaggregation(args, log):
     """One process, two equal ones, and one that hands over to another, in turns; the processes of the others stand still meanwhile."""
     started, cells = [], []
@@ -324,9 +336,9 @@ def main():
     parser.add_argument("--model")
     parser.add_argument("--parts", default="balancers,disaggregation,soak")
     parser.add_argument("--replicas", type=int, default=4)
-    parser.add_argument("--requests", type=int, default=300)
-    parser.add_argument("--rate", type=float, default=6)
-    parser.add_argument("--workload", default="chat")
+    parser.add_argument("--requests", type=int, default=80)
+    parser.add_argument("--rate", type=float, default=1.2)
+    parser.add_argument("--workload", help="default: chats, and one long prompt in eight")
     parser.add_argument("--disaggregation-workload", default="mix:chat=0.7,summarize=0.3")
     parser.add_argument("--disaggregation-rate", type=float, default=0.5)
     parser.add_argument("--repeats", type=int, default=3)
@@ -348,6 +360,7 @@ def main():
         args.secret = pathlib.Path(folder) / "secret"   # with it what runs at a drained replica moves
         args.secret.write_text(secrets.token_hex(32))
         args.secret.chmod(0o600)
+        args.workload = args.workload or mixed(folder, args.seed)
         for part in args.parts.split(","):
             if part == "disaggregation":
                 result[part] = disaggregation(args, log)
