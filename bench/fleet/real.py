@@ -129,7 +129,7 @@ def load(args, url, workload, rate, requests, seed):
 def mixed(folder, seed):
     """Chats, and one long prompt in eight, as a file of lengths."""
     draw = random.Random(seed)
-    lines = ["ContextTokens,GeneratedTokens"]
+    lines = ["prompt_tokens,output_tokens"]
     for _ in range(2000):
         prompt = draw.uniform(2000, 6000) if draw.random() < 1 / 8 else min(2000, draw.lognormvariate(5.5, 0.9))
         lines.append(f"{max(16, int(prompt))},{max(8, min(300, int(draw.lognormvariate(4.2, 0.8))))}")
