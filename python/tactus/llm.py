@@ -14,7 +14,7 @@ from . import _native
 from ._body import body_text, unpacked
 from ._calls import wait_for_calls, waiting
 from ._options import OptionValue, argument_names, option_texts
-from .errors import InvalidArgumentError, TactusError
+from .errors import InvalidArgumentError, TactusError, UnavailableError
 from .outputs import CompletionOutput, Logprob, OutputDelta, PositionLogprobs, RequestOutput
 from .sampling_params import SamplingParams
 
@@ -183,7 +183,7 @@ class LLM:
                 requests.append(self._prepare(body, its, chat))
             except (TypeError, ValueError) as error:
                 requests.append(error if isinstance(error, TactusError) else InvalidArgumentError(str(error)))
-        return self._run(requests, None if chat else texts, False, places)
+        return self._run(requests, None if chat else texts, False, places, each=True)
 
     # --- Pieces ---
 
@@ -269,7 +269,9 @@ class LLM:
         return AnswerStream(self._engine, answers, params)
 
     def _run(self, requests: list[Union[_native.ReadyRequest, TactusError]], texts: Optional[list[Optional[str]]],
-             use_tqdm: Union[bool, Callable[..., Any]], places: Optional[Places]) -> list[Union[RequestOutput, TactusError]]:
+             use_tqdm: Union[bool, Callable[..., Any]], places: Optional[Places],
+             each: bool = False) -> list[Union[RequestOutput, TactusError]]:
+        """`each`: what fails has its error in its place, and the others run; else the first failure is raised."""
         outputs: list[Union[RequestOutput, TactusError, None]] = []
         ready: dict[int, _native.ReadyRequest] = {}
         for i, request in enumerate(requests):
@@ -285,13 +287,27 @@ class LLM:
             left, later = len(order), iter(order)
             next_up = next(later, None)
             while left:
-                while next_up is not None and answers.submit(next_up, ready[next_up]):
+                while next_up is not None:
+                    try:
+                        if not answers.submit(next_up, ready[next_up]):
+                            break
+                    except TactusError as error:
+                        if not each or isinstance(error, UnavailableError):
+                            raise
+                        outputs[next_up] = error
+                        left -= 1
                     next_up = next(later, None)
+                if not left:
+                    break
                 with waiting():
                     answers.wait(_LOOK_S)
                 for index, ids, cached, choices, failure in answers.take_ended():
                     if failure is not None:
-                        raise failure
+                        if not each:
+                            raise failure
+                        outputs[index] = failure
+                        left -= 1
+                        continue
                     text = self.decode(ids) if texts is None else texts[index]
                     outputs[index] = RequestOutput(
                         str(index), text, ids, [self._completion(i, choice) for i, choice in enumerate(choices)], True, cached)

@@ -39,7 +39,12 @@ class LongestFirst {
     std::iota(by_length_.begin(), by_length_.end(), 0);
     std::stable_sort(by_length_.begin(), by_length_.end(),
                      [&](int32_t a, int32_t b) { return plan.OutputAt(a) > plan.OutputAt(b); });
-    for (int32_t i = 0; i < plan.size(); ++i) left_tokens_ += plan.OutputAt(i);
+    double squares = 0;
+    for (int32_t i = 0; i < plan.size(); ++i) {
+      left_tokens_ += plan.OutputAt(i);
+      squares += static_cast<double>(plan.OutputAt(i)) * plan.OutputAt(i);
+    }
+    if (left_tokens_ > 0) residual_tokens_ = squares / (2 * left_tokens_);
   }
 
   // A position that has to begin now, or -1.
@@ -48,7 +53,7 @@ class LongestFirst {
     while (at_ < by_length_.size() && begun[static_cast<size_t>(by_length_[at_])]) ++at_;
     if (at_ == by_length_.size()) return -1;
     const int32_t longest = by_length_[at_];
-    return plan_.OutputAt(longest) * sequences_ >= left_tokens_ ? longest : -1;
+    return (plan_.OutputAt(longest) - residual_tokens_) * sequences_ >= left_tokens_ ? longest : -1;
   }
   void Begin(int32_t position) { left_tokens_ -= plan_.OutputAt(position); }
 
@@ -57,7 +62,8 @@ class LongestFirst {
   const double sequences_;
   std::vector<int32_t> by_length_;  // positions
   size_t at_ = 0;
-  double left_tokens_ = 0;
+  double left_tokens_ = 0;      // of those that have not begun
+  double residual_tokens_ = 0;  // that one which runs has before it, on average (of an answer met at random)
 };
 
 }  // namespace

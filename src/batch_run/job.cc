@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <tuple>
 
 #include "base/printable.h"
 #include "base/rng.h"
@@ -105,9 +106,36 @@ Status Job::CheckFiles() const {
   return Status();
 }
 
+// The files with results are cut to what is recorded of them: those of this job alone may be. They are known by where
+// they lie beside the state, so that all of them can be moved together.
+Status Job::CheckResults() {
+  const std::tuple<const char*, const std::string*, const char*> results[] = {
+      {"output", &files_.output, "output-bytes"}, {"errors", &files_.errors, "errors-bytes"}};
+  for (const auto& [name, path, bytes_name] : results) {
+    TACTUS_ASSIGN_OR_RETURN(const auto recorded, store_->Get(std::string(name) + "-file"));
+    TACTUS_ASSIGN_OR_RETURN(const int64_t bytes, store_->GetNumber(bytes_name));
+    std::error_code error;
+    const auto size = static_cast<int64_t>(fs::file_size(*path, error));
+    if (error || size <= bytes || !recorded || *recorded == BesideState(*path)) continue;
+    return InvalidArgument(
+        fmt::format("'{}' has {} bytes, and the job in '{}' has written {} to '{}': it is another file, which is not "
+                    "touched; name the job's own --{}, or begin anew with --overwrite, which removes it",
+                    *path, size, files_.state, bytes, *recorded, name),
+        name);
+  }
+  return Status();
+}
+
+std::string Job::BesideState(const std::string& path) const {
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(files_.state, error), error).parent_path();
+  return fs::weakly_canonical(fs::absolute(path, error), error).lexically_relative(folder).string();
+}
+
 // Also of a job that was begun and has no result yet: what it was begun with binds nobody.
 Status Job::Begin() {
   TACTUS_ASSIGN_OR_RETURN(const bool begun, store_->Indexed());
+  if (begun) TACTUS_RETURN_IF_ERROR(CheckResults());
   for (const std::string& path : {files_.output, files_.errors}) {
     // A state without an index is of a run that ended while it read the input, before it made these.
     if (begun || !Exists(path)) continue;
@@ -153,6 +181,8 @@ Result<std::string> Job::Index() {
   TACTUS_RETURN_IF_ERROR(store_->Set("input-hash", hash));
   TACTUS_RETURN_IF_ERROR(store_->Set("id", id_));
   TACTUS_RETURN_IF_ERROR(store_->Set("seed", std::to_string(seed_)));
+  TACTUS_RETURN_IF_ERROR(store_->Set("output-file", BesideState(files_.output)));
+  TACTUS_RETURN_IF_ERROR(store_->Set("errors-file", BesideState(files_.errors)));
   for (const auto& [name, value] : options_.settings) TACTUS_RETURN_IF_ERROR(store_->Set(kSettingPrefix + name, value));
   TACTUS_RETURN_IF_ERROR(store_->EndIndex());
   return hash;
@@ -188,6 +218,7 @@ Status Job::Resume() {
                     files_.state, *input),
         "input");
   }
+  TACTUS_RETURN_IF_ERROR(CheckResults());
   return CheckSettings(options_.settings);
 }
 

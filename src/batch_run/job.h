@@ -87,6 +87,8 @@ class Job {
   Status Begin();
   Status Resume();
   Result<std::string> Index();
+  Status CheckResults();
+  std::string BesideState(const std::string& path) const;
   Status OpenResults();
   void CutToRecorded();
 

@@ -98,11 +98,27 @@ Status Store::MakeFolders() const {
   return Status();
 }
 
+// A new database knows no file: those that are there are somebody else's, or of a database that was lost.
+Status Store::CheckNothingIsThere() const {
+  for (const char* part : {"files", "uploads", "jobs"}) {
+    std::error_code error;
+    const fs::path path = fs::path(folder_) / part;
+    if (fs::is_empty(path, error) && !error) continue;
+    return InvalidArgument(
+        fmt::format("--files-dir: '{}' has no batches.db, and '{}' is not empty: it is another program's, or the "
+                    "database is lost; name another folder, or move that one away",
+                    folder_, path.string()),
+        "files-dir");
+  }
+  return Status();
+}
+
 Status Store::Prepare() {
   const std::string foreign =
       fmt::format("--files-dir: '{}/batches.db' is another program's; name another folder", folder_);
   TACTUS_ASSIGN_OR_RETURN(const int64_t tables, database_->Number("SELECT count(*) FROM sqlite_schema"));
   if (tables == 0) {
+    TACTUS_RETURN_IF_ERROR(CheckNothingIsThere());
     TACTUS_ASSIGN_OR_RETURN(const std::string secret, NewId(""));
     TACTUS_RETURN_IF_ERROR(
         database_->Run(fmt::format("BEGIN; {} INSERT INTO meta VALUES ('secret', '{}'); PRAGMA application_id = {}; "
@@ -125,7 +141,22 @@ Status Store::Prepare() {
   return Status();
 }
 
-// What a process that was killed has left.
+namespace {
+
+// "file-" or "batch_" and 32 hexadecimal digits, as NewId makes them; a job's state may have its journal beside it.
+bool IsOurs(std::string_view name) {
+  if (name.ends_with("-journal")) name.remove_suffix(std::string_view("-journal").size());
+  for (const std::string_view prefix : {"file-", "batch_"}) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string_view digits = name.substr(prefix.size());
+    return digits.size() == 32 && digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  }
+  return false;
+}
+
+}  // namespace
+
+// What a process that was killed has left. What has another name is somebody else's and stays.
 Status Store::RemoveStrays() {
   std::set<std::string> files, jobs;
   TACTUS_ASSIGN_OR_RETURN(Statement ids, database_->Prepare("SELECT id FROM file"));
@@ -144,7 +175,8 @@ Status Store::RemoveStrays() {
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder_ + part, error)) {
       const std::string name = entry.path().filename().string();
-      // A job's state may have its journal beside it.
+      std::error_code unread;
+      if (!IsOurs(name) || !entry.is_regular_file(unread)) continue;
       if (kept.count(name.substr(0, name.find("-journal"))) == 0) fs::remove(entry.path(), error);
     }
   };

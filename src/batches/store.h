@@ -72,6 +72,7 @@ class Store {
   explicit Store(std::string folder) : folder_(std::move(folder)) {}
   Status MakeFolders() const;
   Status Prepare();
+  Status CheckNothingIsThere() const;
   Status RemoveStrays();
   Result<int64_t> NumberOf(const char* table, std::string_view owner, const std::string& after);
   Status WriteFile(const FileRow& file);

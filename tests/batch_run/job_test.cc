@@ -210,6 +210,42 @@ TEST_F(JobTest, AJobWithoutResultsIsBegunAnew) {
     EXPECT_EQ(entry.path().filename(), "in.jsonl") << "left behind";
 }
 
+// A name that was mistyped must not cost its file: only what the job itself made is cut.
+TEST_F(JobTest, FilesThatAreNotTheJobsAreNotCut) {
+  WriteInput(3);
+  for (const bool resumed : {false, true}) {
+    const std::string notes = Path("notes.txt");
+    Write(notes, "written over many years\n");
+    if (resumed) ASSERT_TRUE((*Open())->Commit(Results({2})).ok());
+    if (!resumed) ASSERT_TRUE(Open().ok());
+    const JobFiles own = files_;
+    for (std::string* result : {&files_.output, &files_.errors}) {
+      *result = notes;
+      const std::string refusal = Refusal();
+      EXPECT_NE(refusal.find("it is another file"), std::string::npos) << refusal;
+      EXPECT_EQ(Read(notes), "written over many years\n");
+      files_ = own;
+    }
+    EXPECT_EQ(Refusal(), "opened");
+  }
+}
+
+// All of a job's files may be moved together, what was not recorded too.
+TEST_F(JobTest, AJobThatWasMovedGoesOn) {
+  WriteInput(3);
+  ASSERT_TRUE((*Open())->Commit(Results({2})).ok());
+  Append(files_.output, "{\"li");
+  std::filesystem::create_directories(folder_ / "there");
+  for (std::string* path : {&files_.input, &files_.output, &files_.errors, &files_.state}) {
+    const std::filesystem::path there = folder_ / "there" / std::filesystem::path(*path).filename();
+    std::filesystem::rename(*path, there);
+    *path = there.string();
+  }
+  const auto job = Open();
+  ASSERT_TRUE(job.ok()) << job.status().ToString();
+  EXPECT_EQ(Read(files_.output), "{\"line\":2}\n");
+}
+
 // A process that ended while it read its input has a state without an index, and no other file.
 TEST_F(JobTest, AStateWithoutAnIndexIsBegunAnew) {
   WriteInput(2);

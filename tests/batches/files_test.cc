@@ -41,12 +41,30 @@ TEST_F(FilesTest, AFileSurvivesItsServer) {
 TEST_F(FilesTest, WhatAKilledServerLeftIsRemovedAndNothingElse) {
   Open();
   const FileRow file = AddFile(*files_, "", "content");
-  for (const char* stray : {"/uploads/file-1", "/files/file-2", "/jobs/batch_3", "/jobs/batch_3-journal"})
-    std::ofstream(folder_ + stray) << "x";
+  const std::string digits = "0123456789abcdef0123456789abcdef";
+  for (const char* stray : {"/uploads/file-", "/files/file-", "/jobs/batch_"})
+    std::ofstream(folder_ + stray + digits) << "x";
+  std::ofstream(folder_ + "/jobs/batch_" + digits + "-journal") << "x";
+  const std::vector<std::string> others = {"/uploads/thesis.pdf", "/files/file-1", "/files/file-" + digits + "0",
+                                           "/jobs/batch_x"};
+  for (const std::string& other : others) std::ofstream(folder_ + other) << "x";
   Open();
-  EXPECT_EQ(In("uploads"), std::vector<std::string>());
-  EXPECT_EQ(In("jobs"), std::vector<std::string>());
-  EXPECT_EQ(In("files"), std::vector<std::string>{file.id});
+  EXPECT_EQ(In("uploads"), std::vector<std::string>{"thesis.pdf"});
+  EXPECT_EQ(In("jobs"), std::vector<std::string>{"batch_x"});
+  EXPECT_EQ(In("files").size(), 3u);
+  for (const std::string& other : others) EXPECT_EQ(Read(folder_ + other), "x") << other;
+  EXPECT_EQ(Read(store_->FilePath(file.id)), "content");
+}
+
+// Somebody's folder that happens to have such a name in it, or one whose database was lost.
+TEST_F(FilesTest, AFolderWithFilesAndNoDatabaseIsRefused) {
+  std::filesystem::create_directories(folder_ + "/jobs");
+  std::ofstream(folder_ + "/jobs/mine") << "x";
+  const auto store = Store::Open(folder_);
+  ASSERT_FALSE(store.ok());
+  EXPECT_EQ(store.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(store.status().message().find("jobs' is not empty"), std::string::npos) << store.status().message();
+  EXPECT_EQ(Read(folder_ + "/jobs/mine"), "x");
 }
 
 TEST_F(FilesTest, ADraftThatIsNotFinishedLeavesNothing) {
