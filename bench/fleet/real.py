@@ -48,17 +48,17 @@ class Process:
         self.start()
 
     def start(self):
-        self.match, self.heard = None, threading.Event()
+        self.match, self.heard = None, threading.Event()   # of this start: the reader of the one before may still end
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
+        threading.Thread(target=self._read, args=(self.process, self.heard), daemon=True).start()
 
-    def _read(self, process):
+    def _read(self, process, heard):
         for line in process.stderr:
             print(line, end="", file=self.log, flush=True)
-            if self.match is None and (match := re.match(self.pattern, line)):
+            if not heard.is_set() and (match := re.match(self.pattern, line)):
                 self.match = match
-                self.heard.set()
-        self.heard.set()
+                heard.set()
+        heard.set()
 
     def wait(self, seconds=120):
         if not self.heard.wait(seconds) or self.match is None:

@@ -35,35 +35,42 @@ namespace {
 class LongestFirst {
  public:
   LongestFirst(const Plan& plan, double sequences)
-      : plan_(plan), sequences_(sequences), by_length_(static_cast<size_t>(plan.size())) {
+      : plan_(plan), sequences_(sequences), by_length_(static_cast<size_t>(plan.size())), rank_(by_length_.size()) {
     std::iota(by_length_.begin(), by_length_.end(), 0);
     std::stable_sort(by_length_.begin(), by_length_.end(),
                      [&](int32_t a, int32_t b) { return plan.OutputAt(a) > plan.OutputAt(b); });
-    double squares = 0;
-    for (int32_t i = 0; i < plan.size(); ++i) {
-      left_tokens_ += plan.OutputAt(i);
-      squares += static_cast<double>(plan.OutputAt(i)) * plan.OutputAt(i);
-    }
-    if (left_tokens_ > 0) residual_tokens_ = squares / (2 * left_tokens_);
+    for (size_t i = 0; i < by_length_.size(); ++i) rank_[static_cast<size_t>(by_length_[i])] = i;
+    for (int32_t i = 0; i < plan.size(); ++i) left_tokens_ += plan.OutputAt(i);
   }
 
-  // A position that has to begin now, or -1.
+  // A position that has to begin now, or -1. Where many would have to, they are what the device runs anyway, and their
+  // turns balance it.
   int32_t Due(const std::vector<bool>& begun) {
     if (sequences_ <= 0) return -1;
-    while (at_ < by_length_.size() && begun[static_cast<size_t>(by_length_[at_])]) ++at_;
-    if (at_ == by_length_.size()) return -1;
-    const int32_t longest = by_length_[at_];
-    return (plan_.OutputAt(longest) - residual_tokens_) * sequences_ >= left_tokens_ ? longest : -1;
+    for (; due_end_ < by_length_.size(); ++due_end_) {
+      const int32_t next = by_length_[due_end_];
+      if (plan_.OutputAt(next) * sequences_ < left_tokens_) break;
+      due_ += !begun[static_cast<size_t>(next)];
+    }
+    if (due_ == 0 || static_cast<double>(due_) > kMostEarly * sequences_) return -1;
+    while (begun[static_cast<size_t>(by_length_[at_])]) ++at_;
+    return by_length_[at_];
   }
-  void Begin(int32_t position) { left_tokens_ -= plan_.OutputAt(position); }
+  void Begin(int32_t position) {
+    left_tokens_ -= plan_.OutputAt(position);
+    due_ -= rank_[static_cast<size_t>(position)] < due_end_;
+  }
 
  private:
+  static constexpr double kMostEarly = 0.25;  // of the sequences
+
   const Plan& plan_;
   const double sequences_;
   std::vector<int32_t> by_length_;  // positions
-  size_t at_ = 0;
-  double left_tokens_ = 0;      // of those that have not begun
-  double residual_tokens_ = 0;  // that one which runs has before it, on average (of an answer met at random)
+  std::vector<size_t> rank_;        // of positions
+  size_t at_ = 0, due_end_ = 0;     // all before it are due, or were
+  int64_t due_ = 0;                 // that have not begun
+  double left_tokens_ = 0;
 };
 
 }  // namespace

@@ -12,9 +12,9 @@
 // than was thought, and one end runs out first. And the order is known before anything runs, so that a queue of any
 // length can be fed with it.
 //
-// Towards the end an answer that is as long as what is left for each sequence of the device is begun at once, whosever
-// turn it is: begun later, it would run on alone while the device idles. In a job much longer than its longest answer
-// that changes nothing but the end (ours; the paper's jobs are that long).
+// An answer that is as long as what is left for each sequence of the device is begun at once, whosever turn it is:
+// begun later, it would run on alone while the device idles. Where more than a quarter of the sequences would be taken
+// that way, turns go on: such answers are what the job consists of, and out of turn they would unbalance it (ours).
 #pragma once
 
 #include <cstdint>

@@ -116,6 +116,15 @@ class LlmTest(unittest.TestCase):
             outputs = llm.generate([[i % 500 + 1] for i in range(30)], SamplingParams(max_tokens=3, ignore_eos=True), use_tqdm=False)
         self.assertEqual([len(output.outputs[0].token_ids) for output in outputs], [3] * 30)
 
+    def test_what_the_queue_cannot_hold_fails_alone(self):
+        with self.tiny.llm(max_queue=2, max_num_seqs=2) as llm:
+            params = [SamplingParams(n=n, max_tokens=3, ignore_eos=True) for n in (1, 3, 2)]
+            outputs = llm.answer_each([[1], [2], [3]], params)
+            with self.assertRaisesRegex(ValueError, "n is 3"):
+                llm.generate([[1], [2], [3]], params, use_tqdm=False)
+        self.assertRegex(str(outputs[1]), "n is 3; it must be between 1 and 2")
+        self.assertEqual([len(outputs[i].outputs) for i in (0, 2)], [1, 2])
+
     def test_wrong_arguments_are_refused_by_name(self):
         ids = {"prompt_token_ids": [1]}
         cases = [
