@@ -21,8 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kLook{1};              // for what time has changed
-constexpr int64_t kPlannerBytes = int64_t{64} << 20;  // of each batch that runs
+constexpr std::chrono::seconds kLook{1};  // for what time has changed
 constexpr int64_t kSweep_s = 10;
 constexpr int64_t kRetry_s = 10;    // after a disk that was full, and the like
 constexpr int kMostTries = 10;      // to end what cannot be read
@@ -39,6 +38,8 @@ struct Batches::Open {
 
   const BatchRow asked;  // of it what never changes: ids, owner, endpoint
   const int64_t number;  // in the order in which they came
+  // Of the thread that runs it, one after the other:
+  bool in_file_order = false;  // too large for a plan
   // With mutex_ held:
   BatchRow row;
   bool running = false, done = false;
@@ -360,11 +361,18 @@ Status Batches::RunLines(Open* batch, batch::Job* job) {
   options.limits = service_.limits;
   options.url = batch->asked.endpoint;
   // The most sharing. Nothing overlaps on processors, and no sample is awaited beside interactive requests.
-  options.order.order = batch::PlanOrder::kDfs;
-  options.order.memory_bytes = kPlannerBytes;
+  options.order.order = batch->in_file_order ? batch::PlanOrder::kFcfs : batch::PlanOrder::kDfs;
+  options.order.memory_bytes = limits_.planner_bytes;
   options.order.kv_tokens = service_.share.kv_tokens;
   options.progress = [this, batch](const batch::RunProgress& p) { return SeeProgress(batch, p.counts); };
-  const Status status = batch::RunJob(job, &engine, options, *service_.clock);
+  Status status = batch::RunJob(job, &engine, options, *service_.clock);
+  if (status.code() == StatusCode::kTooLarge && !batch->in_file_order) {
+    // No line has begun. A plan shares prefixes, and no answer depends on it.
+    log_(fmt::format("batch {} runs in the order of its file: {}", batch->asked.id, status.message()));
+    batch->in_file_order = true;
+    options.order.order = batch::PlanOrder::kFcfs;
+    status = batch::RunJob(job, &engine, options, *service_.clock);
+  }
   SeeProgress(batch, job->counts());
   std::lock_guard lock(mutex_);
   batch->engine = nullptr;

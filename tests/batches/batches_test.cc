@@ -6,9 +6,11 @@
 #include <sys/resource.h>
 
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "api/conversation.h"
+#include "batch/prompt_set.h"
 #include "batches/objects.h"
 #include "serve/fake_engine.h"
 #include "store_folder.h"
@@ -24,7 +26,10 @@ class BatchesTest : public StoreFolder {
     Close();
     store_ = OpenStore();
     files_ = std::make_unique<Files>(store_.get(), FileLimits(), Clock());
-    batches_ = std::make_unique<Batches>(store_.get(), files_.get(), limits, Clock(), [](std::string_view) {});
+    batches_ = std::make_unique<Batches>(store_.get(), files_.get(), limits, Clock(), [this](std::string_view line) {
+      std::lock_guard lock(log_mutex_);
+      log_.emplace_back(line);
+    });
     BatchService service;
     service.engine = &engine_;
     service.limits = api::LimitsOf(engine_.model(), 100);
@@ -95,6 +100,14 @@ class BatchesTest : public StoreFolder {
     return std::count_if(results.begin(), results.end(), [&](const auto& r) { return r.second == code; });
   }
 
+  // Lines of the log with this in them.
+  int64_t Logged(const std::string& what) {
+    std::lock_guard lock(log_mutex_);
+    return std::count_if(log_.begin(), log_.end(), [&](const auto& l) { return l.find(what) != std::string::npos; });
+  }
+
+  std::mutex log_mutex_;
+  std::vector<std::string> log_;
   FakeEngine engine_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Files> files_;
@@ -237,6 +250,18 @@ TEST_F(BatchesTest, FilesThatAreNoBatchFailIt) {
   }();
   AwaitState(lost, BatchState::kFailed);
   EXPECT_EQ(Row(lost).errors.at(0).code, "input_lost");
+}
+
+TEST_F(BatchesTest, WhatIsTooLargeForAPlanRunsInTheOrderOfItsFile) {
+  // Room for three sequences without a key of their prompts.
+  const int64_t room = batch::PlannerMemory(3, 0);
+  Open({.planner_bytes = room});
+  const std::string planned = Create(Lines(3)), large = Create(Lines(40));
+  AwaitState(planned, BatchState::kCompleted);
+  AwaitState(large, BatchState::kCompleted);
+  EXPECT_EQ(CountOf(Results(large), ""), 40);
+  EXPECT_EQ(Logged("runs in the order of its file"), 1) << "one of the two is too large, and says so once";
+  EXPECT_EQ(Logged("waits"), 0);
 }
 
 TEST_F(BatchesTest, AFullDiskIsWaitedFor) {
