@@ -317,6 +317,8 @@ Status Batches::NotOpened(Open* batch, bool to_end, const Status& why) {
   }
   if (why.code() != StatusCode::kInvalidArgument || begun) return why;
   if (why.param() == "lines") return Fail(batch, {"too_many_lines", why.message(), "input_file_id", 0});
+  std::error_code error;
+  if (fs::file_size(store_.FilePath(batch->asked.input_file_id), error) != 0 || error) return why;
   return Fail(batch, {"empty_file", "the input file has no lines; give at least one request", "input_file_id", 0});
 }
 

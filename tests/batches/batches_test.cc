@@ -264,6 +264,21 @@ TEST_F(BatchesTest, WhatIsTooLargeForAPlanRunsInTheOrderOfItsFile) {
   EXPECT_EQ(Logged("waits"), 0);
 }
 
+TEST_F(BatchesTest, AnInputThatCannotBeOpenedNowIsWaitedFor) {
+  Open();
+  const FileRow file = AddFile(*files_, "", Lines(3));
+  const std::string path = store_->FilePath(file.id);
+  std::filesystem::rename(path, path + "x");
+  std::filesystem::create_symlink(path, path);  // of itself
+  const std::string id = CreateOf(file.id, "", "24h");
+  Until("it has been tried", [&] { return Logged("batch " + id + " waits: cannot open") == 1; });
+  EXPECT_EQ(Row(id).state, BatchState::kValidating);
+  std::filesystem::rename(path + "x", path);
+  now_s_ += 10;
+  AwaitState(id, BatchState::kCompleted);
+  EXPECT_EQ(CountOf(Results(id), ""), 3);
+}
+
 TEST_F(BatchesTest, AFullDiskIsWaitedFor) {
   Open();
   signal(SIGXFSZ, SIG_IGN);
