@@ -9,10 +9,11 @@ constexpr int64_t kGroupLines = 256;
 
 }  // namespace
 
-Status EndWaiting(Job* job, std::string_view code, const std::string& message) {
+Status EndWaiting(Job* job, std::string_view code, const std::string& message, const std::function<bool()>& go_on) {
   for (int64_t last = 0;;) {
     TACTUS_ASSIGN_OR_RETURN(const std::vector<LinePlace> places, job->Waiting(last, kGroupLines));
     if (places.empty()) return Status();
+    if (go_on && !go_on()) return Status(StatusCode::kCancelled, "interrupted while the job was ended");
     last = places.back().number;
     std::vector<LineResult> results;
     for (const LinePlace& place : places) {

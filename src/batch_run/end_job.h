@@ -1,6 +1,7 @@
 // The end of a job before all of its lines have run: those that wait get an error, so that each has one result still.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -9,7 +10,7 @@
 namespace tactus::batch {
 
 // Nothing of the job may run meanwhile. Fails as Job::Commit does, or where the input cannot be read; what was recorded
-// stays, and the rest may be ended again.
-Status EndWaiting(Job* job, std::string_view code, const std::string& message);
+// stays, and the rest may be ended again. `go_on` is asked before each group of lines; false: kCancelled.
+Status EndWaiting(Job* job, std::string_view code, const std::string& message, const std::function<bool()>& go_on = {});
 
 }  // namespace tactus::batch

@@ -214,8 +214,10 @@ void Batches::Choose() {
   }
 }
 
-// The oldest of the client that has the fewest running; before those, what only has to be ended.
+// The oldest of the client that has the fewest running; before those, what only has to be ended. After the signal none:
+// an ending may take longer than a server has to stop, and goes on at the next start.
 Batches::Open* Batches::Next(int64_t now_s) {
+  if (stopping_.load()) return nullptr;
   std::map<std::string, int64_t> running_of;
   int64_t running = 0, ending = 0;
   for (const auto& [id, b] : open_) {
@@ -229,7 +231,7 @@ Batches::Open* Batches::Next(int64_t now_s) {
     if (b->running || b->done || b->thread.joinable()) continue;
     if (MustEnd(*b)) {
       if (now_s >= b->next_try_s && (to_end == nullptr || b->number < to_end->number)) to_end = b.get();
-    } else if (now_s >= b->next_try_s && !stopping_.load() && (to_run == nullptr || rank(*b) < rank(*to_run))) {
+    } else if (now_s >= b->next_try_s && (to_run == nullptr || rank(*b) < rank(*to_run))) {
       to_run = b.get();
     }
   }
@@ -383,7 +385,7 @@ Status Batches::RunLines(Open* batch, batch::Job* job) {
 
 Status Batches::EndLines(Open* batch, batch::Job* job, BatchState how) {
   const auto& [code, message] = kWhyUnrun[how == BatchState::kExpired ? 1 : 0];
-  TACTUS_RETURN_IF_ERROR(batch::EndWaiting(job, code, message));
+  TACTUS_RETURN_IF_ERROR(batch::EndWaiting(job, code, message, [this] { return !stopping_.load(); }));
   SeeProgress(batch, job->counts());
   TACTUS_ASSIGN_OR_RETURN(const batch::JobTokens tokens, job->tokens());
   return Finish(batch, how, tokens);

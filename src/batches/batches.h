@@ -60,7 +60,7 @@ class Batches {
 
   // Goes on with what is there, and takes new ones. Once.
   Status Start(BatchService service);
-  // No line begins any more; those that generate go on to their end. At once.
+  // No line begins any more, nor does the end of a batch; those that generate go on to their end. At once.
   void StopBeginning();
 
   // `body`: of POST /v1/batches. kNotFound, kInvalidArgument: with the field; kTooManyRequests: too many are open.

@@ -325,5 +325,20 @@ TEST_F(BatchesTest, AfterTheSignalNoLineBegins) {
   EXPECT_EQ(engine_.submitted().size(), 2u) << "a line began after the stop";
 }
 
+TEST_F(BatchesTest, AfterTheSignalNoBatchIsEnded) {
+  Open({.running = 0});
+  const std::string id = Create(Lines(3), "", "1h");
+  const FileRow other = AddFile(*files_, "", "x", "x", 3600);
+  batches_->StopBeginning();
+  now_s_ += 3600;
+  // What has looked for files whose time is up has looked for such batches before.
+  Until("the time has been seen", [&] { return !*store_->FindFile("", other.id); });
+  Close();
+  EXPECT_EQ(Stored(id).state, BatchState::kValidating);
+  Open();
+  AwaitState(id, BatchState::kExpired);
+  EXPECT_EQ(CountOf(Results(id), "batch_expired"), 3) << "the next server ends it";
+}
+
 }  // namespace
 }  // namespace tactus::batches
