@@ -333,9 +333,12 @@ Result<std::unique_ptr<batch::Job>> Batches::OpenJob(const Open& batch, bool to_
   // What is only ended depends on nothing.
   if (!to_end) options.settings = service_.settings;
   options.progress = [this](int64_t) { return !stopping_.load(); };
-  return batch::Job::Open({store_.FilePath(row.input_file_id), store_.FilePath(row.output_file_id),
-                           store_.FilePath(row.error_file_id), store_.JobPath(row.id)},
-                          options);
+  return batch::Job::Open(FilesOf(row), options);
+}
+
+batch::JobFiles Batches::FilesOf(const BatchRow& row) const {
+  return {store_.FilePath(row.input_file_id), store_.FilePath(row.output_file_id), store_.FilePath(row.error_file_id),
+          store_.JobPath(row.id)};
 }
 
 // What it does is in the job; false: it is to stop.
@@ -391,15 +394,20 @@ Status Batches::EndLines(Open* batch, batch::Job* job, BatchState how) {
   return Finish(batch, how, tokens);
 }
 
+// What it has of results, from an earlier run too, is kept.
 Status Batches::Fail(Open* batch, BatchError why) {
+  TACTUS_ASSIGN_OR_RETURN(batch::LeftResults left,
+                          batch::KeepResults(FilesOf(batch->asked), [this](int64_t) { return !stopping_.load(); }));
   BatchState how = BatchState::kFailed;
   {
     std::lock_guard lock(mutex_);
     batch->closing = true;
+    left.counts.lines = std::max(left.counts.lines, batch->row.counts.lines);
+    batch->row.counts = left.counts;
     batch->row.errors = {std::move(why)};
     if (batch->cancelled) how = BatchState::kCancelled;
   }
-  return Finish(batch, how, {});
+  return Finish(batch, how, left.tokens);
 }
 
 Status Batches::Finish(Open* batch, BatchState how, const batch::JobTokens& tokens) {

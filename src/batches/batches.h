@@ -5,7 +5,8 @@
 // Thread rule: any thread; calls may wait for the disk, but for metrics(), StopBeginning and Wake. One thread chooses
 // which batch goes on; each batch that runs has one of its own. Lock order: mutex_, then the store's. Invariants: of
 // the batches that have not ended the row in memory is the true one, and the store's is as new after each change of
-// state. A batch that has ended has one result for each line, or failed before its first.
+// state. A batch that has ended has one result for each line, or has failed; what it
+// had of results by then is kept.
 #pragma once
 
 #include <array>
@@ -87,6 +88,7 @@ class Batches {
   Status RunOnce(Open* batch);
   Status NotOpened(Open* batch, bool to_end, const Status& why);
   Result<std::unique_ptr<batch::Job>> OpenJob(const Open& batch, bool to_end);
+  batch::JobFiles FilesOf(const BatchRow& row) const;
   Status RunLines(Open* batch, batch::Job* job);
   Status EndLines(Open* batch, batch::Job* job, BatchState how);
   Status Finish(Open* batch, BatchState how, const batch::JobTokens& tokens);

@@ -78,6 +78,9 @@ class BatchesTest : public StoreFolder {
   void AwaitState(const std::string& id, BatchState state, const std::string& owner = "") {
     Until(id + " is " + kBatchStateNames[static_cast<size_t>(state)], [&] { return Row(id, owner).state == state; });
   }
+  // Of the store when no server has it.
+  BatchRow Stored(const std::string& id) { return **OpenStore()->FindBatch("", id); }
+
   // custom_id to error code; "" for an answer. One that is there twice fails the test.
   std::map<std::string, std::string> Results(const std::string& id) {
     std::map<std::string, std::string> found;
@@ -250,6 +253,36 @@ TEST_F(BatchesTest, FilesThatAreNoBatchFailIt) {
   }();
   AwaitState(lost, BatchState::kFailed);
   EXPECT_EQ(Row(lost).errors.at(0).code, "input_lost");
+}
+
+TEST_F(BatchesTest, ABatchThatFailsKeepsItsResults) {
+  Open({.running = 1}, {.sequences = 4});
+  std::vector<std::string> ids;
+  for (int i = 0; i < 2; ++i) {
+    engine_.HoldAfter(1);
+    ids.push_back(Create(Lines(50, "a", 5)));
+    Until("five lines are done", [&] { return Row(ids.back()).counts.out == 5; });
+    Close();
+    engine_.Release();
+    engine_.AwaitLive(0);
+    // The next server does not run what is left of it: its input is gone.
+    std::filesystem::remove(folder_ + "/files/" + Stored(ids.back()).input_file_id);
+    if (i == 1) {
+      std::ofstream(folder_ + "/jobs/" + ids[1], std::ios::trunc)
+          << "no state of a job, but a text that is long enough";
+      std::ofstream(folder_ + "/files/" + Stored(ids[1]).output_file_id, std::ios::app) << "half a li";
+    }
+    Open({.running = 1}, {.sequences = 4});
+    AwaitState(ids.back(), BatchState::kFailed);
+  }
+  for (const std::string& id : ids) {
+    EXPECT_EQ(Row(id).errors.at(0).code, "input_lost");
+    EXPECT_EQ(Row(id).counts.out, 5);
+    EXPECT_EQ(Results(id).size(), 5u);
+    EXPECT_FALSE(Row(id).has_errors);
+  }
+  EXPECT_EQ(Row(ids[0]).counts.lines, 50);
+  EXPECT_EQ(Row(ids[0]).output_tokens, 5);
 }
 
 TEST_F(BatchesTest, WhatIsTooLargeForAPlanRunsInTheOrderOfItsFile) {
