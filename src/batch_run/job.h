@@ -86,6 +86,7 @@ class Job {
   Status CheckFiles() const;
   Status Begin();
   Status Resume();
+  Status CompareSettings(const JobSettings& settings);  // records nothing
   Result<std::string> Index();
   Status OpenResults();
   void CutToRecorded();

@@ -23,7 +23,9 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kLook{1};  // for what time has changed
 constexpr int64_t kSweep_s = 10;
-constexpr int64_t kRetry_s = 10;    // after a disk that was full, and the like
+// After a disk that was full, another model, and the like: twice as long each time, because a try may read a long
+// input.
+constexpr int64_t kRetry_s = 10, kLongestRetry_s = 600;
 constexpr int kMostTries = 10;      // to end what cannot be read
 constexpr int64_t kMostEnding = 2;  // that only end what has not run, beside those that run
 
@@ -149,6 +151,7 @@ Result<BatchRow> Batches::Cancel(const std::string& owner, const std::string& id
   }
   TACTUS_RETURN_IF_ERROR(Enter(batch, BatchState::kCancelling));
   batch->cancelled = true;
+  batch->next_try_s = std::min(batch->next_try_s, unix_clock_() + kRetry_s);
   if (batch->engine != nullptr) batch->engine->End();
   changed_.notify_all();
   return batch->row;
@@ -185,6 +188,16 @@ bool Batches::MustEnd(const Open& batch) const {
   return batch.cancelled || unix_clock_() >= batch.row.expires_s;
 }
 
+// Of one that has failed.
+int64_t Batches::NextTry(const Open& batch, int64_t now_s) const {
+  // What ends needs no model, and is given up after some tries.
+  if (batch.to_end && batch.tries < kMostTries) return now_s + kRetry_s;
+  int64_t pause_s = kRetry_s;
+  for (int i = 1; i < batch.tries && pause_s < kLongestRetry_s; ++i) pause_s *= 2;
+  const int64_t next_s = now_s + std::min(pause_s, kLongestRetry_s);
+  return batch.to_end ? next_s : std::min(next_s, std::max(now_s + kRetry_s, batch.row.expires_s));
+}
+
 // --- The choosing thread ---
 
 void Batches::Choose() {
@@ -194,7 +207,9 @@ void Batches::Choose() {
   while (!ending_) {
     const int64_t now_s = unix_clock_();
     while (Open* batch = Next(now_s)) {
-      batch->to_end = MustEnd(*batch);
+      const bool to_end = MustEnd(*batch);
+      if (to_end != batch->to_end) batch->tries = 0;
+      batch->to_end = to_end;
       try {
         batch->thread = std::thread([this, batch] { Run(batch); });
         batch->running = true;
@@ -267,7 +282,7 @@ void Batches::Run(Open* batch) {
   std::lock_guard lock(mutex_);
   batch->running = false;
   batch->tries = status.ok() ? 0 : batch->tries + 1;
-  batch->next_try_s = unix_clock_() + (status.ok() ? 0 : kRetry_s);
+  batch->next_try_s = status.ok() ? 0 : NextTry(*batch, unix_clock_());
   changed_.notify_all();
 }
 

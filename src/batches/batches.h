@@ -98,6 +98,7 @@ class Batches {
   // With mutex_ held.
   Status Enter(Open* batch, BatchState state);
   bool MustEnd(const Open& batch) const;
+  int64_t NextTry(const Open& batch, int64_t now_s) const;
   void CountStates();
 
   Store& store_;

@@ -238,6 +238,33 @@ TEST_F(BatchesTest, AnotherModelDoesNotGoOnWithABatch) {
   EXPECT_EQ(CountOf(Results(id), "batch_expired"), 45);
 }
 
+TEST_F(BatchesTest, WhatFailsIsTriedLessAndLess) {
+  Open({.running = 1}, {.sequences = 1}, {{"model", "one"}});
+  engine_.HoldAfter(1);
+  const std::string id = Create(Lines(50, "a", 5));
+  Until("some lines are done", [&] { return Row(id).counts.out == 5; });
+  Close();
+  engine_.Release();
+  Open({.running = 1}, {}, {{"model", "two"}});
+  const auto tries_by_now = [&] {
+    // Its turn comes after that of what is tried again.
+    AwaitState(Create(Lines(1)), BatchState::kCompleted);
+    return Logged("batch " + id + " waits");
+  };
+  EXPECT_EQ(tries_by_now(), 1);
+  int64_t tries = 1;
+  for (const int64_t pause_s : {10, 20, 40, 80, 160, 320, 600, 600}) {
+    now_s_ += pause_s - 1;
+    if (pause_s == 20 || pause_s == 600) EXPECT_EQ(tries_by_now(), tries) << "too early: " << pause_s;
+    now_s_ += 1;
+    EXPECT_EQ(tries_by_now(), ++tries) << pause_s;
+  }
+  ASSERT_TRUE(batches_->Cancel("", id).ok());
+  now_s_ += 10;
+  AwaitState(id, BatchState::kCancelled);
+  EXPECT_EQ(CountOf(Results(id), "batch_cancelled"), 45);
+}
+
 TEST_F(BatchesTest, FilesThatAreNoBatchFailIt) {
   Open({.lines = 3});
   const std::string empty = Create(""), many = Create(Lines(4)), right = Create(Lines(3));
