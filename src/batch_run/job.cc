@@ -200,6 +200,8 @@ Status Job::Resume() {
   std::from_chars(seed->data(), seed->data() + seed->size(), seed_);
   bool same = input_->bytes() == bytes;
   if (same) {
+    // Before the hash, which reads all of the input.
+    TACTUS_RETURN_IF_ERROR(CompareSettings(options_.settings));
     TACTUS_ASSIGN_OR_RETURN(const std::string now, input_->Hash(options_.progress));
     same = now == *hash;
   }
@@ -223,12 +225,20 @@ Status Job::Resume() {
 }
 
 Status Job::CheckSettings(const JobSettings& settings) {
+  TACTUS_RETURN_IF_ERROR(CompareSettings(settings));
   std::lock_guard lock(mutex_);
   for (const auto& [name, value] : settings) {
     TACTUS_ASSIGN_OR_RETURN(const auto stored, store_->Get(kSettingPrefix + name));
-    if (!stored) {
-      TACTUS_RETURN_IF_ERROR(store_->Set(kSettingPrefix + name, value));
-    } else if (*stored != value) {
+    if (!stored) TACTUS_RETURN_IF_ERROR(store_->Set(kSettingPrefix + name, value));
+  }
+  return Status();
+}
+
+Status Job::CompareSettings(const JobSettings& settings) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [name, value] : settings) {
+    TACTUS_ASSIGN_OR_RETURN(const auto stored, store_->Get(kSettingPrefix + name));
+    if (stored && *stored != value) {
       return InvalidArgument(
           fmt::format("the job in '{}' began with {} '{}', and this run has '{}', which gives other answers; run it as "
                       "before, or begin anew with --overwrite, which removes its results",

@@ -52,7 +52,7 @@ class Job {
  public:
   // Begins the job, or goes on with one that has results. kInvalidArgument, with the fix: files that are there without
   // a state, a state of another input or of other settings, an input without lines. kUnavailable: another run works on
-  // it. kCancelled: `progress` said so.
+  // it, or the input cannot be opened at the moment. kCancelled: `progress` said so.
   static Result<std::unique_ptr<Job>> Open(const JobFiles& files, const JobOptions& options);
 
   // Holds further settings against the state's; one that the state does not know is recorded.
@@ -86,6 +86,7 @@ class Job {
   Status CheckFiles() const;
   Status Begin();
   Status Resume();
+  Status CompareSettings(const JobSettings& settings);  // records nothing
   Result<std::string> Index();
   Status CheckResults();
   std::string BesideState(const std::string& path) const;

@@ -65,17 +65,33 @@ class LineCutter {
   std::string kept_;
 };
 
+// What opening says of the file itself; anything else (no more file descriptors, a disk that fails) may pass.
+StatusCode CodeOf(int error) {
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return StatusCode::kNotFound;
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENXIO:
+      return StatusCode::kInvalidArgument;
+    default:
+      return StatusCode::kUnavailable;
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<JobInput>> JobInput::Open(const std::string& path) {
   std::unique_ptr<JobInput> input(new JobInput(path));
   input->fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe must not wait for its writer
-  if (input->fd_ < 0) {
-    const std::string reason = fmt::format("cannot open '{}': {}", path, std::strerror(errno));
-    return errno == ENOENT || errno == ENOTDIR ? NotFound(reason) : InvalidArgument(reason);
-  }
+  if (input->fd_ < 0) return Status(CodeOf(errno), fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
   struct stat info{};
-  if (fstat(input->fd_, &info) != 0 || !S_ISREG(info.st_mode)) {
+  if (fstat(input->fd_, &info) != 0)
+    return Status(StatusCode::kUnavailable, fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
+  if (!S_ISREG(info.st_mode)) {
     return InvalidArgument(fmt::format(
         "'{}' is no regular file; a job reads its input again when it is resumed: write it to a file first", path));
   }

@@ -17,7 +17,8 @@ namespace tactus::batch {
 
 class JobInput {
  public:
-  // kNotFound: no such file. kInvalidArgument: no regular file, which could not be read again.
+  // kNotFound: no such file. kInvalidArgument: no regular file, which could not be read again, or one that may not be
+  // opened. kUnavailable: try again later.
   static Result<std::unique_ptr<JobInput>> Open(const std::string& path);
   ~JobInput();
   JobInput(const JobInput&) = delete;

@@ -4,6 +4,11 @@
 #include <chrono>
 
 namespace tactus::batches {
+namespace {
+
+constexpr DurationNs kGoneNs = kSecond;  // much longer than lines pause between two looks for room
+
+}  // namespace
 
 bool BackgroundRoom::Fits(const Cost& c) const {
   if (taken_.sequences == 0) return true;
@@ -18,9 +23,35 @@ bool BackgroundRoom::Fits(const Cost& c) const {
          waiting_tokens_ + c.prompt_tokens <= share_.waiting_tokens;
 }
 
-bool BackgroundRoom::Take(const Cost& c) {
+std::vector<BackgroundRoom::Waiter>::iterator BackgroundRoom::Find(Asker asker) {
+  return std::find_if(queue_.begin(), queue_.end(), [&](const Waiter& w) { return w.asker == asker; });
+}
+
+void BackgroundRoom::Queue(Asker asker, bool waits) {
+  if (asker == nullptr) return;
+  auto at = Find(asker);
+  if (at == queue_.end()) at = queue_.insert(at, {asker});
+  *at = {asker, waits, clock_.NowNs()};
+}
+
+// Who neither waits nor has asked lately wants no room any more: its line was dropped, or was its last.
+void BackgroundRoom::DropGone() {
+  const TimeNs now_ns = clock_.NowNs();
+  std::erase_if(queue_, [&](const Waiter& w) { return !w.waits && now_ns - w.last_asked > kGoneNs; });
+}
+
+bool BackgroundRoom::Take(const Cost& c, Asker asker) {
   std::lock_guard lock(mutex_);
-  if (closed_ || !Fits(c)) return false;
+  if (closed_) return false;
+  DropGone();
+  if (!IsNext(asker) || !Fits(c)) {
+    Queue(asker, false);
+    return false;
+  }
+  if (!queue_.empty()) {
+    queue_.erase(queue_.begin());
+    changed_.notify_all();  // the next in the queue may fit
+  }
   taken_.sequences += c.sequences;
   taken_.kv_tokens += c.kv_tokens;
   waiting_sequences_ += c.sequences;
@@ -48,14 +79,29 @@ void BackgroundRoom::Ended(const Cost& c, bool began, int64_t output_tokens) {
   changed_.notify_all();
 }
 
-bool BackgroundRoom::WaitFor(const Cost& cost, DurationNs timeout_ns) {
+bool BackgroundRoom::WaitFor(const Cost& cost, DurationNs timeout_ns, Asker asker) {
   constexpr DurationNs kLookNs = 10 * kMillisecond;  // nobody says when the others have gone
+  const auto may_take = [&] { return closed_ || (IsNext(asker) && Fits(cost)); };
   std::unique_lock lock(mutex_);
-  for (DurationNs left_ns = timeout_ns; left_ns > 0; left_ns -= kLookNs) {
-    const std::chrono::nanoseconds look(std::min(left_ns, kLookNs));
-    if (changed_.wait_for(lock, look, [&] { return closed_ || Fits(cost); })) return true;
+  DropGone();
+  if (may_take()) {
+    if (Find(asker) != queue_.end()) Queue(asker, false);
+    return true;
   }
-  return false;
+  Queue(asker, true);
+  bool may = false;
+  for (DurationNs left_ns = timeout_ns; left_ns > 0 && !may; left_ns -= kLookNs) {
+    DropGone();
+    may = changed_.wait_for(lock, std::chrono::nanoseconds(std::min(left_ns, kLookNs)), may_take);
+  }
+  if (Find(asker) != queue_.end()) Queue(asker, false);  // else it has left meanwhile
+  return may;
+}
+
+void BackgroundRoom::Leave(Asker asker) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(queue_, [&](const Waiter& w) { return w.asker == asker; });
+  changed_.notify_all();
 }
 
 void BackgroundRoom::Close() {

@@ -54,7 +54,9 @@ class BatchEngine::CountedSink final : public ResponseSink {
 BatchEngine::BatchEngine(Engine* engine, BackgroundRoom* room, BatchClient client)
     : engine_(*engine), live_(std::make_shared<Live>(room)), client_(std::move(client)) {}
 
-BatchEngine::~BatchEngine() = default;
+BatchEngine::~BatchEngine() {
+  live_->room.Leave(this);
+}
 
 void BatchEngine::End() {
   std::map<int64_t, RequestHandle> running;
@@ -63,6 +65,7 @@ void BatchEngine::End() {
     live_->ended = true;
     running = live_->handles;
   }
+  live_->room.Leave(this);
   for (const auto& [number, handle] : running) {
     if (handle != 0) engine_.Cancel(handle);
   }
@@ -74,7 +77,7 @@ Status BatchEngine::WaitForRoom(int32_t sequences, int64_t timeout_ns) {
     if (live_->ended) return EndedStatus();
   }
   const BackgroundRoom::Cost cost = wanted_.value_or(BackgroundRoom::Cost{.sequences = sequences});
-  if (!live_->room.WaitFor(cost, timeout_ns))
+  if (!live_->room.WaitFor(cost, timeout_ns, this))
     return Status(StatusCode::kDeadlineExceeded, "no room for another line of a batch came in time");
   if (live_->room.closed()) return EndedStatus();
   return engine_.WaitForRoom(sequences, timeout_ns);
@@ -84,7 +87,7 @@ Result<RequestHandle> BatchEngine::Submit(Request request, std::shared_ptr<Respo
   const auto prompt = static_cast<int64_t>(request.prompt->size());
   const BackgroundRoom::Cost cost{request.n, prompt,
                                   prompt + request.n * live_->room.ExpectedTokens(request.stop.max_tokens)};
-  if (!live_->room.Take(cost)) {
+  if (!live_->room.Take(cost, this)) {
     wanted_ = cost;
     if (live_->room.closed()) return EndedStatus();
     return Status(StatusCode::kResourceExhausted, "no room for another line of a batch");

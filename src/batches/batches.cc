@@ -21,10 +21,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds kLook{1};              // for what time has changed
-constexpr int64_t kPlannerBytes = int64_t{64} << 20;  // of each batch that runs
+constexpr std::chrono::seconds kLook{1};  // for what time has changed
 constexpr int64_t kSweep_s = 10;
-constexpr int64_t kRetry_s = 10;    // after a disk that was full, and the like
+// After a disk that was full, another model, and the like: twice as long each time, because a try may read a long
+// input.
+constexpr int64_t kRetry_s = 10, kLongestRetry_s = 600;
 constexpr int kMostTries = 10;      // to end what cannot be read
 constexpr int64_t kMostEnding = 2;  // that only end what has not run, beside those that run
 
@@ -39,6 +40,8 @@ struct Batches::Open {
 
   const BatchRow asked;  // of it what never changes: ids, owner, endpoint
   const int64_t number;  // in the order in which they came
+  // Of the thread that runs it, one after the other:
+  bool in_file_order = false;  // too large for a plan
   // With mutex_ held:
   BatchRow row;
   bool running = false, done = false;
@@ -148,6 +151,7 @@ Result<BatchRow> Batches::Cancel(const std::string& owner, const std::string& id
   }
   TACTUS_RETURN_IF_ERROR(Enter(batch, BatchState::kCancelling));
   batch->cancelled = true;
+  batch->next_try_s = std::min(batch->next_try_s, unix_clock_() + kRetry_s);
   if (batch->engine != nullptr) batch->engine->End();
   changed_.notify_all();
   return batch->row;
@@ -184,6 +188,16 @@ bool Batches::MustEnd(const Open& batch) const {
   return batch.cancelled || unix_clock_() >= batch.row.expires_s;
 }
 
+// Of one that has failed.
+int64_t Batches::NextTry(const Open& batch, int64_t now_s) const {
+  // What ends needs no model, and is given up after some tries.
+  if (batch.to_end && batch.tries < kMostTries) return now_s + kRetry_s;
+  int64_t pause_s = kRetry_s;
+  for (int i = 1; i < batch.tries && pause_s < kLongestRetry_s; ++i) pause_s *= 2;
+  const int64_t next_s = now_s + std::min(pause_s, kLongestRetry_s);
+  return batch.to_end ? next_s : std::min(next_s, std::max(now_s + kRetry_s, batch.row.expires_s));
+}
+
 // --- The choosing thread ---
 
 void Batches::Choose() {
@@ -193,7 +207,9 @@ void Batches::Choose() {
   while (!ending_) {
     const int64_t now_s = unix_clock_();
     while (Open* batch = Next(now_s)) {
-      batch->to_end = MustEnd(*batch);
+      const bool to_end = MustEnd(*batch);
+      if (to_end != batch->to_end) batch->tries = 0;
+      batch->to_end = to_end;
       try {
         batch->thread = std::thread([this, batch] { Run(batch); });
         batch->running = true;
@@ -213,8 +229,10 @@ void Batches::Choose() {
   }
 }
 
-// The oldest of the client that has the fewest running; before those, what only has to be ended.
+// The oldest of the client that has the fewest running; before those, what only has to be ended. After the signal none:
+// an ending may take longer than a server has to stop, and goes on at the next start.
 Batches::Open* Batches::Next(int64_t now_s) {
+  if (stopping_.load()) return nullptr;
   std::map<std::string, int64_t> running_of;
   int64_t running = 0, ending = 0;
   for (const auto& [id, b] : open_) {
@@ -228,7 +246,7 @@ Batches::Open* Batches::Next(int64_t now_s) {
     if (b->running || b->done || b->thread.joinable()) continue;
     if (MustEnd(*b)) {
       if (now_s >= b->next_try_s && (to_end == nullptr || b->number < to_end->number)) to_end = b.get();
-    } else if (now_s >= b->next_try_s && !stopping_.load() && (to_run == nullptr || rank(*b) < rank(*to_run))) {
+    } else if (now_s >= b->next_try_s && (to_run == nullptr || rank(*b) < rank(*to_run))) {
       to_run = b.get();
     }
   }
@@ -264,7 +282,7 @@ void Batches::Run(Open* batch) {
   std::lock_guard lock(mutex_);
   batch->running = false;
   batch->tries = status.ok() ? 0 : batch->tries + 1;
-  batch->next_try_s = unix_clock_() + (status.ok() ? 0 : kRetry_s);
+  batch->next_try_s = status.ok() ? 0 : NextTry(*batch, unix_clock_());
   changed_.notify_all();
 }
 
@@ -316,6 +334,8 @@ Status Batches::NotOpened(Open* batch, bool to_end, const Status& why) {
   }
   if (why.code() != StatusCode::kInvalidArgument || begun) return why;
   if (why.param() == "lines") return Fail(batch, {"too_many_lines", why.message(), "input_file_id", 0});
+  std::error_code error;
+  if (fs::file_size(store_.FilePath(batch->asked.input_file_id), error) != 0 || error) return why;
   return Fail(batch, {"empty_file", "the input file has no lines; give at least one request", "input_file_id", 0});
 }
 
@@ -328,9 +348,12 @@ Result<std::unique_ptr<batch::Job>> Batches::OpenJob(const Open& batch, bool to_
   // What is only ended depends on nothing.
   if (!to_end) options.settings = service_.settings;
   options.progress = [this](int64_t) { return !stopping_.load(); };
-  return batch::Job::Open({store_.FilePath(row.input_file_id), store_.FilePath(row.output_file_id),
-                           store_.FilePath(row.error_file_id), store_.JobPath(row.id)},
-                          options);
+  return batch::Job::Open(FilesOf(row), options);
+}
+
+batch::JobFiles Batches::FilesOf(const BatchRow& row) const {
+  return {store_.FilePath(row.input_file_id), store_.FilePath(row.output_file_id), store_.FilePath(row.error_file_id),
+          store_.JobPath(row.id)};
 }
 
 // What it does is in the job; false: it is to stop.
@@ -360,11 +383,18 @@ Status Batches::RunLines(Open* batch, batch::Job* job) {
   options.limits = service_.limits;
   options.url = batch->asked.endpoint;
   // The most sharing. Nothing overlaps on processors, and no sample is awaited beside interactive requests.
-  options.order.order = batch::PlanOrder::kDfs;
-  options.order.memory_bytes = kPlannerBytes;
+  options.order.order = batch->in_file_order ? batch::PlanOrder::kFcfs : batch::PlanOrder::kDfs;
+  options.order.memory_bytes = limits_.planner_bytes;
   options.order.kv_tokens = service_.share.kv_tokens;
   options.progress = [this, batch](const batch::RunProgress& p) { return SeeProgress(batch, p.counts); };
-  const Status status = batch::RunJob(job, &engine, options, *service_.clock);
+  Status status = batch::RunJob(job, &engine, options, *service_.clock);
+  if (status.code() == StatusCode::kTooLarge && !batch->in_file_order) {
+    // No line has begun. A plan shares prefixes, and no answer depends on it.
+    log_(fmt::format("batch {} runs in the order of its file: {}", batch->asked.id, status.message()));
+    batch->in_file_order = true;
+    options.order.order = batch::PlanOrder::kFcfs;
+    status = batch::RunJob(job, &engine, options, *service_.clock);
+  }
   SeeProgress(batch, job->counts());
   std::lock_guard lock(mutex_);
   batch->engine = nullptr;
@@ -373,21 +403,26 @@ Status Batches::RunLines(Open* batch, batch::Job* job) {
 
 Status Batches::EndLines(Open* batch, batch::Job* job, BatchState how) {
   const auto& [code, message] = kWhyUnrun[how == BatchState::kExpired ? 1 : 0];
-  TACTUS_RETURN_IF_ERROR(batch::EndWaiting(job, code, message));
+  TACTUS_RETURN_IF_ERROR(batch::EndWaiting(job, code, message, [this] { return !stopping_.load(); }));
   SeeProgress(batch, job->counts());
   TACTUS_ASSIGN_OR_RETURN(const batch::JobTokens tokens, job->tokens());
   return Finish(batch, how, tokens);
 }
 
+// What it has of results, from an earlier run too, is kept.
 Status Batches::Fail(Open* batch, BatchError why) {
+  TACTUS_ASSIGN_OR_RETURN(batch::LeftResults left,
+                          batch::KeepResults(FilesOf(batch->asked), [this](int64_t) { return !stopping_.load(); }));
   BatchState how = BatchState::kFailed;
   {
     std::lock_guard lock(mutex_);
     batch->closing = true;
+    left.counts.lines = std::max(left.counts.lines, batch->row.counts.lines);
+    batch->row.counts = left.counts;
     batch->row.errors = {std::move(why)};
     if (batch->cancelled) how = BatchState::kCancelled;
   }
-  return Finish(batch, how, {});
+  return Finish(batch, how, left.tokens);
 }
 
 Status Batches::Finish(Open* batch, BatchState how, const batch::JobTokens& tokens) {

@@ -5,7 +5,8 @@
 // Thread rule: any thread; calls may wait for the disk, but for metrics(), StopBeginning and Wake. One thread chooses
 // which batch goes on; each batch that runs has one of its own. Lock order: mutex_, then the store's. Invariants: of
 // the batches that have not ended the row in memory is the true one, and the store's is as new after each change of
-// state. A batch that has ended has one result for each line, or failed before its first.
+// state. A batch that has ended has one result for each line, or has failed; what it
+// had of results by then is kept.
 #pragma once
 
 #include <array>
@@ -37,6 +38,7 @@ struct BatchLimits {
   int64_t open_per_owner = 100;  // that have not ended
   int64_t lines = 1'000'000;     // of one
   int64_t line_bytes = int64_t{4} << 20;
+  int64_t planner_bytes = int64_t{64} << 20;  // of each that runs; one that needs more runs in its file's order
 };
 
 // What runs them.
@@ -59,7 +61,7 @@ class Batches {
 
   // Goes on with what is there, and takes new ones. Once.
   Status Start(BatchService service);
-  // No line begins any more; those that generate go on to their end. At once.
+  // No line begins any more, nor does the end of a batch; those that generate go on to their end. At once.
   void StopBeginning();
 
   // `body`: of POST /v1/batches. kNotFound, kInvalidArgument: with the field; kTooManyRequests: too many are open.
@@ -86,6 +88,7 @@ class Batches {
   Status RunOnce(Open* batch);
   Status NotOpened(Open* batch, bool to_end, const Status& why);
   Result<std::unique_ptr<batch::Job>> OpenJob(const Open& batch, bool to_end);
+  batch::JobFiles FilesOf(const BatchRow& row) const;
   Status RunLines(Open* batch, batch::Job* job);
   Status EndLines(Open* batch, batch::Job* job, BatchState how);
   Status Finish(Open* batch, BatchState how, const batch::JobTokens& tokens);
@@ -95,6 +98,7 @@ class Batches {
   // With mutex_ held.
   Status Enter(Open* batch, BatchState state);
   bool MustEnd(const Open& batch) const;
+  int64_t NextTry(const Open& batch, int64_t now_s) const;
   void CountStates();
 
   Store& store_;

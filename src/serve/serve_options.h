@@ -49,15 +49,16 @@ struct ServeOptions {
 
   // Bodies of running requests that may move to another replica; a longer one is not kept, and its request stays.
   static constexpr int64_t kMostKeptBytes = int64_t{64} << 20, kLongestKeptBody = int64_t{1} << 20;
-  static constexpr int64_t kMostBatchLineBytes = int64_t{4} << 20;
+  static constexpr int64_t kMostBatchLineBytes = int64_t{4} << 20, kBatchPlannerBytes = int64_t{64} << 20;
 
   // What requests may take outside the engine: bodies that are held, what parsing makes of the largest (values,
-  // template, tokens), and the buffers of streams; in a fleet, bodies that are kept for a move; of each batch a line
-  // that is parsed, and results that are not written.
+  // template, tokens), and the buffers of streams; in a fleet, bodies that are kept for a move; of each batch its plan,
+  // a line that is parsed, and results that are not written.
   int64_t FrontEndBytes() const {
     constexpr int64_t kStreamBytes = int64_t{64} << 20, kResultBytes = int64_t{64} << 20;
     constexpr int64_t kParsedPerByte = 12;
-    const int64_t batches = files_dir.empty() ? 0 : max_batches * (kParsedPerByte * kMostBatchLineBytes + kResultBytes);
+    constexpr int64_t kBatchBytes = kBatchPlannerBytes + kParsedPerByte * kMostBatchLineBytes + kResultBytes;
+    const int64_t batches = files_dir.empty() ? 0 : max_batches * kBatchBytes;
     const int64_t kept = kv_secret_file.empty() ? 0 : kMostKeptBytes;
     return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes + kept + batches;
   }

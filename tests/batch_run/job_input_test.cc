@@ -1,6 +1,8 @@
 // Lines of an input wherever the pieces that it is read in end, and of any length.
 #include "batch_run/job_input.h"
 
+#include <sys/resource.h>
+
 #include "base/rng.h"
 #include "batch_run/job_folder.h"
 
@@ -82,6 +84,21 @@ TEST_F(JobInputTest, WhatCannotBeReadAgainIsRefused) {
   EXPECT_EQ(JobInput::Open(Path("none")).status().code(), StatusCode::kNotFound);
   EXPECT_NE(JobInput::Open("/dev/null").status().message().find("no regular file"), std::string::npos);
   EXPECT_NE(JobInput::Open(folder_.string()).status().message().find("no regular file"), std::string::npos);
+}
+
+TEST_F(JobInputTest, WhatCannotBeOpenedNowMayBeLater) {
+  WriteInput(3);
+  std::filesystem::create_symlink("loop", Path("loop"));
+  EXPECT_EQ(JobInput::Open(Path("loop")).status().code(), StatusCode::kInvalidArgument);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit none = before;
+  none.rlim_cur = 0;
+  setrlimit(RLIMIT_NOFILE, &none);
+  const Status status = JobInput::Open(files_.input).status();
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
+  EXPECT_TRUE(JobInput::Open(files_.input).ok());
 }
 
 TEST_F(JobInputTest, AnInterruptEndsTheReading) {

@@ -181,6 +181,25 @@ TEST_F(JobTest, OtherSettingsAreOtherAnswers) {
   EXPECT_NE(Refusal({.most_line_bytes = 100, .settings = begun.settings}).find("max-line"), std::string::npos);
 }
 
+TEST_F(JobTest, OtherSettingsAreSeenBeforeTheInputIsRead) {
+  WriteInput(2);
+  ASSERT_TRUE((*Open({.settings = {{"model", "m"}}}))->Commit(Results({1})).ok());
+  int read = 0;
+  const auto progress = [&read](int64_t) { return ++read > 0; };
+  const std::string refusal = Refusal({.settings = {{"model", "other"}}, .progress = progress});
+  EXPECT_NE(refusal.find("began with model 'm'"), std::string::npos) << refusal;
+  EXPECT_EQ(read, 0);
+  // What is refused for its input leaves no setting behind.
+  std::string other = Read(files_.input);
+  other[other.size() - 10] ^= 1;
+  const std::string text = Read(files_.input);
+  Write(files_.input, other);
+  EXPECT_NE(Refusal({.settings = {{"new", "1"}}}).find("has changed since"), std::string::npos);
+  Write(files_.input, text);
+  EXPECT_EQ(Refusal({.settings = {{"new", "2"}}, .progress = progress}), "opened");
+  EXPECT_EQ(read, 1);
+}
+
 TEST_F(JobTest, AnInputWithoutLinesIsRefusedAndLeavesNothing) {
   Write(files_.input, "");
   EXPECT_EQ(Refusal(), "'" + files_.input + "' has no lines; give at least one request");

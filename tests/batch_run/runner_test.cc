@@ -156,6 +156,21 @@ TEST_F(RunnerTest, AJobThatEndsEarlyGivesEveryLineItsError) {
             json({{"code", "batch_expired"}, {"message", "line 3: too late"}, {"param", nullptr}, {"line", 3}}));
 }
 
+TEST_F(RunnerTest, TheEndOfAJobMayBeInterrupted) {
+  WriteInput(600);
+  auto job = Open();
+  ASSERT_TRUE(job.ok());
+  int groups = 0;
+  const auto go_on = [&groups] { return ++groups <= 1; };
+  EXPECT_EQ(EndWaiting(job->get(), "batch_expired", "too late", go_on).code(), StatusCode::kCancelled);
+  const int64_t ended = (*job)->counts().errors;
+  EXPECT_GT(ended, 0);
+  EXPECT_LT(ended, 600);
+  ASSERT_TRUE(EndWaiting(job->get(), "batch_expired", "too late").ok());
+  EXPECT_EQ((*job)->counts().errors, 600);
+  EXPECT_TRUE(EndWaiting(job->get(), "batch_expired", "too late", [] { return false; }).ok()) << "nothing is left";
+}
+
 TEST_F(RunnerTest, AStreamIsRefusedAndALineBeyondTheLimit) {
   EXPECT_EQ(ErrorOf(R"({"prompt":"x","stream":true})"),
             "line 1: stream: true has no meaning in a batch, whose answers are complete; leave it out");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <memory>
 
 #include "batches/batch_engine.h"
 #include "serve/fake_engine.h"
@@ -53,6 +54,45 @@ TEST(BackgroundRoomTest, BesideOthersTheShareIsSmaller) {
   EXPECT_FALSE(room.WaitFor(line, kMillisecond));
   --live;
   EXPECT_TRUE(take());
+}
+
+TEST(BackgroundRoomTest, WhileTheFirstThatWaitsDoesNotFitNobodyBehindItTakes) {
+  ManualClock clock;
+  BackgroundRoom room({.waiting_tokens = 100}, {}, clock);
+  const int large = 0, small = 0;
+  const Cost line{1, 40, 40}, long_line{1, 90, 90};
+  ASSERT_TRUE(room.Take(line, &small));
+  EXPECT_FALSE(room.Take(long_line, &large));
+  EXPECT_FALSE(room.Take(line, &small)) << "it would fit, and is behind one that waits";
+  EXPECT_FALSE(room.WaitFor(line, kMillisecond, &small));
+  EXPECT_FALSE(room.WaitFor(long_line, kMillisecond, &large));
+  room.Began(line);
+  EXPECT_TRUE(room.WaitFor(long_line, kMillisecond, &large));
+  EXPECT_FALSE(room.Take(line, &small));
+  EXPECT_TRUE(room.Take(long_line, &large)) << "the room that was left is its own";
+  EXPECT_FALSE(room.Take(line, &small)) << "now it is next, and does not fit";
+  EXPECT_FALSE(room.Take({1, 1, 1}, &large)) << "who has taken goes to the end of the queue";
+  room.Began(long_line);
+  EXPECT_TRUE(room.Take(line, &small));
+  EXPECT_TRUE(room.Take({1, 1, 1}, &large));
+}
+
+TEST(BackgroundRoomTest, WhoHasGoneIsNotWaitedFor) {
+  ManualClock clock;
+  BackgroundRoom room({.waiting_tokens = 100}, {}, clock);
+  const int large = 0, small = 0;
+  const Cost line{1, 40, 40}, long_line{1, 90, 90};
+  ASSERT_TRUE(room.Take(line, &small));
+  EXPECT_FALSE(room.Take(long_line, &large));
+  EXPECT_FALSE(room.Take(line, &small));
+  room.Leave(&large);
+  EXPECT_TRUE(room.Take(line, &small));
+  EXPECT_FALSE(room.Take(long_line, &large));
+  clock.Advance(kSecond / 2);
+  EXPECT_FALSE(room.Take({1, 1, 1}, &small)) << "it is not silent for long";
+  clock.Advance(kSecond);
+  EXPECT_FALSE(room.WaitFor(long_line, kMillisecond, &large)) << "it asks again, behind the other";
+  EXPECT_TRUE(room.Take({1, 1, 1}, &small));
 }
 
 TEST(BackgroundRoomTest, ExpectsTheAnswersThatItHasSeen) {
@@ -111,6 +151,25 @@ TEST(BatchEngineTest, WhoFindsNoRoomWaitsForWhatItNeeds) {
   engine.Release();
   EXPECT_TRUE(batch.WaitForRoom(1, 20 * kSecond).ok()) << "an end makes room";
   EXPECT_TRUE(batch.Submit(Line(), std::make_shared<NoSink>()).ok());
+  engine.AwaitLive(0);
+}
+
+TEST(BatchEngineTest, ABatchThatHasEndedIsInNobodysWay) {
+  FakeEngine engine;
+  engine.Hold();
+  ManualClock clock;
+  BackgroundRoom room({.sequences = 2}, {}, clock);
+  BatchEngine batch(&engine, &room, {});
+  auto other = std::make_unique<BatchEngine>(&engine, &room, BatchClient());
+  ASSERT_TRUE(batch.Submit(Line(), std::make_shared<NoSink>()).ok());
+  Request two = Line();
+  two.n = 2;
+  EXPECT_EQ(other->Submit(two, std::make_shared<NoSink>()).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(batch.Submit(Line(), std::make_shared<NoSink>()).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(batch.WaitForRoom(1, kMillisecond).code(), StatusCode::kDeadlineExceeded) << "the other is first";
+  other->End();
+  EXPECT_TRUE(batch.Submit(Line(), std::make_shared<NoSink>()).ok());
+  engine.Release();
   engine.AwaitLive(0);
 }
 

@@ -6,9 +6,11 @@
 #include <sys/resource.h>
 
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "api/conversation.h"
+#include "batch/prompt_set.h"
 #include "batches/objects.h"
 #include "serve/fake_engine.h"
 #include "store_folder.h"
@@ -24,7 +26,10 @@ class BatchesTest : public StoreFolder {
     Close();
     store_ = OpenStore();
     files_ = std::make_unique<Files>(store_.get(), FileLimits(), Clock());
-    batches_ = std::make_unique<Batches>(store_.get(), files_.get(), limits, Clock(), [](std::string_view) {});
+    batches_ = std::make_unique<Batches>(store_.get(), files_.get(), limits, Clock(), [this](std::string_view line) {
+      std::lock_guard lock(log_mutex_);
+      log_.emplace_back(line);
+    });
     BatchService service;
     service.engine = &engine_;
     service.limits = api::LimitsOf(engine_.model(), 100);
@@ -73,6 +78,9 @@ class BatchesTest : public StoreFolder {
   void AwaitState(const std::string& id, BatchState state, const std::string& owner = "") {
     Until(id + " is " + kBatchStateNames[static_cast<size_t>(state)], [&] { return Row(id, owner).state == state; });
   }
+  // Of the store when no server has it.
+  BatchRow Stored(const std::string& id) { return **OpenStore()->FindBatch("", id); }
+
   // custom_id to error code; "" for an answer. One that is there twice fails the test.
   std::map<std::string, std::string> Results(const std::string& id) {
     std::map<std::string, std::string> found;
@@ -95,6 +103,14 @@ class BatchesTest : public StoreFolder {
     return std::count_if(results.begin(), results.end(), [&](const auto& r) { return r.second == code; });
   }
 
+  // Lines of the log with this in them.
+  int64_t Logged(const std::string& what) {
+    std::lock_guard lock(log_mutex_);
+    return std::count_if(log_.begin(), log_.end(), [&](const auto& l) { return l.find(what) != std::string::npos; });
+  }
+
+  std::mutex log_mutex_;
+  std::vector<std::string> log_;
   FakeEngine engine_;
   std::unique_ptr<Store> store_;
   std::unique_ptr<Files> files_;
@@ -222,6 +238,33 @@ TEST_F(BatchesTest, AnotherModelDoesNotGoOnWithABatch) {
   EXPECT_EQ(CountOf(Results(id), "batch_expired"), 45);
 }
 
+TEST_F(BatchesTest, WhatFailsIsTriedLessAndLess) {
+  Open({.running = 1}, {.sequences = 1}, {{"model", "one"}});
+  engine_.HoldAfter(1);
+  const std::string id = Create(Lines(50, "a", 5));
+  Until("some lines are done", [&] { return Row(id).counts.out == 5; });
+  Close();
+  engine_.Release();
+  Open({.running = 1}, {}, {{"model", "two"}});
+  const auto tries_by_now = [&] {
+    // Its turn comes after that of what is tried again.
+    AwaitState(Create(Lines(1)), BatchState::kCompleted);
+    return Logged("batch " + id + " waits");
+  };
+  EXPECT_EQ(tries_by_now(), 1);
+  int64_t tries = 1;
+  for (const int64_t pause_s : {10, 20, 40, 80, 160, 320, 600, 600}) {
+    now_s_ += pause_s - 1;
+    if (pause_s == 20 || pause_s == 600) EXPECT_EQ(tries_by_now(), tries) << "too early: " << pause_s;
+    now_s_ += 1;
+    EXPECT_EQ(tries_by_now(), ++tries) << pause_s;
+  }
+  ASSERT_TRUE(batches_->Cancel("", id).ok());
+  now_s_ += 10;
+  AwaitState(id, BatchState::kCancelled);
+  EXPECT_EQ(CountOf(Results(id), "batch_cancelled"), 45);
+}
+
 TEST_F(BatchesTest, FilesThatAreNoBatchFailIt) {
   Open({.lines = 3});
   const std::string empty = Create(""), many = Create(Lines(4)), right = Create(Lines(3));
@@ -237,6 +280,63 @@ TEST_F(BatchesTest, FilesThatAreNoBatchFailIt) {
   }();
   AwaitState(lost, BatchState::kFailed);
   EXPECT_EQ(Row(lost).errors.at(0).code, "input_lost");
+}
+
+TEST_F(BatchesTest, ABatchThatFailsKeepsItsResults) {
+  Open({.running = 1}, {.sequences = 4});
+  std::vector<std::string> ids;
+  for (int i = 0; i < 2; ++i) {
+    engine_.HoldAfter(1);
+    ids.push_back(Create(Lines(50, "a", 5)));
+    Until("five lines are done", [&] { return Row(ids.back()).counts.out == 5; });
+    Close();
+    engine_.Release();
+    engine_.AwaitLive(0);
+    // The next server does not run what is left of it: its input is gone.
+    std::filesystem::remove(folder_ + "/files/" + Stored(ids.back()).input_file_id);
+    if (i == 1) {
+      std::ofstream(folder_ + "/jobs/" + ids[1], std::ios::trunc)
+          << "no state of a job, but a text that is long enough";
+      std::ofstream(folder_ + "/files/" + Stored(ids[1]).output_file_id, std::ios::app) << "half a li";
+    }
+    Open({.running = 1}, {.sequences = 4});
+    AwaitState(ids.back(), BatchState::kFailed);
+  }
+  for (const std::string& id : ids) {
+    EXPECT_EQ(Row(id).errors.at(0).code, "input_lost");
+    EXPECT_EQ(Row(id).counts.out, 5);
+    EXPECT_EQ(Results(id).size(), 5u);
+    EXPECT_FALSE(Row(id).has_errors);
+  }
+  EXPECT_EQ(Row(ids[0]).counts.lines, 50);
+  EXPECT_EQ(Row(ids[0]).output_tokens, 5);
+}
+
+TEST_F(BatchesTest, WhatIsTooLargeForAPlanRunsInTheOrderOfItsFile) {
+  // Room for three sequences without a key of their prompts.
+  const int64_t room = batch::PlannerMemory(3, 0);
+  Open({.planner_bytes = room});
+  const std::string planned = Create(Lines(3)), large = Create(Lines(40));
+  AwaitState(planned, BatchState::kCompleted);
+  AwaitState(large, BatchState::kCompleted);
+  EXPECT_EQ(CountOf(Results(large), ""), 40);
+  EXPECT_EQ(Logged("runs in the order of its file"), 1) << "one of the two is too large, and says so once";
+  EXPECT_EQ(Logged("waits"), 0);
+}
+
+TEST_F(BatchesTest, AnInputThatCannotBeOpenedNowIsWaitedFor) {
+  Open();
+  const FileRow file = AddFile(*files_, "", Lines(3));
+  const std::string path = store_->FilePath(file.id);
+  std::filesystem::rename(path, path + "x");
+  std::filesystem::create_symlink(path, path);  // of itself
+  const std::string id = CreateOf(file.id, "", "24h");
+  Until("it has been tried", [&] { return Logged("batch " + id + " waits: cannot open") == 1; });
+  EXPECT_EQ(Row(id).state, BatchState::kValidating);
+  std::filesystem::rename(path + "x", path);
+  now_s_ += 10;
+  AwaitState(id, BatchState::kCompleted);
+  EXPECT_EQ(CountOf(Results(id), ""), 3);
 }
 
 TEST_F(BatchesTest, AFullDiskIsWaitedFor) {
@@ -283,6 +383,21 @@ TEST_F(BatchesTest, AfterTheSignalNoLineBegins) {
   EXPECT_EQ(Row(id).state, BatchState::kInProgress);
   EXPECT_EQ(Row(id).counts.out, 2) << "those that generated go on to their end";
   EXPECT_EQ(engine_.submitted().size(), 2u) << "a line began after the stop";
+}
+
+TEST_F(BatchesTest, AfterTheSignalNoBatchIsEnded) {
+  Open({.running = 0});
+  const std::string id = Create(Lines(3), "", "1h");
+  const FileRow other = AddFile(*files_, "", "x", "x", 3600);
+  batches_->StopBeginning();
+  now_s_ += 3600;
+  // What has looked for files whose time is up has looked for such batches before.
+  Until("the time has been seen", [&] { return !*store_->FindFile("", other.id); });
+  Close();
+  EXPECT_EQ(Stored(id).state, BatchState::kValidating);
+  Open();
+  AwaitState(id, BatchState::kExpired);
+  EXPECT_EQ(CountOf(Results(id), "batch_expired"), 3) << "the next server ends it";
 }
 
 }  // namespace

@@ -193,6 +193,17 @@ TEST_F(AccessTest, BodiesKeepToWhatTheMemoryPlanLeft) {
   EXPECT_EQ(Metric("tactus_http_body_bytes_limit"), 2 << 20);
 }
 
+TEST(ServeOptionsTest, WhatEachBatchHoldsIsCounted) {
+  ServeOptions options;
+  options.max_batches = 1;
+  const int64_t without = options.FrontEndBytes();
+  options.files_dir = "files";
+  const int64_t one = options.FrontEndBytes();
+  options.max_batches = 3;
+  EXPECT_EQ(options.FrontEndBytes() - one, 2 * (one - without));
+  EXPECT_EQ(one - without, (int64_t{64} + 48 + 64) << 20) << "its plan, a line that is parsed, its results";
+}
+
 TEST_F(AccessTest, ProbesAreAnsweredWhenEveryConnectionIsTaken) {
   ServeOptions options;
   options.max_connections = 1;
