@@ -40,8 +40,8 @@ class BackgroundRoom {
   // Of who has a place in the queue: one thread at a time. Null: has none, and takes where nobody queues.
   using Asker = const void*;
 
-  // `live`: sequences in the engine, whoever's.
-  explicit BackgroundRoom(BackgroundShare share, std::function<int64_t()> live = {}, Clock& clock = SystemClock())
+  // `live`: sequences in the engine, whoever's. `clock` outlives it.
+  BackgroundRoom(BackgroundShare share, Clock& clock, std::function<int64_t()> live = {})
       : share_(share), live_(std::move(live)), clock_(clock) {}
 
   // False: it does not fit at the moment, or is not its turn; `asker` is in the queue then.

@@ -73,7 +73,7 @@ Batches::~Batches() {
 Status Batches::Start(BatchService service) {
   TACTUS_ASSIGN_OR_RETURN(std::vector<BatchRow> rows, store_.OpenBatches());
   service_ = std::move(service);
-  room_.emplace(service_.share, [engine = service_.engine] {
+  room_.emplace(service_.share, *service_.clock, [engine = service_.engine] {
     const EngineStats stats = engine->Stats();
     return stats.running + stats.waiting;
   });

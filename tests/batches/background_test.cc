@@ -15,7 +15,8 @@ namespace {
 using Cost = BackgroundRoom::Cost;
 
 TEST(BackgroundRoomTest, KeepsToItsShare) {
-  BackgroundRoom room({.sequences = 10, .kv_tokens = 1000, .waiting_sequences = 4, .waiting_tokens = 100});
+  BackgroundRoom room({.sequences = 10, .kv_tokens = 1000, .waiting_sequences = 4, .waiting_tokens = 100},
+                      SystemClock());
   const Cost line{2, 40, 300};
   EXPECT_TRUE(room.Take(line));
   EXPECT_TRUE(room.Take(line));
@@ -37,7 +38,7 @@ TEST(BackgroundRoomTest, KeepsToItsShare) {
 
 TEST(BackgroundRoomTest, BesideOthersTheShareIsSmaller) {
   int64_t live = 0;
-  BackgroundRoom room({.sequences = 8, .kv_tokens = 800}, [&live] { return live; });
+  BackgroundRoom room({.sequences = 8, .kv_tokens = 800}, SystemClock(), [&live] { return live; });
   const Cost line{1, 1, 50};
   const auto take = [&] {
     const bool taken = room.Take(line);
@@ -58,7 +59,7 @@ TEST(BackgroundRoomTest, BesideOthersTheShareIsSmaller) {
 
 TEST(BackgroundRoomTest, WhileTheFirstThatWaitsDoesNotFitNobodyBehindItTakes) {
   ManualClock clock;
-  BackgroundRoom room({.waiting_tokens = 100}, {}, clock);
+  BackgroundRoom room({.waiting_tokens = 100}, clock);
   const int large = 0, small = 0;
   const Cost line{1, 40, 40}, long_line{1, 90, 90};
   ASSERT_TRUE(room.Take(line, &small));
@@ -79,7 +80,7 @@ TEST(BackgroundRoomTest, WhileTheFirstThatWaitsDoesNotFitNobodyBehindItTakes) {
 
 TEST(BackgroundRoomTest, WhoHasGoneIsNotWaitedFor) {
   ManualClock clock;
-  BackgroundRoom room({.waiting_tokens = 100}, {}, clock);
+  BackgroundRoom room({.waiting_tokens = 100}, clock);
   const int large = 0, small = 0;
   const Cost line{1, 40, 40}, long_line{1, 90, 90};
   ASSERT_TRUE(room.Take(line, &small));
@@ -96,7 +97,7 @@ TEST(BackgroundRoomTest, WhoHasGoneIsNotWaitedFor) {
 }
 
 TEST(BackgroundRoomTest, ExpectsTheAnswersThatItHasSeen) {
-  BackgroundRoom room({});
+  BackgroundRoom room({}, SystemClock());
   const int64_t before = room.ExpectedTokens(1'000'000);
   EXPECT_EQ(room.ExpectedTokens(7), 7);
   for (int i = 0; i < 200; ++i) {
@@ -127,7 +128,7 @@ Request Line(int64_t tokens = 3) {
 
 TEST(BatchEngineTest, RequestsAreTheLastAndTheClients) {
   FakeEngine engine;
-  BackgroundRoom room({});
+  BackgroundRoom room({}, SystemClock());
   BatchEngine batch(&engine, &room, {"batch of key 1", "key 1", "salt"});
   ASSERT_TRUE(batch.Submit(Line(), std::make_shared<NoSink>()).ok());
   engine.AwaitLive(0);
@@ -143,7 +144,7 @@ TEST(BatchEngineTest, RequestsAreTheLastAndTheClients) {
 TEST(BatchEngineTest, WhoFindsNoRoomWaitsForWhatItNeeds) {
   FakeEngine engine;
   engine.Hold();
-  BackgroundRoom room({.sequences = 1});
+  BackgroundRoom room({.sequences = 1}, SystemClock());
   BatchEngine batch(&engine, &room, {});
   ASSERT_TRUE(batch.Submit(Line(), std::make_shared<NoSink>()).ok());
   EXPECT_EQ(batch.Submit(Line(), std::make_shared<NoSink>()).status().code(), StatusCode::kResourceExhausted);
@@ -158,7 +159,7 @@ TEST(BatchEngineTest, ABatchThatHasEndedIsInNobodysWay) {
   FakeEngine engine;
   engine.Hold();
   ManualClock clock;
-  BackgroundRoom room({.sequences = 2}, {}, clock);
+  BackgroundRoom room({.sequences = 2}, clock);
   BatchEngine batch(&engine, &room, {});
   auto other = std::make_unique<BatchEngine>(&engine, &room, BatchClient());
   ASSERT_TRUE(batch.Submit(Line(), std::make_shared<NoSink>()).ok());
@@ -176,7 +177,7 @@ TEST(BatchEngineTest, ABatchThatHasEndedIsInNobodysWay) {
 TEST(BatchEngineTest, WhatTheEngineRefusesTakesNoRoom) {
   FakeEngine engine;
   engine.SetQueueLimit(0);
-  BackgroundRoom room({.sequences = 1});
+  BackgroundRoom room({.sequences = 1}, SystemClock());
   BatchEngine batch(&engine, &room, {});
   EXPECT_FALSE(batch.Submit(Line(), std::make_shared<NoSink>()).ok());
   engine.SetQueueLimit(10);
@@ -187,7 +188,7 @@ TEST(BatchEngineTest, WhatTheEngineRefusesTakesNoRoom) {
 TEST(BatchEngineTest, EndCancelsItsOwnAndRefusesTheRest) {
   FakeEngine engine;
   engine.Hold();
-  BackgroundRoom room({});
+  BackgroundRoom room({}, SystemClock());
   BatchEngine ended(&engine, &room, {}), other(&engine, &room, {});
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(ended.Submit(Line(), std::make_shared<NoSink>()).ok());
   ASSERT_TRUE(other.Submit(Line(), std::make_shared<NoSink>()).ok());

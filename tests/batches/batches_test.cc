@@ -255,7 +255,9 @@ TEST_F(BatchesTest, WhatFailsIsTriedLessAndLess) {
   int64_t tries = 1;
   for (const int64_t pause_s : {10, 20, 40, 80, 160, 320, 600, 600}) {
     now_s_ += pause_s - 1;
-    if (pause_s == 20 || pause_s == 600) EXPECT_EQ(tries_by_now(), tries) << "too early: " << pause_s;
+    if (pause_s == 20 || pause_s == 600) {
+      EXPECT_EQ(tries_by_now(), tries) << "too early: " << pause_s;
+    }
     now_s_ += 1;
     EXPECT_EQ(tries_by_now(), ++tries) << pause_s;
   }
