@@ -200,11 +200,7 @@ TEST(BrokenAnswersTest, AnErrorIsNoAnswer) {
 // Every event that a client gets is whole, and so is the error after it.
 TEST(BrokenAnswersTest, OneThatDiesInsideAnEventEndsBetweenEvents) {
   FakeReplica dies;
-  dies.set_answer([&](Ptr exchange) {
-    exchange->StartStream({.content_type = "text/event-stream"});
-    exchange->Write(kEvent + "data: {\"choi");
-    dies.Hold(std::move(exchange));
-  });
+  dies.set_answer(dies.BeginAndHold(kEvent + "data: {\"choi"));
   RoutedFleet fleet({&dies});
   fleet.AwaitReady(1);
   const auto call = fleet.Post();
@@ -215,11 +211,7 @@ TEST(BrokenAnswersTest, OneThatDiesInsideAnEventEndsBetweenEvents) {
 
 TEST(BrokenAnswersTest, OneThatDiesInsideItsFirstEventIsReplaced) {
   FakeReplica dies, lives;
-  dies.set_answer([&](Ptr exchange) {
-    exchange->StartStream({.content_type = "text/event-stream"});
-    exchange->Write("data: {\"choi");
-    dies.Hold(std::move(exchange));
-  });
+  dies.set_answer(dies.BeginAndHold("data: {\"choi"));
   lives.set_answer(Stream(1));
   RouterOptions options;
   options.fleet.balancer = "round-robin";
@@ -289,11 +281,7 @@ TEST(BrokenAnswersTest, AStreamThatGoesOnIsNotLost) {
 // Its number was never another's.
 TEST(BrokenAnswersTest, WhatRunsAtARemovedReplicaIsNobodyElses) {
   FakeReplica removed;
-  removed.set_answer([&](Ptr exchange) {
-    exchange->StartStream({.content_type = "text/event-stream"});
-    exchange->Write(kEvent);
-    removed.Hold(std::move(exchange));
-  });
+  removed.set_answer(removed.BeginAndHold(kEvent));
   RouterOptions options;
   options.fleet.dead_after.ns = 100 * kMillisecond;
   RoutedFleet fleet({&removed}, options);
@@ -336,11 +324,7 @@ TEST(BrokenAnswersTest, WhatStoppingCutsOffGetsAnError) {
 // Heads and comments are no answer: who comes first is who tells something.
 TEST(BrokenAnswersTest, AHedgeDoesNotTakeAHeadForAnAnswer) {
   FakeReplica slow, quick;
-  slow.set_answer([&](Ptr exchange) {
-    exchange->StartStream({.content_type = "text/event-stream"});
-    exchange->Write(": ping\n\n");
-    slow.Hold(std::move(exchange));
-  });
+  slow.set_answer(slow.BeginAndHold(": ping\n\n"));
   quick.set_answer(Stream(1));
   RouterOptions options;
   options.fleet.balancer = "round-robin";

@@ -91,6 +91,14 @@ class FakeReplica final : public http::Handler {
     std::lock_guard lock(mutex_);
     held_.push_back(std::move(exchange));
   }
+  // An answer that begins its stream with this and goes no further by itself.
+  Answer BeginAndHold(const std::string& text) {
+    return [this, text](std::shared_ptr<http::Exchange> exchange) {
+      exchange->StartStream({.content_type = "text/event-stream"});
+      exchange->Write(text);
+      Hold(std::move(exchange));
+    };
+  }
   std::shared_ptr<http::Exchange> AwaitHeld(size_t count = 1) {
     Until(fmt::format("{} requests held by a replica", count), [&] {
       std::lock_guard lock(mutex_);

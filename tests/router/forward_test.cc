@@ -127,11 +127,7 @@ TEST(ForwardTest, WhatHasBegunEndsWithAnError) {
 
 TEST(ForwardTest, CommentsTellNothingSoThatTheRequestMayGoElsewhere) {
   FakeReplica dies, lives;
-  dies.set_answer([&](Ptr exchange) {
-    exchange->StartStream({.content_type = "text/event-stream"});
-    exchange->Write(": ping\n\n");
-    dies.Hold(std::move(exchange));
-  });
+  dies.set_answer(dies.BeginAndHold(": ping\n\n"));
   lives.set_answer(Stream(1));
   RouterOptions options;
   options.fleet.balancer = "round-robin";
@@ -153,11 +149,7 @@ TEST(ForwardTest, CommentsTellNothingSoThatTheRequestMayGoElsewhere) {
 
 TEST(ForwardTest, AClientThatLeavesEndsItsRequest) {
   FakeReplica replica;
-  replica.set_answer([&](Ptr exchange) {
-    exchange->StartStream({.content_type = "text/event-stream"});
-    exchange->Write(kEvent);
-    replica.Hold(std::move(exchange));
-  });
+  replica.set_answer(replica.BeginAndHold(kEvent));
   RoutedFleet fleet({&replica});
   fleet.AwaitReady(1);
   const auto call = fleet.Post();
