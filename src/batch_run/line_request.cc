@@ -28,7 +28,7 @@ Result<JobLine> Parse(const Job& job, const LinePlace& place, const std::string&
   }
   if (place.duplicate_of == 0) return line;
   return InvalidArgument(
-      fmt::format("custom_id: '{}' is that of line {} too, which is run; give each line one of its own",
+      fmt::format("custom_id: '{}' is that of line {} too, which came first; give each line one of its own",
                   Printable(*line.custom_id), place.duplicate_of),
       "custom_id");
 }

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <new>
@@ -26,6 +27,11 @@ constexpr size_t kGroupBytes = size_t{1} << 20;
 constexpr size_t kMostUnwrittenBytes = size_t{64} << 20;  // beyond it no line is read
 // How long a wait for so few that none more are wanted goes on after the sample has ended.
 constexpr DurationNs kLookNs = 50 * kMillisecond;
+
+Status OutOfMemory() {
+  return Status(StatusCode::kResourceExhausted,
+                "out of memory: lower --max-queue or --kv-cache-memory, or allow this process more");
+}
 
 class Runner {
  public:
@@ -50,6 +56,8 @@ class Runner {
   // --- Any thread ---
   // `begun`: of live_; 0: it never was.
   void Finished(int64_t begun, const ResultNames& names, const Result<LineAnswer>& answer, bool asked);
+  static LineResult ResultOf(const ResultNames& names, const Result<LineAnswer>& answer, bool asked);
+  void Keep(LineResult result);
   void Stop(Status why, bool drop_begun);
 
   // --- The thread of Run ---
@@ -86,12 +94,19 @@ Status Runner::Run() {
   for (bool more = true; more;) {
     group.clear();
     more = TakeGroup(&group);
-    const Status written = group.empty() ? Status() : job_.Commit(group);
+    bool go_on = true;
+    Status written;
+    try {
+      if (!group.empty()) written = job_.Commit(group);
+      go_on = Report(start_ns);
+    } catch (const std::bad_alloc&) {  // what was not committed runs again
+      written = OutOfMemory();
+    }
     if (!written.ok()) {
       failed = written;
       Stop(written, true);
     }
-    if (!Report(start_ns)) Stop(Status(StatusCode::kCancelled, "interrupted"), false);
+    if (!go_on) Stop(Status(StatusCode::kCancelled, "interrupted"), false);
     if (!engine_.Stats().healthy)
       Stop(Status(StatusCode::kUnavailable, "the engine failed three steps in a row"), true);
   }
@@ -131,15 +146,24 @@ bool Runner::Report(TimeNs start_ns) {
 }
 
 void Runner::Stop(Status why, bool drop_begun) {
-  std::map<int64_t, std::shared_ptr<LineRun>> live;
   {
     std::lock_guard lock(mutex_);
     if (stopped_.ok()) stopped_ = std::move(why);
-    live = live_;
     changed_.notify_all();
   }
-  // The latest first: it waits for the room that the others leave.
-  for (auto line = live.rbegin(); line != live.rend(); ++line) line->second->Drop(!drop_begun);
+  // The latest first: it waits for the room that the others leave. One at a time, since memory may have run out.
+  for (int64_t before = std::numeric_limits<int64_t>::max();;) {
+    std::shared_ptr<LineRun> line;
+    {
+      std::lock_guard lock(mutex_);
+      auto next = live_.lower_bound(before);
+      if (next == live_.begin()) return;
+      --next;
+      before = next->first;
+      line = next->second;
+    }
+    line->Drop(!drop_begun);
+  }
 }
 
 void Runner::Read() {
@@ -148,8 +172,7 @@ void Runner::Read() {
   try {
     status = ReadLines();
   } catch (const std::bad_alloc&) {
-    status = Status(StatusCode::kResourceExhausted,
-                    "out of memory: lower --max-queue or --kv-cache-memory, or allow this process more");
+    status = OutOfMemory();
   }
   if (!status.ok()) Stop(status, true);
   std::lock_guard lock(mutex_);
@@ -226,6 +249,24 @@ void Runner::Finished(int64_t begun, const ResultNames& names, const Result<Line
   const StatusCode code = answer.status().code();
   // No answer, and no fault of the line: it waits for the next run.
   const bool waits = code == StatusCode::kCancelled || code == StatusCode::kUnavailable;
+  Status stop = waits ? answer.status() : Status();
+  try {
+    if (!waits) Keep(ResultOf(names, answer, asked));
+  } catch (const std::bad_alloc&) {
+    stop = OutOfMemory();  // and the line waits for the next run
+  }
+  std::shared_ptr<LineRun> ended;  // goes without the mutex
+  std::lock_guard lock(mutex_);
+  if (const auto found = live_.find(begun); found != live_.end()) {
+    ended = std::move(found->second);
+    live_.erase(found);
+  }
+  if (!stop.ok() && stopped_.ok()) stopped_ = stop;
+  if (!stop.ok() || finished_.size() >= kGroupLines || finished_bytes_ >= kGroupBytes || (read_ && live_.empty()))
+    changed_.notify_all();
+}
+
+LineResult Runner::ResultOf(const ResultNames& names, const Result<LineAnswer>& answer, bool asked) {
   LineResult result;
   result.line = names.line;
   result.ok = answer.ok();
@@ -233,24 +274,18 @@ void Runner::Finished(int64_t begun, const ResultNames& names, const Result<Line
     result.text = AnswerText(names, answer->body);
     result.prompt_tokens = answer->usage.prompt_tokens;
     result.output_tokens = answer->usage.completion_tokens;
-  } else if (!waits) {
+  } else {
     result.text = FailureText(names, answer.status(), asked);
   }
-  std::shared_ptr<LineRun> ended;  // goes without the mutex
+  return result;
+}
+
+void Runner::Keep(LineResult result) {
   std::lock_guard lock(mutex_);
-  if (!waits && order_.planned()) ended_.emplace_back(names.line, result.output_tokens);
-  if (const auto found = live_.find(begun); found != live_.end()) {
-    ended = std::move(found->second);
-    live_.erase(found);
-  }
-  if (waits) {
-    if (stopped_.ok()) stopped_ = answer.status();
-  } else {
-    finished_bytes_ += result.text.size();
-    finished_.push_back(std::move(result));
-  }
-  if (waits || finished_.size() >= kGroupLines || finished_bytes_ >= kGroupBytes || (read_ && live_.empty()))
-    changed_.notify_all();
+  if (order_.planned()) ended_.emplace_back(result.line, result.output_tokens);
+  const size_t bytes = result.text.size();
+  finished_.push_back(std::move(result));
+  finished_bytes_ += bytes;
 }
 
 }  // namespace

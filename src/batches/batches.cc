@@ -103,6 +103,7 @@ Result<BatchRow> Batches::Create(const std::string& owner, std::string_view body
   TACTUS_ASSIGN_OR_RETURN(row.output_file_id, NewId("file-"));
   TACTUS_ASSIGN_OR_RETURN(row.error_file_id, NewId("file-"));
   row.owner = owner;
+  TACTUS_RETURN_IF_ERROR(files_.CheckRoomForResults(owner));
   std::lock_guard lock(mutex_);
   const auto open = std::count_if(open_.begin(), open_.end(),
                                   [&](const auto& b) { return b.second->row.owner == owner && !b.second->done; });

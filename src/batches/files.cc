@@ -85,6 +85,13 @@ Status Files::CheckRoom(const Held& own, int64_t bytes) const {
   return Status();
 }
 
+Status Files::CheckRoomForResults(const std::string& owner) {
+  std::lock_guard lock(mutex_);
+  Held with_result = held_[owner];
+  ++with_result.drafts;
+  return CheckRoom(with_result, 1);
+}
+
 Status Files::Take(const std::string& owner, int64_t bytes) {
   std::lock_guard lock(mutex_);
   Held& own = held_[owner];

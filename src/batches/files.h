@@ -3,7 +3,8 @@
 //
 // Thread rule: any thread; everything but stats() may wait for the disk. One Draft is one thread's at a time, and ends
 // before its Files. Invariants: a file that is not finished leaves nothing behind. What clients have stored and are
-// storing never passes the quotas; results of batches count in them and are never refused for them.
+// storing never passes the quotas; results of batches count in them and are never refused for them, but no batch is
+// taken from those that have no room left.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +60,8 @@ class Files {
   // kNotFound; kInvalidArgument as Store::DeleteFile.
   Status Delete(const std::string& owner, const std::string& id);
   void DeleteExpired();
+  // Before a batch is taken, whose results will be this owner's: kTooLarge where no file more would be.
+  Status CheckRoomForResults(const std::string& owner);
   // The results of a batch, which are files from now on.
   void Count(const FileRow& result);
 

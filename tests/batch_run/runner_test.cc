@@ -111,7 +111,7 @@ TEST_F(RunnerTest, ABadLineFailsAndTheRestRuns) {
   EXPECT_EQ(errors[2], "line 2: the line is empty; remove it, or write a request into it");
   EXPECT_EQ(errors[3].substr(0, 12), "line 3: n: 0");
   EXPECT_EQ(errors[4].substr(0, 36), "line 4: invalid JSON at line 4, colu");
-  EXPECT_EQ(errors[5], "line 5: custom_id: 'a' is that of line 1 too, which is run; give each line one of its own");
+  EXPECT_EQ(errors[5], "line 5: custom_id: 'a' is that of line 1 too, which came first; give each line one of its own");
   EXPECT_EQ(errors[6], "line 6: model 'other' does not exist here; this server has 'fake'");
   EXPECT_EQ(errors[8].substr(0, 20), "line 8: invalid JSON");
   EXPECT_NE(errors[9].find("exceed the context of 4096 tokens"), std::string::npos) << errors[9];
@@ -529,13 +529,28 @@ TEST_F(RunnerTest, AResultThatCannotBeWrittenEndsTheRun) {
   FakeEngine engine;
   engine.SetQueueLimit(2);
   RunnerOptions options;
-  engine.on_submit = [this, written = false]() mutable {
-    if (!written) Append(files_.input, "\n");
-    written = true;
+  engine.on_submit = [this, &engine, begun = 0]() mutable {
+    if (++begun == 1) Append(files_.input, "\n");
+    if (begun == 100) engine.Hold();  // more than a group of results, so that the rest waits until those are written
   };
   EXPECT_EQ(Run(engine, options).code(), StatusCode::kDataLoss);
   EXPECT_EQ(counts_.done(), 0);
   EXPECT_LT(engine.submitted().size(), 200u) << "it went on for nothing";
+}
+
+TEST_F(RunnerTest, MemoryThatRunsOutEndsTheRunAndLosesNothing) {
+  WriteInput(20);
+  FakeEngine engine;
+  engine.SetQueueLimit(4);
+  RunnerOptions options;
+  options.progress = [](const RunProgress&) -> bool { throw std::bad_alloc(); };
+  const Status status = Run(engine, options);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+  options.progress = nullptr;
+  ASSERT_TRUE(Run(engine, options).ok());
+  EXPECT_EQ(counts_.out, 20);
+  const auto ids = Ids();
+  EXPECT_EQ(std::set<std::string>(ids.begin(), ids.end()).size(), 20u);
 }
 
 TEST_F(RunnerTest, AStopDoesNotHideThatResultsWereNotWritten) {

@@ -103,6 +103,19 @@ TEST_F(FilesTest, QuotasCountWhatIsStoredAndWhatIsBeingWritten) {
   EXPECT_TRUE((*second)->Write(std::string(6, 'x')).ok());
 }
 
+TEST_F(FilesTest, WhoHasNoRoomGetsNoResultsMore) {
+  Open({.file_bytes = 60, .all_bytes = 150, .owner_bytes = 100, .owner_files = 3});
+  AddFile(*files_, "bytes", std::string(60, 'x'));
+  EXPECT_TRUE(files_->CheckRoomForResults("bytes").ok());
+  AddFile(*files_, "bytes", std::string(40, 'x'));
+  EXPECT_EQ(files_->CheckRoomForResults("bytes").code(), StatusCode::kTooLarge);
+  for (int i = 0; i < 2; ++i) AddFile(*files_, "count", "x");
+  EXPECT_TRUE(files_->CheckRoomForResults("count").ok());
+  AddFile(*files_, "count", "x");
+  EXPECT_EQ(files_->CheckRoomForResults("count").message(), "this client has 3 files, the limit; delete some");
+  EXPECT_TRUE(files_->CheckRoomForResults("nobody").ok());
+}
+
 TEST_F(FilesTest, AFullDiskIsAnErrorAndLeavesNothing) {
   Open();
   signal(SIGXFSZ, SIG_IGN);
