@@ -1,6 +1,8 @@
 """The native part (src/python/module.cc). Internal: its names may change."""
 from typing import Any, Optional, TypedDict, Union
 
+from .errors import TactusError
+
 version: str
 
 OptionTexts = list[tuple[str, str]]
@@ -8,9 +10,9 @@ LogprobRows = list[list[tuple[int, float]]]  # per token: the chosen one, then t
 # text, token ids, logprobs, finish reason, stop reason
 Choice = tuple[str, list[int], Optional[LogprobRows], Optional[str], Union[str, int, None]]
 # index, prompt's token ids, cached tokens, choices, error
-Ended = tuple[int, list[int], int, list[Choice], Optional[Exception]]
+Ended = tuple[int, list[int], int, list[Choice], Optional[TactusError]]
 # index, choice, text, token ids, logprobs, finish reason, stop reason, error
-Piece = tuple[int, int, str, list[int], LogprobRows, Optional[str], Union[str, int, None], Optional[Exception]]
+Piece = tuple[int, int, str, list[int], LogprobRows, Optional[str], Union[str, int, None], Optional[TactusError]]
 
 class ReadyRequest:
     @property

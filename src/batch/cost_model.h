@@ -24,10 +24,11 @@ struct BatchCostModel {
   double ComputeSeconds(int64_t prompt_tokens, int64_t output_tokens) const {
     return PrefixSeconds(prompt_tokens) + flops_per_token * static_cast<double>(output_tokens) / flops_per_s;
   }
-  // "Mem": reading the K and V of its sequence once for each token that it generates.
-  double MemorySeconds(int64_t prompt_tokens, int64_t output_tokens) const {
-    const auto p = static_cast<double>(prompt_tokens), d = static_cast<double>(output_tokens);
-    return kv_bytes_per_token * (p * d + d * d / 2) / bytes_per_s;
+  // "Mem": reading the K and V of its sequence once for each token that it generates. `prompt_tokens`: of the prompt
+  // that are read for this request, a fraction of what is read for several at once (ReadPrompts, batch/totals.h).
+  double MemorySeconds(double prompt_tokens, int64_t output_tokens) const {
+    const auto d = static_cast<double>(output_tokens);
+    return kv_bytes_per_token * (prompt_tokens * d + d * d / 2) / bytes_per_s;
   }
   // Every figure is finite and, the attention's apart, more than 0.
   Status Check() const;

@@ -50,7 +50,7 @@ void JobFeed::MakePlan() {
   plan_ = Plan::Make(std::move(tree_), cost_, outputs, options_.plan);
   balance_.emplace(*plan_);
   if (begins) ahead_s_ = 0;
-  order_ = StartOrder(*plan_, *balance_, ahead_s_, SequencesAtOnce(*plan_, options_.sequences, options_.kv_tokens));
+  order_ = StartOrder(*plan_, *balance_, ahead_s_, plan_->sequences_at_once());
   // What is planned shares as the plan has it; what has been handed out is taken to share as much.
   const NodeTotals& totals = plan_->totals();
   double alone_s = 0;
@@ -133,7 +133,7 @@ PlanSummary JobFeed::Summary(const OverlapFit& overlap) const {
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (state_[i] == State::kElsewhere) outputs[i] = 0;
   }
-  return Summarize(Plan::Make(tree, cost_, outputs, options_.plan), overlap, options_.kv_tokens);
+  return Summarize(Plan::Make(tree, cost_, outputs, options_.plan), overlap, options_.plan.kv_tokens);
 }
 
 }  // namespace tactus::batch

@@ -29,8 +29,6 @@ namespace tactus::batch {
 struct FeedOptions {
   PlanOptions plan;
   SampleOptions sample;        // share 0: none; what nobody knows counts as max_tokens
-  int64_t kv_tokens = 0;       // of the device's KV memory
-  int32_t sequences = 0;       // that it takes at once; 0: not known
   Clock* stopwatch = nullptr;  // of planning; null: nothing is measured
 };
 

@@ -95,8 +95,11 @@ Plan Plan::Make(PrefixTree tree, const BatchCostModel& cost, const std::vector<i
   plan.tree_ = std::move(tree);
   plan.cost_ = cost;
   plan.order_ = options.order;
-  const std::vector<NodeTotals> totals = options.order == PlanOrder::kBlend ? SortByDensity(&plan.tree_, cost, outputs)
-                                                                            : SumSubtrees(plan.tree_, cost, outputs);
+  plan.at_once_ = SequencesAtOnce(plan.tree_, outputs, options.sequences, options.kv_tokens);
+  if (options.shared_reads) plan.read_ = ReadPrompts(plan.tree_, outputs, plan.at_once_);
+  const std::vector<NodeTotals> totals = options.order == PlanOrder::kBlend
+                                             ? SortByDensity(&plan.tree_, cost, outputs, plan.read_)
+                                             : SumSubtrees(plan.tree_, cost, outputs, plan.read_);
   plan.totals_ = totals[0];
   if (plan.totals_.requests == 0) return plan;
   plan.AddUnits(PlannedUnits(plan.tree_, totals, options), totals);
@@ -110,6 +113,11 @@ Plan Plan::Make(PrefixTree tree, const BatchCostModel& cost, const std::vector<i
 double Plan::ComputeSecondsAt(int32_t position) const {
   return cost_.ComputeSeconds(PromptAt(position), OutputAt(position)) -
          cost_.PrefixSeconds(SharedWithPrevious(position));
+}
+
+double Plan::MemorySecondsAt(int32_t position) const {
+  const double read = read_.empty() ? PromptAt(position) : read_[static_cast<size_t>(RequestAt(position))];
+  return cost_.MemorySeconds(read, OutputAt(position));
 }
 
 void Plan::FindShared() {

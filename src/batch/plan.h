@@ -27,6 +27,9 @@ struct PlanOptions {
   PlanOrder order = PlanOrder::kBlend;
   double split_share = 0.01;  // t: of the unique prompt tokens, how many may be computed again for a better order
   uint64_t seed = 0;          // of kRandom
+  int32_t sequences = 0;      // that the device takes at once; 0: not known
+  int64_t kv_tokens = 0;      // of its KV memory; 0: not known
+  bool shared_reads = false;  // its attention reads a prefix once for all of a step that share it
 };
 
 class Plan {
@@ -45,11 +48,13 @@ class Plan {
   int32_t PromptAt(int32_t position) const { return tree_[LeafAt(position)].depth; }
   // Seconds that it computes where the one before it has left its prefix in the cache.
   double ComputeSecondsAt(int32_t position) const;
-  double MemorySecondsAt(int32_t position) const { return cost_.MemorySeconds(PromptAt(position), OutputAt(position)); }
+  double MemorySecondsAt(int32_t position) const;
   PlanOrder order() const { return order_; }
   const PrefixTree& tree() const { return tree_; }
   const BatchCostModel& cost() const { return cost_; }
   const NodeTotals& totals() const { return totals_; }  // of the whole
+  // How many run beside each other on average; 0: nobody knows.
+  double sequences_at_once() const { return at_once_; }
 
   // Tokens whose K and V it reads per step, on average over its life; shared ones too.
   int32_t KvTokensAt(int32_t position) const { return PromptAt(position) + OutputAt(position) / 2; }
@@ -66,7 +71,9 @@ class Plan {
   std::vector<int32_t> leaves_;  // [position] node
   std::vector<int32_t> shared_;  // [position]
   std::vector<int32_t> output_;  // [position]
+  std::vector<double> read_;     // [request], ReadPrompts; empty: each reads its whole prompt
   NodeTotals totals_;
+  double at_once_ = 0;
   PlanOrder order_ = PlanOrder::kBlend;
 };
 

@@ -18,17 +18,6 @@ double StartBalance::SecondsOf(const Plan& plan, int32_t position) const {
   return compute_s - density_ * plan.MemorySecondsAt(position);
 }
 
-double SequencesAtOnce(const Plan& plan, int32_t max_sequences, int64_t kv_tokens) {
-  double tokens = 0, held = 0;  // over all steps of all answers
-  for (int32_t i = 0; i < plan.size(); ++i) {
-    tokens += plan.OutputAt(i);
-    held += static_cast<double>(plan.OutputAt(i)) * plan.KvTokensAt(i);
-  }
-  if (kv_tokens <= 0 || held <= 0) return max_sequences;
-  const double fit = std::max(1.0, static_cast<double>(kv_tokens) * tokens / held);
-  return max_sequences > 0 ? std::min<double>(max_sequences, fit) : fit;
-}
-
 namespace {
 
 // The answers that are still to begin, the longest first, and how long all of them take the device's sequences.

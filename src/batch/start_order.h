@@ -37,10 +37,6 @@ class StartBalance {
   double density_ = 0;  // of the whole, as the plan's order counts
 };
 
-// How many sequences run beside each other: as many as the device takes, or as the plan's fit into its KV memory.
-// Either is 0 where it is not known; with neither the answer is 0.
-double SequencesAtOnce(const Plan& plan, int32_t max_sequences, int64_t kv_tokens);
-
 // Positions of the plan. `ahead_s`: the balance of what has been started before. `sequences`: that run beside each
 // other; 0: nobody knows, and nothing is begun early for its length.
 std::vector<int32_t> StartOrder(const Plan& plan, const StartBalance& balance, double ahead_s = 0,

@@ -25,12 +25,24 @@ struct NodeTotals {
   double density() const { return memory_s > 0 ? compute_s / memory_s : 0; }
 };
 
-// [node]. `outputs`: tokens that each request generates or is expected to; 0: it is done.
+// `outputs`, everywhere: [request] tokens that it generates or is expected to; 0: it is done.
+
+// How many sequences run beside each other: as many as the device takes, or as fit into its KV memory. Either is 0
+// where it is not known; with neither the answer is 0.
+double SequencesAtOnce(const PrefixTree& tree, const std::vector<int32_t>& outputs, int32_t max_sequences,
+                       int64_t kv_tokens);
+
+// [request] Prompt tokens whose K and V it reads per step, where attention reads a prefix once for all that share it
+// (cascade attention: Mem -> (1 - s) Mem). Each counts its part of that: as many read it together as there are, but no
+// more than run beside each other, `at_once`.
+std::vector<double> ReadPrompts(const PrefixTree& tree, const std::vector<int32_t>& outputs, double at_once);
+
+// [node]. `read`: as ReadPrompts; empty: each request reads all of its prompt.
 std::vector<NodeTotals> SumSubtrees(const PrefixTree& tree, const BatchCostModel& cost,
-                                    const std::vector<int32_t>& outputs);
+                                    const std::vector<int32_t>& outputs, const std::vector<double>& read = {});
 
 // Sorts children by density, the densest first (BlendServe, Algorithm 1), and returns the totals of the sorted tree.
-std::vector<NodeTotals> SortByDensity(PrefixTree* tree, const BatchCostModel& cost,
-                                      const std::vector<int32_t>& outputs);
+std::vector<NodeTotals> SortByDensity(PrefixTree* tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs,
+                                      const std::vector<double>& read = {});
 
 }  // namespace tactus::batch

@@ -65,8 +65,9 @@ Status LineOrder::Plan(const std::function<bool(int64_t lines)>& go_on) {
   feed.plan.order = options_.order;
   feed.plan.seed = options_.seed;
   feed.sample = {.share = options_.sample_share, .seed = options_.seed};
-  feed.kv_tokens = options_.kv_tokens;
-  feed.sequences = options_.sequences;
+  feed.plan.kv_tokens = options_.kv_tokens;
+  feed.plan.sequences = options_.sequences;
+  feed.plan.shared_reads = options_.shared_reads;
   feed.stopwatch = &clock_;
   feed_ = std::make_unique<JobFeed>(prompts, std::move(tree), CostOf(engine_.model()), feed, std::move(elsewhere_));
   report_.requests = feed_->size();

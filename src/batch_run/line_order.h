@@ -33,8 +33,9 @@ struct OrderOptions {
   uint64_t seed = 0;           // of the sample, and of kRandom
   int64_t memory_bytes = 0;    // of planning; 0: no limit
   int32_t key_tokens = kFinestKeyTokens;
-  int64_t kv_tokens = 0;  // of the engine's KV memory
-  int32_t sequences = 0;  // that it takes at once
+  int64_t kv_tokens = 0;      // of the engine's KV memory
+  int32_t sequences = 0;      // that it takes at once
+  bool shared_reads = false;  // its attention reads a prefix once for all of a step that share it
   int32_t shard = 0, shards = 1;
 };
 

@@ -286,6 +286,7 @@ Status Run(BatchOptions o) {
   options.order.key_tokens = static_cast<int32_t>(o.engine.block_size);
   options.order.kv_tokens = engine->Stats().kv_blocks_total * o.engine.block_size;
   options.order.sequences = static_cast<int32_t>(o.engine.max_num_seqs);
+  options.order.shared_reads = o.engine.cascade_attention;
   options.order.shard = shard.index;
   options.order.shards = shard.of;
   options.max_queue = o.engine.max_queue;

@@ -75,11 +75,8 @@ Status PlannedJob::Plan(std::shared_ptr<batch::PromptSet> prompts) {
       const std::vector<int32_t> shard_of,
       batch::AssignShards(tree_, load_.cost, batch::EstimateOutputs(tree_, *prompts, {}), engine_.replicas));
   batch::FeedOptions options;
-  options.plan.order = order_;
-  options.plan.seed = load_.seed;
+  options.plan = PlanOptions();
   options.sample = {.share = load_.sample_share, .seed = load_.seed};
-  options.kv_tokens = engine_.kv_tokens;
-  options.sequences = engine_.max_num_seqs;
   options.stopwatch = engine_.stopwatch;
   for (int32_t replica = 0; replica < engine_.replicas; ++replica) {
     std::vector<int32_t> elsewhere(shard_of.size(), 0);
@@ -94,6 +91,14 @@ Status PlannedJob::Plan(std::shared_ptr<batch::PromptSet> prompts) {
   return Status();
 }
 
+batch::PlanOptions PlannedJob::PlanOptions() const {
+  return {.order = order_,
+          .seed = load_.seed,
+          .sequences = engine_.max_num_seqs,
+          .kv_tokens = engine_.kv_tokens,
+          .shared_reads = engine_.shared_reads};
+}
+
 std::optional<PlannedJob::Start> PlannedJob::Next(int32_t replica) {
   const auto start = feeds_[static_cast<size_t>(replica)].Next();
   if (!start) return std::nullopt;
@@ -106,7 +111,7 @@ void PlannedJob::OnDone(int32_t replica, int32_t number, int32_t output_tokens) 
 }
 
 PlanFigures PlannedJob::Figures(double run_s) const {
-  const batch::Plan plan = batch::Plan::Make(tree_, load_.cost, outputs_, {.order = order_, .seed = load_.seed});
+  const batch::Plan plan = batch::Plan::Make(tree_, load_.cost, outputs_, PlanOptions());
   const batch::PlanSummary summary = batch::Summarize(plan, load_.overlap, engine_.kv_tokens);
   PlanFigures figures = batch::FiguresOf(summary, true, 1.0 / engine_.replicas, run_s);
   figures.order = batch::NameOf(order_);

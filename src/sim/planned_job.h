@@ -35,6 +35,7 @@ struct PlannedEngine {
   int32_t replicas = 1, block_size = 16, max_num_seqs = 0;
   int64_t kv_tokens = 0, max_model_len = 0, default_max_tokens = 0;
   bool prefix_caching = true;
+  bool shared_reads = false;  // cascade attention
   Clock* stopwatch = nullptr;
 };
 
@@ -65,6 +66,7 @@ class PlannedJob {
   PlannedJob(const PlannedLoad& load, const PlannedEngine& engine) : load_(load), engine_(engine) {}
   Status Read(WorkloadStream* workload, batch::PromptSet* prompts);
   Status Plan(std::shared_ptr<batch::PromptSet> prompts);
+  batch::PlanOptions PlanOptions() const;
 
   const PlannedLoad load_;
   const PlannedEngine engine_;

@@ -117,6 +117,7 @@ Status Simulation::Impl::MakeJob() {
   engine.max_model_len = limits.max_model_len;
   engine.default_max_tokens = config.default_max_tokens;
   engine.prefix_caching = config.prefix_caching;
+  engine.shared_reads = config.cascade_attention;
   engine.stopwatch = config.stopwatch;
   TACTUS_ASSIGN_OR_RETURN(job, PlannedJob::Create(*config.job, engine, &workload));
   return Status();

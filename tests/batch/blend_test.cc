@@ -215,14 +215,5 @@ TEST(StartOrder, ALongJobIsBlendedAllTheSame) {
   EXPECT_GT(same, plan.size() * 8 / 10);
 }
 
-TEST(SequencesAtOnce, AreAsManyAsFit) {
-  const Plan plan = TwoKinds{.dense = 10, .heavy = 0}.Made();  // each holds 512 + 128 tokens
-  EXPECT_EQ(batch::SequencesAtOnce(plan, 8, 0), 8);
-  EXPECT_EQ(batch::SequencesAtOnce(plan, 8, 640 * 5), 5);
-  EXPECT_EQ(batch::SequencesAtOnce(plan, 8, 640 * 50), 8);
-  EXPECT_EQ(batch::SequencesAtOnce(plan, 0, 640 * 50), 50);
-  EXPECT_EQ(batch::SequencesAtOnce(plan, 0, 0), 0);
-}
-
 }  // namespace
 }  // namespace tactus

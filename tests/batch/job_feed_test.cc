@@ -32,7 +32,7 @@ JobFeed FeedOf(const Job& job, FeedOptions options = {}, std::vector<int32_t> el
   PrefixTree tree = PrefixTree::Build(*prompts);
   prompts->DropKeys();
   if (elsewhere.empty()) elsewhere.assign(job.size(), kToRun);
-  options.kv_tokens = kKvTokens;
+  options.plan.kv_tokens = kKvTokens;
   return JobFeed(prompts, std::move(tree), Llama8bOnA100(), options, std::move(elsewhere));
 }
 
@@ -134,8 +134,8 @@ TEST(JobFeed, WhatTheSampleMeasuredDecidesTheRest) {
   PrefixTree tree = PrefixTree::Build(prompts);
   auto outputs = batch::EstimateOutputs(tree, prompts, measured);
   for (const int32_t request : gone) outputs[static_cast<size_t>(request)] = 0;
-  const Plan plan = Plan::Make(std::move(tree), Llama8bOnA100(), outputs, {});
-  const auto starts = batch::StartOrder(plan, batch::StartBalance(plan), 0, batch::SequencesAtOnce(plan, 0, kKvTokens));
+  const Plan plan = Plan::Make(std::move(tree), Llama8bOnA100(), outputs, {.kv_tokens = kKvTokens});
+  const auto starts = batch::StartOrder(plan, batch::StartBalance(plan), 0, plan.sequences_at_once());
   ASSERT_EQ(feed.left(), plan.size());
   int32_t as_planned = 0;
   std::set<int32_t> kv_tokens;

@@ -118,7 +118,7 @@ TEST_P(PlannerMemory, AFeedKeepsToIt) {
   PrefixTree tree = PrefixTree::Build(*prompts);
   prompts->DropKeys();
   batch::FeedOptions options;
-  options.kv_tokens = 500'000;
+  options.plan.kv_tokens = 500'000;
   batch::JobFeed feed(prompts, std::move(tree), kCost, options,
                       std::vector<int32_t>(static_cast<size_t>(kPrompts), batch::kToRun));
   int32_t started = 0;

@@ -188,6 +188,17 @@ TEST(PlannedJob, ThePlanLearnsLengthsFromItsSampleAlone) {
   EXPECT_NE((*a)->Next(0)->place.kv_tokens, (*b)->Next(0)->place.kv_tokens);
 }
 
+// A device that reads shared prefixes once is planned as one.
+TEST(PlannedJob, SharedReadsAreInItsBound) {
+  const LinearModel model = Device();
+  SimulationConfig c = JobConfig(model, "blend");
+  const double each_s = Simulate(c, Mix(200)).result.plan->bound_s.value();
+  c.cascade_attention = true;
+  const Simulated once = Simulate(c, Mix(200));
+  EXPECT_LT(once.result.plan->bound_s.value(), each_s);
+  EXPECT_EQ(once.result.completed, 400);
+}
+
 TEST(PlannedJob, ShardsHaveTheSameWorkAndEveryRequestOnce) {
   const LinearModel model = Device();
   const Simulated one = Simulate(JobConfig(model, "blend"), Mix(600));
