@@ -267,6 +267,7 @@ Status Run(BatchOptions o) {
   batch::RunnerOptions options;
   TACTUS_ASSIGN_OR_RETURN(options.order.order, PlanOrderOf(o.engine));
   CatchInterrupt();
+  CatchTermination();
   TACTUS_ASSIGN_OR_RETURN(const auto job, OpenJob(o, shard));
   const int64_t before = job->counts().done();
   if (job->counts().left() == 0) {

@@ -18,11 +18,18 @@ void OnInterrupt(int) {
 }  // namespace
 
 void CatchInterrupt() {
+  Catch(SIGINT);
+}
+void CatchTermination() {
+  Catch(SIGTERM);
+}
+
+void Catch(int signal) {
   struct sigaction action = {};
   action.sa_handler = OnInterrupt;
   sigemptyset(&action.sa_mask);
   action.sa_flags = 0;  // no SA_RESTART: a blocked read of the terminal returns
-  sigaction(SIGINT, &action, nullptr);
+  sigaction(signal, &action, nullptr);
 }
 
 int InterruptCount() {

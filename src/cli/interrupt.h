@@ -5,6 +5,8 @@ namespace tactus::cli {
 
 // Installs the SIGINT handler. Idempotent.
 void CatchInterrupt();
+// SIGTERM counts as Ctrl-C, for a command that cluster managers run. Idempotent.
+void CatchTermination();
 // How often Ctrl-C came since the last ClearInterrupt. Async-signal-safe counter; any thread.
 int InterruptCount();
 void ClearInterrupt();

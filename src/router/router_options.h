@@ -43,8 +43,11 @@ struct FleetOptions {
         {.help = "who takes a request: round-robin, random, p2c, least-outstanding, prefix-affinity, sal, llumnix"});
     v.Field("model", model,
             {.help = "name of the model that replicas must serve; default: the first one's that answers"});
-    v.Field("replica-api-key", replica_api_key,
-            {.help = "key that is sent to the replicas, with what they are asked too", .secret = true});
+    v.Field(
+        "replica-api-key", replica_api_key,
+        {.help = "key that is sent to the replicas, with what they are asked too; without --api-key it opens them to "
+                 "everybody who reaches the router",
+         .secret = true});
     v.Field("seed", seed, {.min = 0, .help = "seed of balancers that draw"});
     v.Field("poll-interval", poll_interval,
             {.unit = "duration", .help = "how often a replica is asked how it is: its queue, its memory, its health"});

@@ -188,7 +188,7 @@ class BatchTest(unittest.TestCase):
         args = ["--max-num-seqs", "2", "--threads", "1", "--seed", "7"]
         process = self.start("--order", "dfs", *args)
         wait_until(lambda: self.output.exists() and len(self.lines_so_far()) >= 2, "the first answers", LIMIT_S)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)     # as a cluster manager ends it: the same as Ctrl-C
         _, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 130, stderr)
         before = len(self.answers())
