@@ -15,6 +15,14 @@ void OnInterrupt(int) {
   if (g_count.fetch_add(1) >= 1) _exit(130);
 }
 
+void Catch(int signal) {
+  struct sigaction action = {};
+  action.sa_handler = OnInterrupt;
+  sigemptyset(&action.sa_mask);
+  action.sa_flags = 0;  // no SA_RESTART: a blocked read of the terminal returns
+  sigaction(signal, &action, nullptr);
+}
+
 }  // namespace
 
 void CatchInterrupt() {
@@ -22,14 +30,6 @@ void CatchInterrupt() {
 }
 void CatchTermination() {
   Catch(SIGTERM);
-}
-
-void Catch(int signal) {
-  struct sigaction action = {};
-  action.sa_handler = OnInterrupt;
-  sigemptyset(&action.sa_mask);
-  action.sa_flags = 0;  // no SA_RESTART: a blocked read of the terminal returns
-  sigaction(signal, &action, nullptr);
 }
 
 int InterruptCount() {
