@@ -48,6 +48,17 @@ class SystemdTest(unittest.TestCase):
         self.assertIn("mixd", done.stderr)
         self.assertIn("RestartSecs", done.stderr)
 
+    def test_what_the_operators_page_enables_starts_at_boot(self):
+        line = re.search(r"(?m)^sudo systemctl enable --now (.*)$", (UNITS.parents[1] / "docs/deploy.md").read_text())
+        self.assertIsNotNone(line, "docs/deploy.md enables nothing")
+        done = run("systemctl", f"--root={self.root}", "enable", *line.group(1).split())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        started, left = set(), {"multi-user.target"}
+        while left:
+            started |= left
+            left = {path.name for unit in left for path in (self.root / f"etc/systemd/system/{unit}.wants").glob("*")} - started
+        self.assertEqual(started, {"multi-user.target", "tactus.target", "tactus-serve@8001.service", "tactus-serve@8002.service", "tactus-route.service"})
+
     def test_systemd_calls_them_confined(self):
         for service in SERVICES:
             done = run("systemd-analyze", "security", "--offline=yes", f"--threshold={MOST_EXPOSURE}", f"--root={self.root}", "--no-pager", service)
