@@ -78,9 +78,20 @@ class SystemdTest(unittest.TestCase):
         uid = int(users["tactus"][2])
         self.assertEqual(users["tactus"][6], "/usr/sbin/nologin")
         found = {name: ((self.root / name).stat().st_uid, oct((self.root / name).stat().st_mode & 0o777)) for name in (
-            "etc/tactus", "etc/tactus/keys.env", "var/lib/tactus", "var/lib/tactus/models", "var/cache/tactus")}
-        self.assertEqual(found, {"etc/tactus": (0, "0o755"), "etc/tactus/keys.env": (0, "0o600"), "var/lib/tactus": (uid, "0o750"),
-                                 "var/lib/tactus/models": (0, "0o755"), "var/cache/tactus": (uid, "0o750")})
+            "etc/tactus", "etc/tactus/keys.env", "var/lib/tactus", "var/lib/tactus/models", "var/lib/tactus/state", "var/cache/tactus")}
+        self.assertEqual(found, {"etc/tactus": (0, "0o755"), "etc/tactus/keys.env": (0, "0o600"), "var/lib/tactus": (0, "0o755"),
+                                 "var/lib/tactus/models": (0, "0o755"), "var/lib/tactus/state": (uid, "0o750"), "var/cache/tactus": (uid, "0o750")})
+        writable = {path.removeprefix("-/") for line in values("tactus-serve@.service", "ReadWritePaths") for path in line.split()}
+        self.assertEqual(writable, {name for name, (owner, _) in found.items() if owner == uid})
+        # A folder of root's within one of its own it could put aside, and make another.
+        self.root.chmod(0o755)
+        (self.root / "var/lib/tactus/models/model").write_text("a model")
+        before = {path: path.stat().st_ino for path in (self.root / "var/lib/tactus").rglob("*")}
+        person = {"user": uid, "group": int(users["tactus"][3]), "extra_groups": []}
+        for path in [self.root / "var/lib/tactus", *before]:
+            run("mv", "-T", path, f"{path}.old", **person)
+        self.assertEqual({path: path.stat().st_ino for path in (self.root / "var/lib/tactus").rglob("*")}, before)
+        self.assertEqual(run("touch", self.root / "var/lib/tactus/state/file", **person).returncode, 0)
         for unit in SERVICES.values():
             self.assertEqual(values(unit, "User") + values(unit, "Group"), ["tactus", "tactus"])
 
