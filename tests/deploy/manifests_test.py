@@ -187,6 +187,39 @@ class ManifestsTest(unittest.TestCase):
         return subprocess.run([shell, flag, script.replace("exec tactus", "printf '%s\\n'")], capture_output=True, text=True, check=True, timeout=30,
                               env=dict(os.environ, **environment)).stdout.splitlines()
 
+    def test_volumes_are_there_and_filled_before_what_uses_them(self):
+        def claims(path):
+            return {v["persistentVolumeClaim"]["claimName"] for item in kustomize.load(path) for _, spec in pod_specs(item)
+                    for v in spec.get("volumes", []) if "persistentVolumeClaim" in v}
+        copiers = {name: path for path in KUBERNETES.glob("copy_*.yaml") for name in claims(path)}
+        makers = {item["metadata"]["name"]: path for path in KUBERNETES.rglob("*.yaml") if path.name != "kustomization.yaml"
+                  for item in kustomize.load(path) if item["kind"] == "PersistentVolumeClaim"}
+        for path in [p for p in KUBERNETES.rglob("*.yaml") if p.name != "kustomization.yaml"]:
+            for name in claims(path):
+                with self.subTest(file=path.name, volume=name):
+                    self.assertNotEqual(makers.get(name), path, "nothing could be on the volume before it is used")
+                    self.assertIn(name, makers)
+                    self.assertIn(name, copiers, "nothing shows how to fill it")
+        for path, copied in ((copiers["tactus-models"], "tactus-copy-model"), (copiers["tactus-batch"], "tactus-copy-batch")):
+            pod = self.one("Pod", copied)["spec"]["containers"][0]
+            for target in re.findall(rf"kubectl -n tactus cp \S+ {copied}:(\S+)", path.read_text()):
+                self.assertIn(str(pathlib.Path(target).parent), [m["mountPath"] for m in pod["volumeMounts"]])
+        # What the job reads is what is copied.
+        words = self.one("Job")["spec"]["template"]["spec"]["containers"][0]["command"][2].split()
+        for target in (words[words.index("batch") + 1], next(w for w in words if w.endswith(".gguf"))):
+            self.assertIn(f"tactus-copy-batch:{target}\n", copiers["tactus-batch"].read_text())
+
+    def test_commands_in_the_files_and_on_the_pages_name_what_is_there(self):
+        for path in [*KUBERNETES.glob("*.yaml"), *((ROOT / "docs" / page) for page in ("deploy.md", "python.md", "kserve.md"))]:
+            for line in re.findall(r"(?m)^(?:#   )?(kubectl .*)$", path.read_text()):
+                with self.subTest(file=path.name, line=line):
+                    for name in re.findall(r"-[fk] (\S+)", line):
+                        self.assertTrue(((path.parent if path.suffix == ".yaml" else ROOT) / name).exists())
+                    for name in re.findall(r"\bpod/(\S+)|[ :](tactus-copy-[\w-]+):", line):
+                        self.one("Pod", name[0] or name[1])
+                    if not re.match(r"kubectl (create namespace|apply -k|kustomize) ", line):   # overlays name theirs
+                        self.assertTrue(line.startswith("kubectl -n tactus "), "which namespace?")
+
     # --- How it is run ---
 
     def test_every_pod_is_confined(self):
