@@ -262,6 +262,25 @@ class ManifestsTest(unittest.TestCase):
                         with self.subTest(file=name, kind=item["kind"]):
                             self.assertGreater(spec["terminationGracePeriodSeconds"], pause + int(given.group(1)) + 10)
 
+    def test_memory_is_enough_for_weights_and_kv(self):
+        def bytes_of(text):
+            number, unit = re.fullmatch(r"(\d+)([KMGT])iB?", text).groups()
+            return int(number) << {"K": 10, "M": 20, "G": 30, "T": 40}[unit]
+        containers = [(name, c) for name, item in self.objects() if item["kind"] not in ("ServingRuntime", "InferenceService")
+                      for _, spec in pod_specs(item) for c in spec["containers"]]
+        runtime, service = self.one("ServingRuntime")["spec"]["containers"][0], self.one("InferenceService")["spec"]["predictor"]["model"]
+        containers.append(("deploy/kserve", {**runtime, "args": runtime["args"] + service["args"]}))
+        seen = set()
+        for name, container in containers:
+            text = " ".join(container.get("args", []) + container.get("command", []))
+            if given := re.search(r"--kv-cache-memory[= ](\S+)", text):
+                seen.add(name)
+                with self.subTest(file=name):
+                    left = bytes_of(container["resources"]["limits"]["memory"]) - bytes_of(given.group(1)) - (2 << 30)   # as docs/deploy.md has it
+                    self.assertGreaterEqual(left, 512 << 20, "for weights")
+                    self.assertEqual(container["resources"]["requests"]["memory"], container["resources"]["limits"]["memory"])
+        self.assertGreaterEqual(len(seen), 7)
+
     # --- What it refers to ---
 
     def kserve_pod(self):
