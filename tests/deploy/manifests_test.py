@@ -343,6 +343,16 @@ class ManifestsTest(unittest.TestCase):
                 with self.subTest(page=page, name=name):
                     self.assertTrue(list(ROOT.glob(name)), "is not there")
 
+    def test_routes_that_ask_for_no_key_are_named(self):
+        routes = re.findall(r'\{"([^"]+)", Route::\w+, [^,]+, (true|false)\}', (ROOT / "src/serve/routes.cc").read_text())
+        self.assertGreater(len(routes), 20)
+        ask_for_none = {path for path, is_open in routes if is_open == "true"}
+        for page in ("deploy.md", "reliability.md"):
+            found = re.search(r"((?:`/[^`]*`(?:,| and)\s+)+`/[^`]*`)\s+(?:ask\s+for|need)\s+no\s+key", (ROOT / "docs" / page).read_text())
+            with self.subTest(page=page):
+                self.assertIsNotNone(found, "names none")
+                self.assertEqual(set(re.findall(r"`([^`]*)`", found.group(1))), ask_for_none)
+
     def test_secrets_are_those_that_the_operators_page_makes(self):
         page = (ROOT / "docs/deploy.md").read_text()
         made = re.search(r"kubectl -n tactus create secret generic (\S+)((?:.*\\\n)*.*)", page)
