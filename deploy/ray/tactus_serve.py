@@ -29,6 +29,11 @@ LAST_LINES = 20
 HEALTH_LIMIT_S = 5.0
 # Of the connection, not of the request: each side has its own.
 HOP_HEADERS = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "host", "content-length", "expect"}
+# All clients come from one address, Ray's proxy.
+CLIENT_LIMITS = ["--max-connections-per-client", "4096", "--max-streams-per-client", "2048"]
+# Flags that this file gives the program, which takes each once only; what to give instead.
+OWN_FLAGS = {"--host": "give host=", "--port": "it is any free one", "--shutdown-timeout": "give stop_limit_s=",
+             **{flag: "the limit is for Ray's proxy, all clients together" for flag in CLIENT_LIMITS[::2]}}
 
 
 class TactusServer:
@@ -163,18 +168,21 @@ def _tell(folder: pathlib.Path, host: str, port: int) -> pathlib.Path:
 
 def app(args: dict[str, str]) -> serve.Application:
     """What `serve run` and a configuration file name: model (a path, on every node), replicas or max_replicas, cpus of each, and the
-    arguments of TactusServer. `arguments` is text: further flags of `tactus serve`, separated by blanks."""
+    arguments of TactusServer. `arguments` is text: further flags of `tactus serve`, separated by blanks, without OWN_FLAGS."""
     known = {"model", "replicas", "max_replicas", "cpus", "arguments", "binary", "host", "targets_dir", "start_limit_s", "stop_limit_s", "requests"}
     if unknown := set(args) - known:
         raise ValueError(f"unknown arguments {sorted(unknown)}; there are {sorted(known)}")
     if "model" not in args:
         raise ValueError("give model=PATH")
     cpus, replicas, requests = float(args.get("cpus", 1)), int(args.get("replicas", 1)), int(args.get("requests", 256))
-    arguments = [args["model"], *args.get("arguments", "").split()]
-    if "--threads" not in arguments:
+    given = args.get("arguments", "").split()
+    flags = {word.split("=")[0] for word in given}
+    for flag, instead in OWN_FLAGS.items():
+        if flag in flags:
+            raise ValueError(f"arguments: {flag} cannot be given, tactus_serve.py gives it: {instead}")
+    arguments = [args["model"], *given, *CLIENT_LIMITS]
+    if "--threads" not in flags:
         arguments += ["--threads", str(max(1, int(cpus)))]
-    # All clients come from one address, Ray's proxy.
-    arguments += ["--max-connections-per-client", "4096", "--max-streams-per-client", "2048"]
     options: dict[str, Any] = {name: args[name] for name in ("binary", "host", "targets_dir") if name in args}
     options |= {name: float(args[name]) for name in ("start_limit_s", "stop_limit_s") if name in args}
     scale: dict[str, Any] = {"num_replicas": replicas}
@@ -188,5 +196,10 @@ def app(args: dict[str, str]) -> serve.Application:
 
 
 def _keys() -> dict[str, str]:
-    """A key goes through the environment: a command line is there for all to read."""
-    return {name: os.environ[name] for name in ("TACTUS_API_KEY",) if name in os.environ}
+    """A key goes through the environment: a command line is there for all to read. It is that of the process that runs app():
+    `serve run`'s own, or with `serve deploy` one of the cluster's, with the configuration's runtime_env."""
+    keys = {name: os.environ[name] for name in ("TACTUS_API_KEY",) if name in os.environ}
+    for name, value in keys.items():
+        if not value:
+            raise ValueError(f"{name} is empty: give a key, or leave out {name} to serve everybody who reaches the port")
+    return keys

@@ -1,5 +1,5 @@
-"""What `kubectl kustomize FOLDER` makes, of the part of kustomize that deploy/ uses: resources, components, JSON patches, replica
-counts, one namespace. Anything else is an error. Where a kubectl is installed, manifests_test.py compares the two."""
+"""What `kubectl kustomize FOLDER` makes, of the part of kustomize that deploy/ uses: resources, components, JSON patches, patches that
+delete, replica counts, one namespace. Anything else is an error. Where a kubectl is installed, manifests_test.py compares the two."""
 import copy
 import pathlib
 
@@ -45,7 +45,14 @@ def apply(folder, objects):
         found = [o for o in objects if o["kind"] == target["kind"] and o["metadata"]["name"] == target["name"]]
         if len(found) != 1:
             raise ValueError(f"{folder}/kustomization.yaml: a patch of {target}: {len(found)} such objects")
-        for operation in yaml.safe_load(patch["patch"]):
+        read = yaml.safe_load(patch["patch"])
+        if isinstance(read, dict):
+            same = {"apiVersion": found[0]["apiVersion"], "kind": target["kind"], "metadata": {"name": target["name"]}}
+            if read != {"$patch": "delete", **same}:
+                raise ValueError(f"{folder}/kustomization.yaml: a patch of {target}: this reads JSON patches and $patch: delete")
+            objects.remove(found[0])
+            continue
+        for operation in read:
             operate(found[0], operation)
     for count in made.get("replicas", []):
         next(o for o in objects if o["kind"] == "Deployment" and o["metadata"]["name"] == count["name"])["spec"]["replicas"] = count["count"]

@@ -23,7 +23,9 @@ except ImportError:
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "deploy/kubernetes"
-OVERLAYS = sorted((KUBERNETES / "fleet/overlays").iterdir())
+KSERVE = ROOT / "deploy/kserve"
+OVERLAYS = {folder.name: folder for folder in sorted((KUBERNETES / "fleet/overlays").iterdir())}
+OVERLAYS |= {f"kserve-{name}": KSERVE / name for name in ("router", "gateway")}
 NO_PACKAGE = "this Python has no kubernetes-validate; scripts/test.sh makes one in .venv"
 REFUSED = (ValueError,) if kubernetes_validate is None else (ValueError, jsonschema.ValidationError, kubernetes_validate.ValidationError)
 
@@ -49,9 +51,9 @@ def selects(selector, labels):
 class ManifestsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        files = [p for p in sorted((ROOT / "deploy").rglob("*.yaml")) if p.is_relative_to(KUBERNETES) or p.is_relative_to(ROOT / "deploy/kserve")]
+        files = [p for p in sorted((ROOT / "deploy").rglob("*.yaml")) if p.is_relative_to(KUBERNETES) or p.is_relative_to(KSERVE)]
         cls.files = [(str(p.relative_to(ROOT)), item) for p in files if p.name != "kustomization.yaml" for item in kustomize.load(p)]
-        cls.fleets = {folder.name: kustomize.build(folder) for folder in OVERLAYS}
+        cls.fleets = {name: kustomize.build(folder) for name, folder in OVERLAYS.items()}
 
     def objects(self):
         return self.files + [(name, item) for name, items in self.fleets.items() for item in items]
@@ -107,12 +109,12 @@ class ManifestsTest(unittest.TestCase):
     def test_kubectl_makes_the_same_of_every_overlay(self):
         def sorted_(items):
             return sorted(items, key=lambda o: (o["kind"], o["metadata"]["name"]))
-        for folder in OVERLAYS:
+        for name, folder in OVERLAYS.items():
             done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, timeout=60)
-            with self.subTest(overlay=folder.name):
+            with self.subTest(overlay=name):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 made = sorted_(yaml.safe_load_all(done.stdout))
-                self.assertEqual(json.dumps(made, sort_keys=True, indent=1), json.dumps(sorted_(self.fleets[folder.name]), sort_keys=True, indent=1))
+                self.assertEqual(json.dumps(made, sort_keys=True, indent=1), json.dumps(sorted_(self.fleets[name]), sort_keys=True, indent=1))
 
     # --- What is run ---
 
@@ -158,6 +160,12 @@ class ManifestsTest(unittest.TestCase):
         words = [w.replace("{{.Name}}", "a-model") for w in container["args"] + service["model"]["args"]]
         done = subprocess.run([os.environ["TACTUS_BINARY"], *words, "--print-config"], capture_output=True, text=True, timeout=30)
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(service["securityContext"]["fsGroup"], container["securityContext"]["runAsUser"], "the secret would be root's alone")
+        # The folder that its model is in is made, and filled.
+        claim, folder = service["model"]["storageUri"].removeprefix("pvc://").split("/")
+        self.one("PersistentVolumeClaim", claim)
+        for line in (rf"exec tactus-copy-model -- mkdir -p /models/{folder}", rf"cp \S+ tactus-copy-model:/models/{folder}/\S+"):
+            self.assertRegex((ROOT / "docs/kserve.md").read_text(), rf"(?m)^kubectl -n tactus {line}$")
         port = int(re.search(r"(?m)^port = (\d+)$", done.stdout).group(1))
         named = {str(port), *(str(p["containerPort"]) for p in container["ports"]), runtime["annotations"]["prometheus.kserve.io/port"],
                  *(str(container[p]["httpGet"]["port"]) for p in ("startupProbe", "livenessProbe", "readinessProbe"))}
@@ -186,6 +194,39 @@ class ManifestsTest(unittest.TestCase):
         shell, flag, script = command
         return subprocess.run([shell, flag, script.replace("exec tactus", "printf '%s\\n'")], capture_output=True, text=True, check=True, timeout=30,
                               env=dict(os.environ, **environment)).stdout.splitlines()
+
+    def test_volumes_are_there_and_filled_before_what_uses_them(self):
+        def claims(path):
+            return {v["persistentVolumeClaim"]["claimName"] for item in kustomize.load(path) for _, spec in pod_specs(item)
+                    for v in spec.get("volumes", []) if "persistentVolumeClaim" in v}
+        copiers = {name: path for path in KUBERNETES.glob("copy_*.yaml") for name in claims(path)}
+        makers = {item["metadata"]["name"]: path for path in KUBERNETES.rglob("*.yaml") if path.name != "kustomization.yaml"
+                  for item in kustomize.load(path) if item["kind"] == "PersistentVolumeClaim"}
+        for path in [p for p in KUBERNETES.rglob("*.yaml") if p.name != "kustomization.yaml"]:
+            for name in claims(path):
+                with self.subTest(file=path.name, volume=name):
+                    self.assertNotEqual(makers.get(name), path, "nothing could be on the volume before it is used")
+                    self.assertIn(name, makers)
+                    self.assertIn(name, copiers, "nothing shows how to fill it")
+        for path, copied in ((copiers["tactus-models"], "tactus-copy-model"), (copiers["tactus-batch"], "tactus-copy-batch")):
+            pod = self.one("Pod", copied)["spec"]["containers"][0]
+            for target in re.findall(rf"kubectl -n tactus cp \S+ {copied}:(\S+)", path.read_text()):
+                self.assertIn(str(pathlib.Path(target).parent), [m["mountPath"] for m in pod["volumeMounts"]])
+        # What the job reads is what is copied.
+        words = self.one("Job")["spec"]["template"]["spec"]["containers"][0]["command"][2].split()
+        for target in (words[words.index("batch") + 1], next(w for w in words if w.endswith(".gguf"))):
+            self.assertIn(f"tactus-copy-batch:{target}\n", copiers["tactus-batch"].read_text())
+
+    def test_commands_in_the_files_and_on_the_pages_name_what_is_there(self):
+        for path in [*KUBERNETES.glob("*.yaml"), *((ROOT / "docs" / page) for page in ("deploy.md", "python.md", "kserve.md"))]:
+            for line in re.findall(r"(?m)^(?:#   )?(kubectl .*)$", path.read_text()):
+                with self.subTest(file=path.name, line=line):
+                    for name in re.findall(r"-[fk] (\S+)", line):
+                        self.assertTrue(((path.parent if path.suffix == ".yaml" else ROOT) / name).exists())
+                    for name in re.findall(r"\bpod/(\S+)|[ :](tactus-copy-[\w-]+):", line):
+                        self.one("Pod", name[0] or name[1])
+                    if not re.match(r"kubectl (create namespace|apply -k|kustomize) ", line):   # overlays name theirs
+                        self.assertTrue(line.startswith("kubectl -n tactus "), "which namespace?")
 
     # --- How it is run ---
 
@@ -221,11 +262,36 @@ class ManifestsTest(unittest.TestCase):
                         with self.subTest(file=name, kind=item["kind"]):
                             self.assertGreater(spec["terminationGracePeriodSeconds"], pause + int(given.group(1)) + 10)
 
+    def test_memory_is_enough_for_weights_and_kv(self):
+        def bytes_of(text):
+            number, unit = re.fullmatch(r"(\d+)([KMGT])iB?", text).groups()
+            return int(number) << {"K": 10, "M": 20, "G": 30, "T": 40}[unit]
+        containers = [(name, c) for name, item in self.objects() if item["kind"] not in ("ServingRuntime", "InferenceService")
+                      for _, spec in pod_specs(item) for c in spec["containers"]]
+        runtime, service = self.one("ServingRuntime")["spec"]["containers"][0], self.one("InferenceService")["spec"]["predictor"]["model"]
+        containers.append(("deploy/kserve", {**runtime, "args": runtime["args"] + service["args"]}))
+        seen = set()
+        for name, container in containers:
+            text = " ".join(container.get("args", []) + container.get("command", []))
+            if given := re.search(r"--kv-cache-memory[= ](\S+)", text):
+                seen.add(name)
+                with self.subTest(file=name):
+                    left = bytes_of(container["resources"]["limits"]["memory"]) - bytes_of(given.group(1)) - (2 << 30)   # as docs/deploy.md has it
+                    self.assertGreaterEqual(left, 512 << 20, "for weights")
+                    self.assertEqual(container["resources"]["requests"]["memory"], container["resources"]["limits"]["memory"])
+        self.assertGreaterEqual(len(seen), 7)
+
     # --- What it refers to ---
+
+    def kserve_pod(self):
+        """(labels, pod's spec) of what KServe makes of our service: its label, and the runtime's containers."""
+        runtime, service = self.one("ServingRuntime")["spec"], self.one("InferenceService")
+        return {"serving.kserve.io/inferenceservice": service["metadata"]["name"]}, {"containers": runtime["containers"]}
 
     def test_a_fleet_refers_to_what_it_has(self):
         for overlay, items in self.fleets.items():
             pods = [(labels, spec) for item in items for labels, spec in pod_specs(item)]
+            replicas = pods + ([self.kserve_pod()] if overlay.startswith("kserve-") else [])
             names = {(item["kind"], item["metadata"]["name"]) for item in items}
             services = {item["metadata"]["name"]: item for item in items if item["kind"] == "Service"}
             self.assertEqual(len(names), len(items), f"{overlay}: two objects of one name")
@@ -234,7 +300,7 @@ class ManifestsTest(unittest.TestCase):
                     self.assertEqual(item["metadata"]["namespace"], "tactus")
                     spec = item["spec"]
                     if item["kind"] == "Service":
-                        chosen = [s for labels, s in pods if selects({"matchLabels": spec["selector"]}, labels)]
+                        chosen = [s for labels, s in replicas if selects({"matchLabels": spec["selector"]}, labels)]
                         self.assertEqual(len(chosen), 1)
                         ports = {port["name"]: port["containerPort"] for c in chosen[0]["containers"] for port in c["ports"]}
                         for port in spec["ports"]:
@@ -245,7 +311,7 @@ class ManifestsTest(unittest.TestCase):
                         self.assertIn(("Deployment", spec["scaleTargetRef"]["name"]), names)
                         self.assertNotIn("replicas", self.one("Deployment", "tactus-replicas", of=items)["spec"])
                     elif item["kind"] == "InferencePool":
-                        chosen = [s for labels, s in pods if selects(spec["selector"], labels)]
+                        chosen = [s for labels, s in replicas if selects(spec["selector"], labels)]
                         self.assertEqual([p["containerPort"] for s in chosen for c in s["containers"] for p in c["ports"]],
                                          [p["number"] for p in spec["targetPorts"]])
                         picker = spec["endpointPickerRef"]
@@ -276,6 +342,16 @@ class ManifestsTest(unittest.TestCase):
             for name in set(re.findall(r"(?<![\w/])deploy/[\w./*-]*[\w*]", (ROOT / "docs" / page).read_text())):
                 with self.subTest(page=page, name=name):
                     self.assertTrue(list(ROOT.glob(name)), "is not there")
+
+    def test_routes_that_ask_for_no_key_are_named(self):
+        routes = re.findall(r'\{"([^"]+)", Route::\w+, [^,]+, (true|false)\}', (ROOT / "src/serve/routes.cc").read_text())
+        self.assertGreater(len(routes), 20)
+        ask_for_none = {path for path, is_open in routes if is_open == "true"}
+        for page in ("deploy.md", "reliability.md"):
+            found = re.search(r"((?:`/[^`]*`(?:,| and)\s+)+`/[^`]*`)\s+(?:ask\s+for|need)\s+no\s+key", (ROOT / "docs" / page).read_text())
+            with self.subTest(page=page):
+                self.assertIsNotNone(found, "names none")
+                self.assertEqual(set(re.findall(r"`([^`]*)`", found.group(1))), ask_for_none)
 
     def test_secrets_are_those_that_the_operators_page_makes(self):
         page = (ROOT / "docs/deploy.md").read_text()
@@ -310,11 +386,16 @@ class ManifestsTest(unittest.TestCase):
         app = {"app.kubernetes.io/name": "tactus"}
         replica, router, epp = ({**app, "app.kubernetes.io/component": c} for c in ("replica", "router", "epp"))
         proxy, prometheus, stranger = {"gateway.networking.k8s.io/gateway-name": "tactus"}, {"app": "prometheus"}, {"app": "other"}
+        kserve, _ = self.kserve_pod()
         cases = {"one-node": [(router, "tactus", replica, 8000, True), (replica, "tactus", replica, 8000, True), (stranger, "tactus", replica, 8000, False),
                               (stranger, "default", router, 8000, True), (router, "tactus", stranger, 443, False), (replica, "tactus", stranger, 443, False)],
                  "router-keda": [(prometheus, "monitoring", replica, 8000, True), (prometheus, "monitoring", router, 8000, True)],
                  "gateway-hpa": [(proxy, "gateways", replica, 8000, True), (proxy, "gateways", epp, 9002, True), (epp, "tactus", replica, 8000, True),
-                                 (prometheus, "monitoring", epp, 9090, True), (prometheus, "monitoring", epp, 9002, False), (stranger, "tactus", epp, 9002, False)]}
+                                 (prometheus, "monitoring", epp, 9090, True), (prometheus, "monitoring", epp, 9002, False), (stranger, "tactus", epp, 9002, False)],
+                 "kserve-router": [(router, "tactus", kserve, 8080, True), (router, "tactus", replica, 8000, False), (kserve, "tactus", kserve, 8080, True),
+                                   (stranger, "default", router, 8000, True), (stranger, "istio-system", kserve, 8080, True)],
+                 "kserve-gateway": [(epp, "tactus", kserve, 8080, True), (epp, "tactus", replica, 8000, False), (proxy, "gateways", kserve, 8080, True),
+                                    (proxy, "gateways", epp, 9002, True), (stranger, "tactus", epp, 9002, False)]}
         self.assertEqual(set(cases), set(self.fleets))
         for overlay, pairs in cases.items():
             policies = [item for item in self.fleets[overlay] if item["kind"] == "NetworkPolicy"]

@@ -13,6 +13,7 @@ import tempfile
 import unittest
 import urllib.error
 import urllib.request
+from unittest import mock
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"          # it would report to its makers
 os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "120"   # on a busy machine
@@ -20,14 +21,20 @@ os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)   # else it writes one into
 
 try:
     import ray
+    import yaml
     from ray import serve
+    from ray.serve.schema import ServeDeploySchema
 except ImportError:
     ray = None
+else:
+    import tactus_serve
 
 from openai import APIStatusError, OpenAI
 from server_process import CHAT_TEMPLATE, TINY_CONFIG, wait_until
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEY = "fleet-key"
+NO_RAY = "this Python has no Ray; scripts/test.sh slow makes one in .venv-ray"
 
 
 def free_port():
@@ -53,12 +60,10 @@ def parent_of(process):
     return int(pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[1])
 
 
-@unittest.skipIf(ray is None, "this Python has no Ray; scripts/test.sh slow makes one in .venv-ray")
+@unittest.skipIf(ray is None, NO_RAY)
 class RayFleetTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        import tactus_serve
-
         cls.folder = tempfile.TemporaryDirectory()
         folder = pathlib.Path(cls.folder.name)
         (folder / "model").mkdir()
@@ -170,9 +175,23 @@ class RayFleetTest(unittest.TestCase):
         for i in range(10):
             self.client.completions.create(model="tiny", prompt=f"again {i}", max_tokens=1)
 
-    def test_wrong_arguments_are_said(self):
-        import tactus_serve
 
+@unittest.skipIf(ray is None, NO_RAY)
+class RayAppTest(unittest.TestCase):
+    """What needs no cluster."""
+
+    def setUp(self):
+        environment = mock.patch.dict(os.environ)
+        environment.start()
+        self.addCleanup(environment.stop)
+        os.environ.pop("TACTUS_API_KEY", None)
+
+    def made(self, **args):
+        """(arguments of the program, environment of a replica) that app() makes of these."""
+        deployment = tactus_serve.app({"model": "a-model", **args})._bound_deployment
+        return deployment.init_args[0], deployment.ray_actor_options["runtime_env"]["env_vars"]
+
+    def test_wrong_arguments_are_said(self):
         with self.assertRaisesRegex(ValueError, "unknown arguments .*modle"):
             tactus_serve.app({"modle": "a"})
         with self.assertRaisesRegex(ValueError, "give model=PATH"):
@@ -180,17 +199,46 @@ class RayFleetTest(unittest.TestCase):
         with self.assertRaisesRegex(FileNotFoundError, "no program 'no-such-tactus'"):
             tactus_serve.TactusServer(["a"], binary="no-such-tactus")
         with self.assertRaisesRegex(RuntimeError, "(?s)did not start.*no-such-model"):
-            tactus_serve.TactusServer(["/no-such-model"], binary=self.binary, start_limit_s=30)
+            tactus_serve.TactusServer(["/no-such-model"], binary=os.environ["TACTUS_BINARY"], start_limit_s=30)
+
+    def test_no_flag_is_given_twice(self):
+        own = ("--host", "--port", "--shutdown-timeout", "--max-connections-per-client", "--max-streams-per-client")
+        page = (ROOT / "docs/ray_serve.md").read_text()
+        for flag in own:
+            self.assertIn(f"`{flag}`", page)
+            for given in (f"{flag} 1", f"{flag}=1", f"--load-format dummy {flag}=1"):
+                with self.subTest(given=given), self.assertRaisesRegex(ValueError, f"arguments: {flag} cannot be given"):
+                    self.made(arguments=given)
+        for given in ("", "--threads 3", "--threads=3", "--kv-cache-memory 64MiB"):
+            words, _ = self.made(arguments=given, cpus="2")
+            command = [os.environ["TACTUS_BINARY"], "serve", *words, "--host", "127.0.0.1", "--port", "0", "--shutdown-timeout", "1s", "--print-config"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+            with self.subTest(given=given):
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(f"\nthreads = {3 if 'threads' in given else 2}\n", done.stdout)
+        words, _ = self.made()   # what TactusServer adds is among them
+        with mock.patch.object(subprocess, "Popen", side_effect=InterruptedError) as started, self.assertRaises(InterruptedError):
+            tactus_serve.TactusServer(words, binary=os.environ["TACTUS_BINARY"])
+        command = started.call_args.args[0]
+        self.assertEqual({word for word in command if word.startswith("--")} - {"--threads"}, set(own))
+
+    def test_the_key_is_that_of_the_environment(self):
+        self.assertEqual(self.made()[1], {})
+        os.environ["TACTUS_API_KEY"] = KEY
+        self.assertEqual(self.made()[1], {"TACTUS_API_KEY": KEY})
+        os.environ["TACTUS_API_KEY"] = ""
+        with self.assertRaisesRegex(ValueError, "TACTUS_API_KEY is empty"):
+            self.made()
 
     def test_the_configuration_file_fits(self):
-        file = pathlib.Path(__file__).resolve().parents[2] / "deploy/ray/serve.yaml"
-        done = subprocess.run([sys.executable, "-c", "import sys, yaml\nfrom ray.serve.schema import ServeDeploySchema\n"
-                               "print(ServeDeploySchema.model_validate(yaml.safe_load(open(sys.argv[1]))).applications[0].args)", str(file)],
-                              capture_output=True, text=True, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        import tactus_serve
-        import yaml
-        tactus_serve.app(yaml.safe_load(file.read_text())["applications"][0]["args"])
+        file = ROOT / "deploy/ray/serve.yaml"
+        schema = ServeDeploySchema.model_validate(yaml.safe_load(file.read_text()))
+        application = schema.applications[0]
+        self.made(**application.args)
+        # As it is, it would serve everybody: it has a place for the key, and does not begin without one.
+        os.environ.update(application.runtime_env["env_vars"])
+        with self.assertRaisesRegex(ValueError, "TACTUS_API_KEY is empty"):
+            self.made(**application.args)
 
 
 if __name__ == "__main__":

@@ -48,6 +48,17 @@ class SystemdTest(unittest.TestCase):
         self.assertIn("mixd", done.stderr)
         self.assertIn("RestartSecs", done.stderr)
 
+    def test_what_the_operators_page_enables_starts_at_boot(self):
+        line = re.search(r"(?m)^sudo systemctl enable --now (.*)$", (UNITS.parents[1] / "docs/deploy.md").read_text())
+        self.assertIsNotNone(line, "docs/deploy.md enables nothing")
+        done = run("systemctl", f"--root={self.root}", "enable", *line.group(1).split())
+        self.assertEqual(done.returncode, 0, done.stderr)
+        started, left = set(), {"multi-user.target"}
+        while left:
+            started |= left
+            left = {path.name for unit in left for path in (self.root / f"etc/systemd/system/{unit}.wants").glob("*")} - started
+        self.assertEqual(started, {"multi-user.target", "tactus.target", "tactus-serve@8001.service", "tactus-serve@8002.service", "tactus-route.service"})
+
     def test_systemd_calls_them_confined(self):
         for service in SERVICES:
             done = run("systemd-analyze", "security", "--offline=yes", f"--threshold={MOST_EXPOSURE}", f"--root={self.root}", "--no-pager", service)
@@ -67,9 +78,20 @@ class SystemdTest(unittest.TestCase):
         uid = int(users["tactus"][2])
         self.assertEqual(users["tactus"][6], "/usr/sbin/nologin")
         found = {name: ((self.root / name).stat().st_uid, oct((self.root / name).stat().st_mode & 0o777)) for name in (
-            "etc/tactus", "etc/tactus/keys.env", "var/lib/tactus", "var/lib/tactus/models", "var/cache/tactus")}
-        self.assertEqual(found, {"etc/tactus": (0, "0o755"), "etc/tactus/keys.env": (0, "0o600"), "var/lib/tactus": (uid, "0o750"),
-                                 "var/lib/tactus/models": (0, "0o755"), "var/cache/tactus": (uid, "0o750")})
+            "etc/tactus", "etc/tactus/keys.env", "var/lib/tactus", "var/lib/tactus/models", "var/lib/tactus/state", "var/cache/tactus")}
+        self.assertEqual(found, {"etc/tactus": (0, "0o755"), "etc/tactus/keys.env": (0, "0o600"), "var/lib/tactus": (0, "0o755"),
+                                 "var/lib/tactus/models": (0, "0o755"), "var/lib/tactus/state": (uid, "0o750"), "var/cache/tactus": (uid, "0o750")})
+        writable = {path.removeprefix("-/") for line in values("tactus-serve@.service", "ReadWritePaths") for path in line.split()}
+        self.assertEqual(writable, {name for name, (owner, _) in found.items() if owner == uid})
+        # A folder of root's within one of its own it could put aside, and make another.
+        self.root.chmod(0o755)
+        (self.root / "var/lib/tactus/models/model").write_text("a model")
+        before = {path: path.stat().st_ino for path in (self.root / "var/lib/tactus").rglob("*")}
+        person = {"user": uid, "group": int(users["tactus"][3]), "extra_groups": []}
+        for path in [self.root / "var/lib/tactus", *before]:
+            run("mv", "-T", path, f"{path}.old", **person)
+        self.assertEqual({path: path.stat().st_ino for path in (self.root / "var/lib/tactus").rglob("*")}, before)
+        self.assertEqual(run("touch", self.root / "var/lib/tactus/state/file", **person).returncode, 0)
         for unit in SERVICES.values():
             self.assertEqual(values(unit, "User") + values(unit, "Group"), ["tactus", "tactus"])
 
