@@ -194,14 +194,16 @@ void WeighRows(const uint16_t* weights, const uint32_t* const* chunks, int32_t f
   for (int32_t i = from; i < to;) {
     const int32_t end = i / 8 * 8 + 8 < to ? i / 8 * 8 + 8 : to;
     const uint32_t* at = chunks[i / 8] + i % 8 * stride + first_dim;
-    const std::byte* fetch = ahead[i / 8] + (i % 8 * stride + first_dim) * fetch_step / 16;
-    for (; i < end; ++i, at += stride, fetch += stride * fetch_step / 16) {
+    const std::byte* fetch = nullptr;  // without kFetch nobody has filled `ahead`
+    if constexpr (kFetch) fetch = ahead[i / 8] + (i % 8 * stride + first_dim) * fetch_step / 16;
+    for (; i < end; ++i, at += stride) {
       __m512i x[kVecs];
 #pragma GCC unroll 8
       for (int v = 0; v < kVecs; ++v) {
         x[v] = _mm512_loadu_si512(at + 16 * v);
-        if (kFetch) __builtin_prefetch(fetch + v * fetch_step);
+        if constexpr (kFetch) __builtin_prefetch(fetch + v * fetch_step);
       }
+      if constexpr (kFetch) fetch += stride * fetch_step / 16;
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         int pair;
