@@ -37,8 +37,17 @@ Result<std::vector<std::string>> UrlsOf(const std::string& text) {
 
 }  // namespace
 
+Status Discovery::Check(const FleetOptions& options) {
+  if (options.replicas_dns.empty()) return Status();
+  const auto url = http::ParseUrl("http://" + options.replicas_dns);
+  const size_t colon = options.replicas_dns.rfind(':');
+  if (url.ok() && url->path == "/" && colon != std::string::npos && options.replicas_dns.back() != ':') return Status();
+  return InvalidArgument(fmt::format("--replicas-dns: '{}' is not HOST:PORT", options.replicas_dns), "replicas-dns");
+}
+
 Result<std::unique_ptr<Discovery>> Discovery::Create(const FleetOptions& options, http::Loop& loop, FleetWatch& watch,
                                                      FleetWatch::Log log) {
+  TACTUS_RETURN_IF_ERROR(Check(options));
   std::unique_ptr<Discovery> made(new Discovery(options, loop, watch, std::move(log)));
   if (!options.replicas_file.empty()) {
     if (const Status read = made->ReadFile(); !read.ok())
@@ -47,11 +56,6 @@ Result<std::unique_ptr<Discovery>> Discovery::Create(const FleetOptions& options
   }
   if (!options.replicas_dns.empty()) {
     const auto url = http::ParseUrl("http://" + options.replicas_dns);
-    const size_t colon = options.replicas_dns.rfind(':');
-    if (!url.ok() || url->path != "/" || colon == std::string::npos || options.replicas_dns.back() == ':') {
-      return InvalidArgument(fmt::format("--replicas-dns: '{}' is not HOST:PORT", options.replicas_dns),
-                             "replicas-dns");
-    }
     made->dns_host_ = url->host;
     made->dns_port_ = fmt::format("{}", url->port);
     made->Later(0, &Discovery::AskDns);

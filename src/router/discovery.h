@@ -19,6 +19,8 @@ namespace tactus::router {
 
 class Discovery {
  public:
+  // What can be said of them before a port is taken. kInvalidArgument names the option.
+  static Status Check(const FleetOptions& options);
   // Reads the file once; what is wrong with it is kInvalidArgument, later a line of the log, and then the last good one
   // holds. All three references outlive it.
   static Result<std::unique_ptr<Discovery>> Create(const FleetOptions& options, http::Loop& loop, FleetWatch& watch,

@@ -64,8 +64,35 @@ struct FleetWatch::Reply final : http::ResponseHandler {
   }
 };
 
-Result<std::unique_ptr<FleetWatch>> FleetWatch::Create(const FleetOptions& options, Clock& clock, http::Loop& loop,
-                                                       Log log) {
+namespace {
+
+// The URLs of --replicas, each as it was given.
+std::vector<std::string> Named(const FleetOptions& options) {
+  std::vector<std::string> urls;
+  for (const std::string& list : options.replicas) {
+    for (size_t at = 0; at <= list.size();) {
+      const size_t end = std::min(list.find(',', at), list.size());
+      if (end > at) urls.push_back(list.substr(at, end - at));
+      at = end + 1;
+    }
+  }
+  return urls;
+}
+
+struct ReplicaPlace {
+  http::Url url;
+  std::string address;  // HOST:PORT, as it is known
+};
+Result<ReplicaPlace> PlaceOf(const std::string& given) {
+  TACTUS_ASSIGN_OR_RETURN(const http::Url parsed, http::ParseUrl(given));
+  if (parsed.path != "/") return InvalidArgument(fmt::format("'{}': give http://host:port, without a path", given));
+  const bool v6 = parsed.host.find(':') != std::string::npos;
+  return ReplicaPlace{parsed, fmt::format("{}{}{}:{}", v6 ? "[" : "", parsed.host, v6 ? "]" : "", parsed.port)};
+}
+
+}  // namespace
+
+Status FleetWatch::Check(const FleetOptions& options) {
   for (const auto& [time, name] :
        {std::pair(options.poll_interval, "poll-interval"), std::pair(options.poll_timeout, "poll-timeout"),
         std::pair(options.dead_after, "dead-after")}) {
@@ -73,18 +100,20 @@ Result<std::unique_ptr<FleetWatch>> FleetWatch::Create(const FleetOptions& optio
   }
   if (!options.replica_api_key.empty())
     TACTUS_RETURN_IF_ERROR(http::CheckKey("replica-api-key", options.replica_api_key));
+  TACTUS_RETURN_IF_ERROR(route::Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)).status());
+  for (const std::string& given : Named(options)) {
+    if (const auto place = PlaceOf(given); !place.ok())
+      return InvalidArgument("--replicas: " + place.status().message(), "replicas");
+  }
+  return Status();
+}
+
+Result<std::unique_ptr<FleetWatch>> FleetWatch::Create(const FleetOptions& options, Clock& clock, http::Loop& loop,
+                                                       Log log) {
+  TACTUS_RETURN_IF_ERROR(Check(options));
   TACTUS_ASSIGN_OR_RETURN(auto fleet, route::Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)));
   std::unique_ptr<FleetWatch> watch(new FleetWatch(options, clock, loop, std::move(log), std::move(fleet)));
-  for (const std::string& list : options.replicas) {
-    for (size_t at = 0; at <= list.size();) {
-      const size_t end = std::min(list.find(',', at), list.size());
-      const std::string url = list.substr(at, end - at);
-      at = end + 1;
-      if (url.empty()) continue;
-      if (const Status added = watch->Add(url); !added.ok())
-        return InvalidArgument("--replicas: " + added.message(), "replicas");
-    }
-  }
+  for (const std::string& url : Named(options)) TACTUS_RETURN_IF_ERROR(watch->Add(url));
   return watch;
 }
 
@@ -101,11 +130,8 @@ FleetWatch::FleetWatch(const FleetOptions& options, Clock& clock, http::Loop& lo
 FleetWatch::~FleetWatch() = default;
 
 Status FleetWatch::Add(const std::string& given) {
-  TACTUS_ASSIGN_OR_RETURN(const http::Url parsed, http::ParseUrl(given));
-  if (parsed.path != "/") return InvalidArgument(fmt::format("'{}': give http://host:port, without a path", given));
-  const bool v6 = parsed.host.find(':') != std::string::npos;
-  const std::string address = fmt::format("{}{}{}:{}", v6 ? "[" : "", parsed.host, v6 ? "]" : "", parsed.port);
-  const std::string url = "http://" + address;
+  TACTUS_ASSIGN_OR_RETURN(const ReplicaPlace named, PlaceOf(given));
+  const std::string url = "http://" + named.address;
   std::lock_guard lock(mutex_);
   if (Replica* known = FindLocked(url); known != nullptr) {
     known->draining = false;
@@ -124,12 +150,12 @@ Status FleetWatch::Add(const std::string& given) {
   replica.place = at;
   replica.number = next_number_++;
   replica.url = url;
-  replica.address = address;
+  replica.address = named.address;
   replica.heard_ns = clock_.NowNs();
   http::ClientOptions client;
   client.connect_timeout_ns = client.timeout_ns = options_.poll_timeout.ns;
   client.max_response_bytes = kPollBytes;
-  replica.client = std::make_unique<http::Client>(parsed, client, clock_, loop_);
+  replica.client = std::make_unique<http::Client>(named.url, client, clock_, loop_);
   fleet_->Reset(at);
   fleet_->SetReady(at, false);
   Schedule(replica.number, 0);

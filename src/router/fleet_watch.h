@@ -54,7 +54,9 @@ class FleetWatch {
  public:
   using Log = std::function<void(std::string_view line)>;
 
-  // Begins to ask as soon as the loop runs. kInvalidArgument names the option. Clock, loop and log outlive it; the log
+  // Whether Create would take them: for before a port is taken. kInvalidArgument names the option.
+  static Status Check(const FleetOptions& options);
+  // Begins to ask as soon as the loop runs. kInvalidArgument as Check's. Clock, loop and log outlive it; the log
   // takes lines from any thread.
   static Result<std::unique_ptr<FleetWatch>> Create(const FleetOptions& options, Clock& clock, http::Loop& loop,
                                                     Log log);

@@ -161,6 +161,8 @@ Status RouterServerImpl::Bind() {
                     options_.max_body_total.bytes, options_.max_body.bytes),
         "max-body-total");
   }
+  TACTUS_RETURN_IF_ERROR(FleetWatch::Check(options_.fleet));
+  TACTUS_RETURN_IF_ERROR(Discovery::Check(options_.fleet));
   std::optional<FleetKeys> keys;
   if (!options_.kv_secret_file.empty()) {
     TACTUS_ASSIGN_OR_RETURN(const std::string secret, ReadFleetSecret(options_.kv_secret_file));

@@ -218,6 +218,7 @@ TEST(FleetWatchTest, PollsCarryTheReplicasKey) {
   fleet.AwaitReady(1);
   EXPECT_EQ(replica.polled_with(), "Bearer inner");
   options.fleet.replica_api_key = "inner\n";
+  options.port = 0;
   const auto refused = RouterServer::Listen(options, SystemClock(), {});
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.status().message().find("--replica-api-key has white space"), std::string::npos)
