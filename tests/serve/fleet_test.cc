@@ -320,7 +320,7 @@ class FailingMove {
 class FleetFailureTest : public FleetTest {
  protected:
   FailingMove Fail(const Replica& a, const std::string& to) {
-    const std::string body = Body(1500, true);
+    const std::string body = Body(300, true);
     const std::string expected = Alone(body);
     RawSocket client(a.server->port());
     client.Send(Head("/v1/completions", body, Routed("same-id")));
