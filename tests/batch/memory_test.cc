@@ -119,6 +119,7 @@ TEST_P(PlannerMemory, AFeedKeepsToIt) {
   prompts->DropKeys();
   batch::FeedOptions options;
   options.plan.kv_tokens = 500'000;
+  options.plan.shared_reads = true;  // what takes most
   batch::JobFeed feed(prompts, std::move(tree), kCost, options,
                       std::vector<int32_t>(static_cast<size_t>(kPrompts), batch::kToRun));
   int32_t started = 0;
