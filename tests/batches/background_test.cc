@@ -57,13 +57,20 @@ TEST(BackgroundRoomTest, BesideOthersTheShareIsSmaller) {
   EXPECT_TRUE(take());
 }
 
-TEST(BackgroundRoomTest, WhileTheFirstThatWaitsDoesNotFitNobodyBehindItTakes) {
+// A line waits in the engine, and one that does not fit beside it is next.
+class QueuedRoomTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(room.Take(line, &small));
+    ASSERT_FALSE(room.Take(long_line, &large));
+  }
   ManualClock clock;
-  BackgroundRoom room({.waiting_tokens = 100}, clock);
-  const int large = 0, small = 0;
+  BackgroundRoom room{{.waiting_tokens = 100}, clock};
+  const int large = 0, small = 0;  // who asks
   const Cost line{1, 40, 40}, long_line{1, 90, 90};
-  ASSERT_TRUE(room.Take(line, &small));
-  EXPECT_FALSE(room.Take(long_line, &large));
+};
+
+TEST_F(QueuedRoomTest, WhileTheFirstThatWaitsDoesNotFitNobodyBehindItTakes) {
   EXPECT_FALSE(room.Take(line, &small)) << "it would fit, and is behind one that waits";
   EXPECT_FALSE(room.WaitFor(line, kMillisecond, &small));
   EXPECT_FALSE(room.WaitFor(long_line, kMillisecond, &large));
@@ -78,13 +85,7 @@ TEST(BackgroundRoomTest, WhileTheFirstThatWaitsDoesNotFitNobodyBehindItTakes) {
   EXPECT_TRUE(room.Take({1, 1, 1}, &large));
 }
 
-TEST(BackgroundRoomTest, WhoHasGoneIsNotWaitedFor) {
-  ManualClock clock;
-  BackgroundRoom room({.waiting_tokens = 100}, clock);
-  const int large = 0, small = 0;
-  const Cost line{1, 40, 40}, long_line{1, 90, 90};
-  ASSERT_TRUE(room.Take(line, &small));
-  EXPECT_FALSE(room.Take(long_line, &large));
+TEST_F(QueuedRoomTest, WhoHasGoneIsNotWaitedFor) {
   EXPECT_FALSE(room.Take(line, &small));
   room.Leave(&large);
   EXPECT_TRUE(room.Take(line, &small));
