@@ -2,6 +2,7 @@
 """The lint rules find what they claim to find: each rule on a line that breaks it and on one that does not."""
 import importlib.util
 import pathlib
+import shutil
 import tempfile
 import unittest
 
@@ -108,7 +109,9 @@ class Rules(unittest.TestCase):
         program = lint.formatter()
         if program is None:
             self.skipTest("no clang-format 19; scripts/test.sh installs it")
-        with tempfile.TemporaryDirectory(dir=HERE) as folder:   # below .clang-format
+        # Outside the repository: lint itself may run at the same time, and would find these files.
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(lint.ROOT / ".clang-format", folder)
             good, bad = pathlib.Path(folder) / "good.cc", pathlib.Path(folder) / "bad.cc"
             good.write_text("int F() {\n  return 1;\n}\n")
             bad.write_text("int F() {\n  return 1;\n}\nint  G();\n")
