@@ -7,9 +7,10 @@ answer, what the planner took included, loading the model not).
   bench/offline/real.py --cache CACHE [-o FILE.json]        everything
   bench/offline/real.py --cache CACHE --models default --jobs dense-shared --repeats 1
 
-Four jobs of three kinds of requests (counts below): `classify` has one of eight long instructions before a short question, and a word as
-its answer; `chat` is short both ways; `write` generates much. Prompts are token ids, answers end by their length alone, and everybody
-shares prefixes as well as it can. Who is measured takes turns job by job, and each repeat begins with another one.
+Four jobs of three kinds of requests (counts below): `classify` has one of 32 long instructions before a short question, and a word as its
+answer; `chat` is short both ways; `write` generates much. Prompts are token ids, answers end by their length alone, and everybody shares
+prefixes as well as it can. Tactus has so little KV memory (--kv-cache-memory) that not all instructions fit it, or an order could not
+matter; the peers have as much as they want. Who is measured takes turns job by job, and each repeat begins with another one.
 """
 from __future__ import annotations
 
@@ -41,19 +42,20 @@ VOCABULARY = 32000
 SLOTS = 32                   # sequences at once, of everybody
 TIMEOUT_S = 600              # for a job
 SLOT_CONTEXT = 1536          # the longest request fits
+INSTRUCTIONS = 32
 # Requests of each kind.
 JOBS = {
-    "dense-shared": {"classify": 300, "chat": 60, "write": 6},
-    "heavy-shared": {"classify": 150, "chat": 30, "write": 16},
-    "dense": {"classify": 15, "chat": 240, "write": 6},
-    "heavy": {"classify": 8, "chat": 100, "write": 16},
+    "dense-shared": {"classify": 400, "chat": 60, "write": 24},
+    "heavy-shared": {"classify": 200, "chat": 30, "write": 64},
+    "dense": {"classify": 20, "chat": 300, "write": 24},
+    "heavy": {"classify": 10, "chat": 100, "write": 80},
 }
 
 
 def job(name: str, seed: int, scale: float) -> list[Request]:
     draw = random.Random(f"{seed} {name}")
     ids = lambda n: [draw.randrange(300, VOCABULARY) for _ in range(n)]
-    instructions = [ids(draw.randint(400, 640)) for _ in range(8)]
+    instructions = [ids(draw.randint(400, 640)) for _ in range(INSTRUCTIONS)]
     requests = []
     for kind, count in JOBS[name].items():
         for _ in range(max(1, round(count * scale))):
@@ -62,7 +64,7 @@ def job(name: str, seed: int, scale: float) -> list[Request]:
             elif kind == "chat":
                 requests.append(Request(ids(draw.randint(32, 256)), draw.randint(16, 64), label=kind))
             else:
-                requests.append(Request(ids(draw.randint(16, 48)), draw.randint(500, 1000), label=kind))
+                requests.append(Request(ids(draw.randint(16, 48)), draw.randint(100, 300), label=kind))
     draw.shuffle(requests)
     return requests
 
@@ -135,7 +137,7 @@ def run_tactus(args: argparse.Namespace, places: engines.Places, model: Model, o
             for i, r in enumerate(requests):
                 body = {"prompt": r.prompt, "max_tokens": r.max_tokens, "temperature": 0, "ignore_eos": True}
                 file.write(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": body}) + "\n")
-        flags = ["--order", order, "--threads", str(places.threads), "--max-num-seqs", str(SLOTS), *args.tactus_args]
+        flags = ["--order", order, "--threads", str(places.threads), "--max-num-seqs", str(SLOTS), "--kv-cache-memory", args.kv_cache_memory, *args.tactus_args]
         done = subprocess.run([str(places.tactus), "batch", str(source), "-o", str(out), str(model.file), *flags, "--json"], capture_output=True, text=True)
         if done.returncode != 0:
             raise CellError(f"tactus batch ended with status {done.returncode}: {done.stderr.strip().splitlines()[-1][:300]}")
@@ -176,6 +178,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--scale", type=float, default=1.0, help="so many times the requests of each kind")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kv-cache-memory", default="256MiB", help="of tactus; 256 MiB are 11,900 tokens of the default model")
     parser.add_argument("--tactus-args", type=str.split, default=[])
     parser.add_argument("-o", "--output", type=pathlib.Path)
     args = parser.parse_args()

@@ -35,9 +35,29 @@ Result<std::vector<std::string>> UrlsOf(const std::string& text) {
   return urls;
 }
 
+Result<std::string> TextOf(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    return InvalidArgument(fmt::format("'{}' is no file that can be read", path));
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return InvalidArgument(fmt::format("cannot read '{}'", path));
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (file.bad()) return InvalidArgument(fmt::format("cannot read '{}' to its end", path));
+  return text;
+}
+
+Status OfFile(const Status& status) {
+  return status.ok() ? status : InvalidArgument("--replicas-file: " + status.message(), "replicas-file");
+}
+
 }  // namespace
 
 Status Discovery::Check(const FleetOptions& options) {
+  if (!options.replicas_file.empty()) {
+    const auto text = TextOf(options.replicas_file);
+    TACTUS_RETURN_IF_ERROR(OfFile(text.status()));
+    TACTUS_RETURN_IF_ERROR(OfFile(UrlsOf(*text).status()));
+  }
   if (options.replicas_dns.empty()) return Status();
   const auto url = http::ParseUrl("http://" + options.replicas_dns);
   const size_t colon = options.replicas_dns.rfind(':');
@@ -50,8 +70,7 @@ Result<std::unique_ptr<Discovery>> Discovery::Create(const FleetOptions& options
   TACTUS_RETURN_IF_ERROR(Check(options));
   std::unique_ptr<Discovery> made(new Discovery(options, loop, watch, std::move(log)));
   if (!options.replicas_file.empty()) {
-    if (const Status read = made->ReadFile(); !read.ok())
-      return InvalidArgument("--replicas-file: " + read.message(), "replicas-file");
+    TACTUS_RETURN_IF_ERROR(OfFile(made->ReadFile()));
     made->Later(kFileNs, &Discovery::ReadFileAgain);
   }
   if (!options.replicas_dns.empty()) {
@@ -75,13 +94,7 @@ void Discovery::Later(DurationNs after_ns, void (Discovery::*what)()) {
 }
 
 Status Discovery::ReadFile() {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(options_.replicas_file, error))
-    return InvalidArgument(fmt::format("'{}' is no file that can be read", options_.replicas_file));
-  std::ifstream file(options_.replicas_file, std::ios::binary);
-  if (!file) return InvalidArgument(fmt::format("cannot read '{}'", options_.replicas_file));
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (file.bad()) return InvalidArgument(fmt::format("cannot read '{}' to its end", options_.replicas_file));
+  TACTUS_ASSIGN_OR_RETURN(const std::string text, TextOf(options_.replicas_file));
   const bool first = !read_once_, settled = text == read_text_;
   read_once_ = true;
   read_text_ = text;

@@ -212,7 +212,8 @@ class EdgeTest(unittest.TestCase):
 
     def test_a_wrong_option_is_named(self):
         for args, text in ((["--replicas", "nonsense"], "--replicas"), (["--balancer", "best"], "unknown balancer 'best'"), (["--port", "x"], "--port"),
-                           (["--replicas-dns", "host"], "HOST:PORT"), (["--retries", "99"], "retries")):
+                           (["--replicas-dns", "host"], "HOST:PORT"), (["--replicas-file", "/no/such/file"], "--replicas-file: '/no/such/file'"),
+                           (["--retries", "99"], "retries")):
             with TakenPort() as port:       # the option is what is wrong, and another port would not help
                 wrong = args if "--port" in args else [*args, "--port", str(port)]
                 done = subprocess.run([os.environ["TACTUS_BINARY"], "route", *wrong], capture_output=True, text=True, timeout=30)
