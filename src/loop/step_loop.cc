@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <mutex>
+#include <optional>
 
 #include "base/check.h"
 #include "loop/commit.h"
@@ -38,7 +39,8 @@ class StepLoop::Impl {
 
  private:
   bool DrainInput();
-  bool EndWhatIsAborted();
+  std::optional<Status> TakeAbort();
+  bool EndWhatIsAborted(const std::optional<Status>& abort);
   void PublishStats();
   std::string Account() const;
 
@@ -127,9 +129,10 @@ bool StepLoop::Impl::RunOnce() {
   events_.Begin(parts_.clock->NowNs());
   Timelines::Pass pass(&live_.timelines(), events_.now_ns(), steps_.next_step());
   if (parts_.tap != nullptr) parts_.tap->BeginPass(events_.now_ns());
+  const std::optional<Status> abort = TakeAbort();  // before the input: it ends whatever came before it
   bool worked = DrainInput();
   worked = commit_.Ready() || worked;
-  worked = EndWhatIsAborted() || worked;
+  worked = EndWhatIsAborted(abort) || worked;
   worked = transfers_.Settle() || worked;
   if (parts_.scheduler->gate_asks()) worked = planning_.AskGate() || worked;
   while (!steps_.full() && planning_.PlanAndSubmit(transfers_.any_paused())) worked = true;
@@ -153,7 +156,14 @@ bool StepLoop::Impl::DrainInput() {
   return true;
 }
 
-bool StepLoop::Impl::EndWhatIsAborted() {
+std::optional<Status> StepLoop::Impl::TakeAbort() {
+  if (!abort_.load(std::memory_order_acquire)) return std::nullopt;
+  std::lock_guard<std::mutex> lock(abort_mutex_);
+  abort_.store(false, std::memory_order_release);
+  return abort_status_;
+}
+
+bool StepLoop::Impl::EndWhatIsAborted(const std::optional<Status>& abort) {
   const SequenceTable& table = live_.sequences();
   bool ended = false;
   if (!healthy_.load(std::memory_order_relaxed) && (table.num_held() > 0 || !table.waiting().empty())) {
@@ -161,15 +171,9 @@ bool StepLoop::Impl::EndWhatIsAborted() {
     live_.FinishAll(FinishReason::kError, Status(StatusCode::kUnavailable, "the executor has failed"));
     ended = true;
   }
-  if (!abort_.load(std::memory_order_acquire)) return ended;
-  Status why;
-  {
-    std::lock_guard<std::mutex> lock(abort_mutex_);
-    abort_.store(false, std::memory_order_release);
-    why = abort_status_;
-  }
+  if (!abort) return ended;
   if (parts_.tap != nullptr) parts_.tap->Abort();
-  live_.FinishAll(FinishReason::kError, why);
+  live_.FinishAll(FinishReason::kError, *abort);
   return true;
 }
 

@@ -1,9 +1,11 @@
 // A step loop over the fake executor on a virtual clock, with everything that can be checked checked after every pass.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "loop/replica.h"
@@ -68,7 +70,10 @@ class LoggingExecutor final : public Executor {
   explicit LoggingExecutor(Executor* inner) : inner_(*inner) {}
   ExecutorTraits traits() const override { return inner_.traits(); }
   void Submit(const StepPlan& plan) override;
-  bool Poll(StepResult* result) override { return inner_.Poll(result); }
+  bool Poll(StepResult* result) override {
+    if (at_poll) std::exchange(at_poll, nullptr)();
+    return inner_.Poll(result);
+  }
   void SetWakeup(std::function<void()> wakeup) override { inner_.SetWakeup(std::move(wakeup)); }
   TimeNs NextReadyNs() const override { return inner_.NextReadyNs(); }
   int64_t kv_block_bytes() const override { return inner_.kv_block_bytes(); }
@@ -76,6 +81,7 @@ class LoggingExecutor final : public Executor {
   void WriteHostBlock(BlockId block, const std::byte* from) override { inner_.WriteHostBlock(block, from); }
   std::vector<std::string> log;
   std::map<RequestHandle, int64_t> chained_items;
+  std::function<void()> at_poll;  // once: what another thread does in the middle of a pass
 
  private:
   std::map<SlotId, RequestHandle> requests_;
@@ -95,6 +101,8 @@ class Harness final : public EventSink {
   // A request that has run elsewhere; its choice has the tokens from there.
   Result<RequestHandle> SubmitImported(Request request, ImportedSequence imported);
   void Cancel(RequestHandle handle) { loop_->Cancel(handle); }
+  // Once, in the middle of the next pass that asks for results.
+  void InTheMiddleOfAPass(std::function<void()> call) { logging_->at_poll = std::move(call); }
   // Passes until nothing happens at this instant. Returns the first broken invariant, or empty.
   std::string Settle();
   // Advances the clock to the next result; false when none is in flight.

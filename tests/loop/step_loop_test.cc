@@ -235,6 +235,23 @@ TEST(StepLoop, AbortEndsEverythingWithItsReason) {
   EXPECT_EQ(h.outputs()[id].error.message(), "time is up");
 }
 
+// A request and the abort after it come while the loop is between looking for requests and looking for an abort.
+TEST(StepLoop, AbortEndsWhatCameInTheSamePass) {
+  Harness h(HarnessConfig{});
+  h.MustSubmit(MakeRequest(Tokens(1, 8), 50));
+  ASSERT_EQ(h.Settle(), "");
+  RequestHandle late = 0;
+  h.InTheMiddleOfAPass([&] {
+    late = h.MustSubmit(MakeRequest(Tokens(2, 8), 50));
+    h.loop().Abort(Status(StatusCode::kUnavailable, "time is up"));
+  });
+  ASSERT_TRUE(h.Advance());
+  ASSERT_EQ(h.Run(), "");
+  ASSERT_GT(late, 0) << "no pass asked for results";
+  EXPECT_EQ(h.outputs()[late].error.message(), "time is up");
+  EXPECT_LE(h.steps(), 3) << "steps were computed for what had been aborted";
+}
+
 TEST(StepLoop, PromptLogprobsComeForEveryRowAndShareNothing) {
   HarnessConfig config;
   config.scheduler.limits.token_budget = 5;
