@@ -53,6 +53,7 @@ GRID_REQUESTS = 40000
 SHARD_REQUESTS = 100_000  # of each: the job grows with the shards, or its longest answers alone would decide
 SAMPLES = (0.001, 0.01, 0.1)
 SHARDS = (1, 2, 4, 8, 16)
+SHARDED = {"dfs": ("dfs",), "blend": ("blend",), "blend, lengths known": ("blend", "--planner-lengths", "known")}
 PLANNED = (10_000, 40_000, 160_000, 640_000)
 INTERFERENCE = (0.0, 0.15, 0.26, 0.4, 0.6)
 
@@ -142,8 +143,8 @@ def wanted(args):
                 runs.append(("sample", spec, ("--scheduler", "blend", "--overlap", "nano", *flags), {"lengths": " ".join(flags).removeprefix("--")}))
     if "shards" in parts:
         for n in SHARDS:
-            for order in ("dfs", "blend"):
-                runs.append(("shards", job(*MIXES[0], n * SHARD_REQUESTS), ("--scheduler", order, "--overlap", "nano", "--replicas", str(n)),
+            for order, flags in SHARDED.items():
+                runs.append(("shards", job(*MIXES[0], n * SHARD_REQUESTS), ("--overlap", "nano", "--replicas", str(n), "--scheduler", *flags),
                              {"order": order, "shards": n}))
     if "planning" in parts:
         for n in PLANNED:
@@ -252,10 +253,10 @@ def shards_table(result):
     if not runs:
         return ""
     lines = ["### Shards", "", f"Tokens per second of all replicas together, and for each against one replica. A job of {SHARD_REQUESTS:,} requests for each (paper: what is lost grows linearly with the shards).", "",
-             "| shards | dfs | each | blend | each |", "|---|---|---|---|---|"]
+             "| shards | " + " | ".join(f"{order} | each" for order in SHARDED) + " |", "|---" * (1 + 2 * len(SHARDED)) + "|"]
     for n in distinct(r["labels"]["shards"] for r in runs):
         cells = []
-        for order in ("dfs", "blend"):
+        for order in SHARDED:
             here, one = speed(of(result, "shards", shards=n, order=order)), speed(of(result, "shards", shards=1, order=order))
             cells += [f"{here:.0f}" if here else "", gain(here / n, one) if here and one else ""]
         lines.append(f"| {n} | " + " | ".join(cells) + " |")

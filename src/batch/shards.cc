@@ -3,129 +3,202 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
+#include <limits>
+#include <queue>
 #include <utility>
+
+#include "base/rng.h"
+#include "batch/totals.h"
 
 namespace tactus::batch {
 namespace {
 
+// Of the job's unique prompt tokens: what may be computed again so that requests with one prefix can be dealt out.
+constexpr double kDealtShare = 0.01;
+// A prefix whose requests stay together goes to further shards in pieces of an eighth of a shard's work, each of which
+// computes at least this many times what the prefix does.
+constexpr double kPieceOfShard = 0.125;
+constexpr double kPieceOfPrefix = 64;
+
+// In parts of the whole job's.
 struct Work {
-  double compute_s = 0, memory_s = 0;
-};
+  double compute = 0, memory = 0;
 
-// Work of the positions before each, in the planned order.
-std::vector<Work> RunningSums(const Plan& plan) {
-  std::vector<Work> before(static_cast<size_t>(plan.size()) + 1);
-  for (int32_t i = 0; i < plan.size(); ++i) {
-    const Work& w = before[static_cast<size_t>(i)];
-    before[static_cast<size_t>(i) + 1] = {w.compute_s + plan.ComputeSecondsAt(i), w.memory_s + plan.MemorySecondsAt(i)};
+  double sum() const { return compute + memory; }
+  double Along(const Work& direction) const { return compute * direction.compute + memory * direction.memory; }
+  Work& operator+=(const Work& w) {
+    compute += w.compute;
+    memory += w.memory;
+    return *this;
   }
-  return before;
-}
-
-// Cuts so that [0, left) and [right, n) are together one part of the whole, both by compute and by memory time.
-struct Cut {
-  int32_t left = 0, right = 0;
 };
 
-class Cutter {
+class Dealer {
  public:
-  explicit Cutter(const Plan& plan) : before_(RunningSums(plan)) {}
+  Dealer(PrefixTree tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs, int32_t shards)
+      : tree_(std::move(tree)),
+        cost_(cost),
+        outputs_(outputs),
+        totals_(SortByDensity(&tree_, cost, outputs)),
+        loads_(static_cast<size_t>(shards)),
+        dealt_(loads_.size()),
+        lacks_(loads_.size()),
+        later_(loads_.size()),
+        last_(loads_.size()),
+        shard_of_(outputs.size(), -1) {}
 
-  // `last`: the cut before, which this one contains.
-  Cut At(double share, const Cut& last) const {
-    const Work target{share * All().compute_s, share * All().memory_s};
-    // The further left the cut goes, the less memory time is left for the right, and the more compute there is in all:
-    // the left is the denser side.
-    int32_t low = last.left, high = LeftOf(target, last);
-    while (low < high) {
-      const int32_t left = low + (high - low) / 2;
-      const int32_t right = RightOf(left, target, last);
-      (Before(left).compute_s + All().compute_s - Before(right).compute_s < target.compute_s ? low = left + 1
-                                                                                             : high = left);
+  // What stays together first, since single requests even out what that leaves uneven.
+  std::vector<int32_t> Deal() && {
+    if (totals_[0].requests == 0) return std::move(shard_of_);
+    Open();
+    for (const bool together : {true, false}) {
+      TakeStock();
+      for (int32_t node = 0; node < tree_.size();) {
+        if (totals_[Index(node)].requests == 0) {
+          node = tree_[node].end;
+        } else if (opened_[Index(node)]) {
+          ++node;
+        } else {
+          if (together != tree_[node].is_leaf()) DealPieces(node);
+          node = tree_[node].end;
+        }
+      }
     }
-    // One request more or less: whichever is nearer by both.
-    const Cut here{low, RightOf(low, target, last)};
-    if (low == last.left) return here;
-    const Cut less{low - 1, RightOf(low - 1, target, last)};
-    return Distance(less, target) < Distance(here, target) ? less : here;
+    return std::move(shard_of_);
   }
 
  private:
-  const Work& Before(int32_t i) const { return before_[static_cast<size_t>(i)]; }
-  const Work& All() const { return before_.back(); }
-  // Where the left stretch alone has the memory time.
-  int32_t LeftOf(const Work& target, const Cut& last) const {
-    const auto at = std::lower_bound(before_.begin() + last.left, before_.begin() + last.right, target.memory_s,
-                                     [](const Work& w, double memory_s) { return w.memory_s < memory_s; });
-    return static_cast<int32_t>(at - before_.begin());
-  }
-  // Where the right stretch begins that, with [0, left), comes nearest to the memory time.
-  int32_t RightOf(int32_t left, const Work& target, const Cut& last) const {
-    const double wanted_before = All().memory_s - (target.memory_s - Before(left).memory_s);
-    const auto begin = before_.begin() + left, end = before_.begin() + last.right + 1;
-    auto at = std::lower_bound(begin, end, wanted_before,
-                               [](const Work& w, double memory_s) { return w.memory_s < memory_s; });
-    if (at == end) --at;
-    if (at != begin && wanted_before - (at - 1)->memory_s < at->memory_s - wanted_before) --at;
-    return static_cast<int32_t>(at - before_.begin());
-  }
-  double Distance(const Cut& cut, const Work& target) const {
-    const double compute_s = Before(cut.left).compute_s + All().compute_s - Before(cut.right).compute_s;
-    const double memory_s = Before(cut.left).memory_s + All().memory_s - Before(cut.right).memory_s;
-    return std::max(std::abs(compute_s - target.compute_s) / All().compute_s,
-                    std::abs(memory_s - target.memory_s) / All().memory_s);
+  static size_t Index(int32_t i) { return static_cast<size_t>(i); }
+
+  Work Part(double compute_s, double memory_s) const {
+    return {totals_[0].compute_s > 0 ? compute_s / totals_[0].compute_s : 0,
+            totals_[0].memory_s > 0 ? memory_s / totals_[0].memory_s : 0};
   }
 
-  std::vector<Work> before_;
+  // Prompt tokens that are computed again at most when this node's children go to different shards.
+  double CostOfOpening(int32_t node) const {
+    size_t children = 0;
+    tree_.ForEachChild(node, [&](int32_t c) { children += totals_[Index(c)].requests > 0 ? 1 : 0; });
+    return static_cast<double>(tree_[node].depth) *
+           static_cast<double>(std::min(loads_.size(), std::max<size_t>(1, children)) - 1);
+  }
+
+  // Marks the nodes whose children are dealt out one by one: those that free the most work for their cost first.
+  void Open() {
+    struct Candidate {
+      double gain, cost;
+      int32_t node;
+      bool operator<(const Candidate& other) const {
+        return gain != other.gain ? gain < other.gain : node > other.node;
+      }
+    };
+    std::priority_queue<Candidate> candidates;
+    const auto add = [&](int32_t node) {
+      const NodeTotals& t = totals_[Index(node)];
+      if (tree_[node].is_leaf() || t.requests == 0) return;
+      const double cost = CostOfOpening(node);
+      const double gain = cost > 0 ? Part(t.compute_s, t.memory_s).sum() / cost : std::numeric_limits<double>::max();
+      candidates.push({gain, cost, node});
+    };
+    opened_.assign(Index(tree_.size()), false);
+    double budget = kDealtShare * static_cast<double>(totals_[0].computed_tokens);
+    for (add(0); !candidates.empty();) {
+      const Candidate best = candidates.top();
+      candidates.pop();
+      if (best.cost > budget) continue;
+      budget -= best.cost;
+      opened_[Index(best.node)] = true;
+      tree_.ForEachChild(best.node, add);
+    }
+  }
+
+  // From here on every shard gets its part of each stretch in proportion to what it lacks now.
+  void TakeStock() {
+    const double fair = 1.0 / static_cast<double>(loads_.size());
+    for (size_t s = 0; s < loads_.size(); ++s) {
+      lacks_[s] = {std::max(0.0, fair - loads_[s].compute), std::max(0.0, fair - loads_[s].memory)};
+      dealt_[s] = {};
+      later_[s] = rng_.Uniform();
+      last_[s] = -1;
+    }
+  }
+
+  bool Full(size_t shard) const { return loads_[shard].sum() * static_cast<double>(loads_.size()) >= 2; }
+
+  // The shard that is furthest behind with work of this kind. By how much of it a shard's turn comes later is drawn
+  // anew for each turn, or a job whose lines repeat would have the same ones go to the same shard.
+  size_t Pick(const Work& kind) const {
+    size_t best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t s = 0; s < loads_.size(); ++s) {
+      const double lacks = lacks_[s].Along(kind);
+      if (lacks <= 0 || Full(s)) continue;
+      const double progress = (dealt_[s].Along(kind) + later_[s] * kind.Along(kind)) / lacks;
+      if (progress < least) best = s, least = progress;
+    }
+    if (least < std::numeric_limits<double>::infinity()) return best;
+    // All have what they should: what was computed again is left.
+    const auto less = [&](const Work& a, const Work& b) { return a.Along(kind) < b.Along(kind); };
+    return Index(static_cast<int32_t>(std::min_element(loads_.begin(), loads_.end(), less) - loads_.begin()));
+  }
+
+  size_t Turn(const Work& kind) {
+    const size_t shard = Pick(kind);
+    later_[shard] = rng_.Uniform();
+    return shard;
+  }
+
+  // A subtree, in as few pieces as may be.
+  void DealPieces(int32_t subtree) {
+    const double least = kPieceOfPrefix * Part(cost_.PrefixSeconds(tree_[subtree].depth), 0).compute;
+    const double most = kPieceOfShard * 2 / static_cast<double>(loads_.size());
+    Work kind = Part(totals_[Index(subtree)].compute_s, totals_[Index(subtree)].memory_s);
+    if (kind.sum() > most) kind = {kind.compute * most / kind.sum(), kind.memory * most / kind.sum()};
+    size_t shard = Turn(kind);
+    Work piece;
+    for (int32_t leaf = subtree; leaf < tree_[subtree].end; ++leaf) {
+      if (!tree_[leaf].is_leaf() || totals_[Index(leaf)].requests == 0) continue;
+      if (Full(shard) || (piece.sum() >= most && piece.compute >= least)) {
+        shard = Turn(kind);
+        piece = {};
+      }
+      const Work own = Give(leaf, shard);
+      loads_[shard] += own;
+      dealt_[shard] += own;
+      piece += own;
+    }
+  }
+
+  // Returns what it costs the shard beside those that it has.
+  Work Give(int32_t leaf, size_t shard) {
+    const int32_t before = std::exchange(last_[shard], leaf);
+    const double shared_s = before < 0 ? 0 : cost_.PrefixSeconds(tree_[tree_.CommonAncestor(before, leaf)].depth);
+    shard_of_[Index(tree_[leaf].request)] = static_cast<int32_t>(shard);
+    return Part(totals_[Index(leaf)].compute_s - shared_s, totals_[Index(leaf)].memory_s);
+  }
+
+  PrefixTree tree_;
+  const BatchCostModel cost_;
+  const std::vector<int32_t>& outputs_;
+  const std::vector<NodeTotals> totals_;  // [node]
+  std::vector<bool> opened_;              // [node]
+  std::vector<Work> loads_;               // [shard]
+  std::vector<Work> dealt_, lacks_;       // [shard] since stock was taken
+  std::vector<double> later_;             // [shard]
+  std::vector<int32_t> last_;             // [shard] leaf, since then
+  std::vector<int32_t> shard_of_;         // [request]
+  Rng rng_{0};
 };
 
 }  // namespace
 
-std::vector<int32_t> Shard::Positions() const {
-  std::vector<int32_t> positions(static_cast<size_t>(size()));
-  const auto middle = positions.begin() + (left_end - left_begin);
-  std::iota(positions.begin(), middle, left_begin);
-  std::iota(middle, positions.end(), right_begin);
-  return positions;
-}
-
-Result<std::vector<Shard>> CutShards(const Plan& plan, int32_t shards) {
+Result<std::vector<int32_t>> AssignShards(PrefixTree tree, BatchCostModel cost, const std::vector<int32_t>& outputs,
+                                          int32_t shards) {
   if (shards < 1) {
     return InvalidArgument(fmt::format("a job cannot be cut into {} shards; it must be 1 or more", shards), "shard");
   }
-  std::vector<Shard> cut(static_cast<size_t>(shards));
-  const Cutter cutter(plan);
-  Cut last{0, plan.size()};
-  for (int32_t i = 0; i < shards; ++i) {
-    // The last one is what lies between.
-    Cut next{plan.size(), plan.size()};
-    if (i + 1 == shards) {
-      next = {last.right, last.right};
-    } else if (plan.size() > 0) {
-      next = cutter.At(static_cast<double>(i + 1) / shards, last);
-    } else {
-      next = last;
-    }
-    cut[static_cast<size_t>(i)] = {last.left, next.left, next.right, last.right};
-    last = next;
-  }
-  return cut;
-}
-
-Result<std::vector<int32_t>> AssignShards(PrefixTree tree, BatchCostModel cost, const std::vector<int32_t>& outputs,
-                                          int32_t shards) {
   cost.flops_per_s = cost.bytes_per_s = 1;
-  const Plan plan = Plan::Make(std::move(tree), cost, outputs, {.order = PlanOrder::kBlend});
-  TACTUS_ASSIGN_OR_RETURN(const std::vector<Shard> cut, CutShards(plan, shards));
-  std::vector<int32_t> shard_of(outputs.size(), -1);
-  for (size_t i = 0; i < cut.size(); ++i) {
-    for (const int32_t position : cut[i].Positions()) {
-      shard_of[static_cast<size_t>(plan.RequestAt(position))] = static_cast<int32_t>(i);
-    }
-  }
-  return shard_of;
+  return Dealer(std::move(tree), cost, outputs, shards).Deal();
 }
 
 }  // namespace tactus::batch

@@ -51,16 +51,19 @@ Planned Make(const batch::PromptSet& prompts, const JobPlanOptions& o) {
   options.seed = o.seed;
   batch::PrefixTree tree = batch::PrefixTree::Build(prompts);
   const std::vector<int32_t> outputs = batch::EstimateOutputs(tree, prompts, {});
-  const batch::Plan plan = batch::Plan::Make(std::move(tree), o.cost, outputs, options);
   Planned made;
+  made.shards.resize(static_cast<size_t>(std::max(o.shards, 1)));
+  const std::vector<int32_t> shard_of = Take(batch::AssignShards(tree, o.cost, outputs, o.shards));
+  const batch::Plan plan = batch::Plan::Make(std::move(tree), o.cost, outputs, options);
   for (int32_t i = 0; i < plan.size(); ++i) made.order.push_back(plan.RequestAt(i));
   const std::vector<int32_t> starts = batch::StartOrder(plan);
   made.start_order = RequestsAt(plan, starts);
   for (const int32_t position : starts) {
     made.places.push_back({static_cast<int32_t>(made.places.size()), plan.KvTokensAt(position)});
   }
-  for (const batch::Shard& shard : Take(batch::CutShards(plan, o.shards)))
-    made.shards.push_back(RequestsAt(plan, shard.Positions()));
+  for (const int32_t request : made.order) {
+    made.shards[static_cast<size_t>(shard_of[static_cast<size_t>(request)])].push_back(request);
+  }
   made.summary = batch::Summarize(plan, {o.overlap_linear, o.overlap_quadratic}, o.kv_tokens);
   return made;
 }

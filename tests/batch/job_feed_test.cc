@@ -8,7 +8,6 @@
 #include <set>
 
 #include "batch/jobs.h"
-#include "batch/shards.h"
 #include "batch/start_order.h"
 
 namespace tactus {
@@ -262,26 +261,6 @@ TEST(JobFeed, PlanningIsTimedByTheCallersClock) {
   JobFeed feed = FeedOf(job, {.plan = {.order = PlanOrder::kDfs}, .stopwatch = &clock});
   RunAll(&feed, 8);
   EXPECT_EQ(feed.planning_ns(), 5) << "once";
-}
-
-// Cut by what every process knows: the rates that it has measured are its own.
-TEST(AssignShards, IsTheSameWhateverTheDeviceIsLike) {
-  for (uint64_t seed = 0; seed < 20; ++seed) {
-    const Job job = testing::RandomJob(seed, 200);
-    const auto prompts = SetOf(job);
-    std::vector<int32_t> outputs;
-    for (const auto& r : job) outputs.push_back(r.traits.max_output_tokens);
-    outputs[3] = 0;
-    batch::BatchCostModel cost = Llama8bOnA100();
-    cost.flops_per_token *= 1e-26;
-    cost.attention_flops *= 1e-26;
-    const auto shards = *batch::AssignShards(PrefixTree::Build(prompts), cost, outputs, 3);
-    cost.flops_per_s = 1e308;  // seconds that have hardly a digit
-    cost.bytes_per_s *= 3.7654321;
-    EXPECT_EQ(*batch::AssignShards(PrefixTree::Build(prompts), cost, outputs, 3), shards);
-    EXPECT_EQ(shards[3], -1);
-    for (int32_t s = 0; s < 3; ++s) EXPECT_GT(std::count(shards.begin(), shards.end(), s), 0) << "seed " << seed;
-  }
 }
 
 }  // namespace

@@ -38,12 +38,12 @@ int64_t PeakOfPlanning(PromptSet* prompts, int64_t held_before) {
   std::vector<int32_t> measured(static_cast<size_t>(prompts->size()), 0);
   for (const int32_t i : sample) measured[static_cast<size_t>(i)] = 1 + i % 100;
   const auto outputs = batch::EstimateOutputs(tree, *prompts, measured);
+  EXPECT_TRUE(batch::AssignShards(tree, kCost, outputs, 8).ok());
   const Plan plan = Plan::Make(std::move(tree), kCost, outputs, {});
   EXPECT_EQ(plan.size(), prompts->size());
   EXPECT_EQ(batch::StartOrder(plan).size(), outputs.size());
   const auto summary = batch::Summarize(plan, {}, 500'000);
   EXPECT_GT(summary.planned_sharing, 0.9 * summary.optimal_sharing);
-  EXPECT_TRUE(batch::CutShards(plan, 8).ok());
   return testing::PeakBytes() - held_before;
 }
 
