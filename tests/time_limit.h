@@ -12,11 +12,18 @@
 
 namespace tactus::test {
 
-// Ends the process with `what` if it lives longer than `seconds`, which no sound run comes near.
+// As ctest's limits of sanitizer builds (cmake/TactusModule.cmake).
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+inline constexpr int kLimitFactor = 4;
+#else
+inline constexpr int kLimitFactor = 1;
+#endif
+
+// Ends the process with `what` if it lives longer than `seconds`, which no sound run comes near; sanitizers get more.
 class TimeLimit {
  public:
   explicit TimeLimit(std::string what, int seconds = 30)
-      : thread_([this, what = std::move(what), seconds] {
+      : thread_([this, what = std::move(what), seconds = seconds * kLimitFactor] {
           std::unique_lock<std::mutex> lock(mutex_);
           if (over_.wait_for(lock, std::chrono::seconds(seconds), [this] { return ended_; })) return;
           std::fprintf(stderr, "FAILED after %d seconds: %s\n", seconds, what.c_str());

@@ -19,6 +19,8 @@ constexpr double kDealtShare = 0.01;
 // computes at least this many times what the prefix does.
 constexpr double kPieceOfShard = 0.125;
 constexpr double kPieceOfPrefix = 64;
+// A shard that has 1 / 0.9 of its part of compute, or of memory, gets no more.
+constexpr double kMostOfOneKind = 2 * 0.9;
 
 // In parts of the whole job's.
 struct Work {
@@ -123,7 +125,12 @@ class Dealer {
     }
   }
 
-  bool Full(size_t shard) const { return loads_[shard].sum() * static_cast<double>(loads_.size()) >= 2; }
+  // Its part of the whole, or nearly that of one kind of work alone.
+  bool Full(size_t shard) const {
+    const Work& load = loads_[shard];
+    return std::max(load.sum(), kMostOfOneKind * std::max(load.compute, load.memory)) >=
+           2 / static_cast<double>(loads_.size());
+  }
 
   // The shard that is furthest behind with work of this kind. By how much of it a shard's turn comes later is drawn
   // anew for each turn, or a job whose lines repeat would have the same ones go to the same shard.
