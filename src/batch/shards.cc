@@ -15,12 +15,6 @@ namespace {
 
 // Of the job's unique prompt tokens: what may be computed again so that requests with one prefix can be dealt out.
 constexpr double kDealtShare = 0.01;
-// A prefix whose requests stay together goes to further shards in pieces of an eighth of a shard's work, each of which
-// computes at least this many times what the prefix does.
-constexpr double kPieceOfShard = 0.125;
-constexpr double kPieceOfPrefix = 64;
-// A shard that has 1 / 0.9 of its part of compute, or of memory, gets no more.
-constexpr double kMostOfOneKind = 2 * 0.9;
 
 // In parts of the whole job's.
 struct Work {
@@ -61,7 +55,7 @@ class Dealer {
         } else if (opened_[Index(node)]) {
           ++node;
         } else {
-          if (together != tree_[node].is_leaf()) DealPieces(node);
+          if (together != tree_[node].is_leaf()) DealSubtree(node);
           node = tree_[node].end;
         }
       }
@@ -125,12 +119,8 @@ class Dealer {
     }
   }
 
-  // Its part of the whole, or nearly that of one kind of work alone.
-  bool Full(size_t shard) const {
-    const Work& load = loads_[shard];
-    return std::max(load.sum(), kMostOfOneKind * std::max(load.compute, load.memory)) >=
-           2 / static_cast<double>(loads_.size());
-  }
+  // Has its part of the whole.
+  bool Full(size_t shard) const { return loads_[shard].sum() * static_cast<double>(loads_.size()) >= 2; }
 
   // The shard that is furthest behind with work of this kind. By how much of it a shard's turn comes later is drawn
   // anew for each turn, or a job whose lines repeat would have the same ones go to the same shard.
@@ -155,24 +145,16 @@ class Dealer {
     return shard;
   }
 
-  // A subtree, in as few pieces as may be.
-  void DealPieces(int32_t subtree) {
-    const double least = kPieceOfPrefix * Part(cost_.PrefixSeconds(tree_[subtree].depth), 0).compute;
-    const double most = kPieceOfShard * 2 / static_cast<double>(loads_.size());
-    Work kind = Part(totals_[Index(subtree)].compute_s, totals_[Index(subtree)].memory_s);
-    if (kind.sum() > most) kind = {kind.compute * most / kind.sum(), kind.memory * most / kind.sum()};
+  // A subtree, all of it to one shard unless that is full before.
+  void DealSubtree(int32_t subtree) {
+    const Work kind = Part(totals_[Index(subtree)].compute_s, totals_[Index(subtree)].memory_s);
     size_t shard = Turn(kind);
-    Work piece;
     for (int32_t leaf = subtree; leaf < tree_[subtree].end; ++leaf) {
       if (!tree_[leaf].is_leaf() || totals_[Index(leaf)].requests == 0) continue;
-      if (Full(shard) || (piece.sum() >= most && piece.compute >= least)) {
-        shard = Turn(kind);
-        piece = {};
-      }
+      if (Full(shard)) shard = Turn(kind);
       const Work own = Give(leaf, shard);
       loads_[shard] += own;
       dealt_[shard] += own;
-      piece += own;
     }
   }
 

@@ -137,6 +137,22 @@ TEST(Shards, KeepLongPrefixesTogether) {
   }
 }
 
+// Single requests fill what tasks leave, not the other way round: then a task would find no shard with room for it.
+TEST(Shards, HaveRoomForTasks) {
+  Job job;
+  std::vector<int32_t> outputs;
+  for (int32_t i = 0; i < 240; ++i) Add(&job, i % 3, 400, 410), outputs.push_back(10);
+  const std::vector<int32_t> tasks = All(job);
+  for (int32_t i = 0; i < 500; ++i) Add(&job, 0, 0, 25), outputs.push_back(1);  // denser, so first in the tree
+  const int64_t once = WorkOf(job, tasks, outputs).computed_tokens;
+  int64_t computed = 0;
+  for (auto shard : Cut(job, outputs, 4)) {
+    std::erase_if(shard, [](int32_t i) { return i >= 240; });
+    computed += WorkOf(job, shard, outputs).computed_tokens;
+  }
+  EXPECT_LE(computed, once + 400);
+}
+
 // One prefix for nearly all of the job, and a part of it for every shard.
 TEST(Shards, ShareAPrefixThatIsMostOfTheJob) {
   Job job;
@@ -146,6 +162,18 @@ TEST(Shards, ShareAPrefixThatIsMostOfTheJob) {
     const auto own = std::count_if(shard.begin(), shard.end(), [](int32_t i) { return i % 4 == 0; });
     EXPECT_NEAR(static_cast<double>(own), 375, 20);
     EXPECT_NEAR(static_cast<double>(shard.size()), 1500, 30);
+  }
+}
+
+// A prefix that is too long for every shard is no reason to keep the short ones together.
+TEST(Shards, DealOutWhatIsCheapBesideWhatIsNot) {
+  Job job;
+  for (int32_t i = 0; i < 500; ++i) Add(&job, 0, 400, 408);
+  for (int32_t i = 0; i < 12; ++i) Add(&job, 1, 8, 16);
+  const std::vector<int32_t> outputs(job.size(), 1);
+  for (const auto& shard : Cut(job, outputs, 4)) {
+    const auto own = std::count_if(shard.begin(), shard.end(), [](int32_t i) { return i >= 500; });
+    EXPECT_NEAR(static_cast<double>(own), 3, 2);
   }
 }
 
