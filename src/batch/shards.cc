@@ -34,7 +34,6 @@ class Dealer {
   Dealer(PrefixTree tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs, int32_t shards)
       : tree_(std::move(tree)),
         cost_(cost),
-        outputs_(outputs),
         totals_(SortByDensity(&tree_, cost, outputs)),
         loads_(static_cast<size_t>(shards)),
         dealt_(loads_.size()),
@@ -168,7 +167,6 @@ class Dealer {
 
   PrefixTree tree_;
   const BatchCostModel cost_;
-  const std::vector<int32_t>& outputs_;
   const std::vector<NodeTotals> totals_;  // [node]
   std::vector<bool> opened_;              // [node]
   std::vector<Work> loads_;               // [shard]
@@ -183,8 +181,9 @@ class Dealer {
 
 Result<std::vector<int32_t>> AssignShards(PrefixTree tree, BatchCostModel cost, const std::vector<int32_t>& outputs,
                                           int32_t shards) {
-  if (shards < 1) {
-    return InvalidArgument(fmt::format("a job cannot be cut into {} shards; it must be 1 or more", shards), "shard");
+  if (shards < 1 || shards > kMostShards) {
+    return InvalidArgument(fmt::format("a job cannot be cut into {} shards; give 1 to {}", shards, kMostShards),
+                           "shard");
   }
   cost.flops_per_s = cost.bytes_per_s = 1;
   return Dealer(std::move(tree), cost, outputs, shards).Deal();

@@ -17,6 +17,8 @@
 
 namespace tactus::batch {
 
+inline constexpr int32_t kMostShards = 1 << 16;
+
 // [request] Its shard, from 0; -1 where `outputs` has 0. By the shape of the costs alone: the device's rates are left
 // out, so that processes which have measured different ones cut alike.
 Result<std::vector<int32_t>> AssignShards(PrefixTree tree, BatchCostModel cost, const std::vector<int32_t>& outputs,

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/printable.h"
 #include "batch/plan_order.h"
+#include "batch/shards.h"
 #include "batch_run/answer_settings.h"
 #include "batch_run/job.h"
 #include "batch_run/runner.h"
@@ -30,7 +31,6 @@ constexpr DurationNs kLineEveryNs = 5 * kSecond;     // of progress, where there
 constexpr int64_t kParsedPerByte = 12;               // what a line takes while it is read
 constexpr int64_t kResultBytes = int64_t{64} << 20;  // that may wait to be written
 constexpr int64_t kBytesPerToken = 2;                // of the input, at least, in most texts
-constexpr int32_t kMostShards = 1 << 16;
 constexpr const char* kLines = ".jsonl";
 
 struct BatchOptions {
@@ -85,13 +85,13 @@ Result<ShardOf> ParseShard(const std::string& text) {
   const bool separated = index_error == std::errc() && slash != end && *slash == '/';
   const auto [rest, of_error] = std::from_chars(separated ? slash + 1 : end, end, shard.of);
   if (separated && of_error == std::errc() && rest == end && shard.index >= 1 && shard.index <= shard.of &&
-      shard.of <= kMostShards) {
+      shard.of <= batch::kMostShards) {
     --shard.index;
     return shard;
   }
   return InvalidArgument(fmt::format("--shard '{}': give the part's number from 1 on and how many there are, at most "
                                      "{}, such as 2/4",
-                                     Printable(text), kMostShards),
+                                     Printable(text), batch::kMostShards),
                          "shard");
 }
 

@@ -52,8 +52,8 @@ Planned Make(const batch::PromptSet& prompts, const JobPlanOptions& o) {
   batch::PrefixTree tree = batch::PrefixTree::Build(prompts);
   const std::vector<int32_t> outputs = batch::EstimateOutputs(tree, prompts, {});
   Planned made;
-  made.shards.resize(static_cast<size_t>(std::max(o.shards, 1)));
   const std::vector<int32_t> shard_of = Take(batch::AssignShards(tree, o.cost, outputs, o.shards));
+  made.shards.resize(static_cast<size_t>(o.shards));
   const batch::Plan plan = batch::Plan::Make(std::move(tree), o.cost, outputs, options);
   for (int32_t i = 0; i < plan.size(); ++i) made.order.push_back(plan.RequestAt(i));
   const std::vector<int32_t> starts = batch::StartOrder(plan);

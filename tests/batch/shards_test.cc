@@ -196,10 +196,12 @@ TEST(Shards, MoreThanRequestsAreEmpty) {
   Cut(job, {0, 0, 0}, 10);
 }
 
-TEST(Shards, NoneIsRefused) {
+TEST(Shards, NoneAndTooManyAreRefused) {
   const Job job = RandomJob(5, 3);
   const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
-  EXPECT_EQ(AssignShards(tree, Llama8bOnA100(), {5, 5, 5}, 0).status().param(), "shard");
+  for (const int32_t shards : {0, -1, batch::kMostShards + 1, INT32_MAX}) {
+    EXPECT_EQ(AssignShards(tree, Llama8bOnA100(), {5, 5, 5}, shards).status().param(), "shard") << shards;
+  }
 }
 
 // Cut by what every process knows: the rates that it has measured are its own.
