@@ -13,7 +13,7 @@
 namespace tactus::batch {
 namespace {
 
-// Of the job's unique prompt tokens: what may be computed again so that requests with one prefix can be dealt out.
+// Of the job's compute: what may be computed again so that requests with one prefix can be dealt out.
 constexpr double kDealtShare = 0.01;
 
 // In parts of the whole job's.
@@ -70,11 +70,11 @@ class Dealer {
             totals_[0].memory_s > 0 ? memory_s / totals_[0].memory_s : 0};
   }
 
-  // Prompt tokens that are computed again at most when this node's children go to different shards.
+  // Seconds that are computed again at most when this node's children go to different shards.
   double CostOfOpening(int32_t node) const {
     size_t children = 0;
     tree_.ForEachChild(node, [&](int32_t c) { children += totals_[Index(c)].requests > 0 ? 1 : 0; });
-    return static_cast<double>(tree_[node].depth) *
+    return cost_.PrefixSeconds(tree_[node].depth) *
            static_cast<double>(std::min(loads_.size(), std::max<size_t>(1, children)) - 1);
   }
 
@@ -96,7 +96,7 @@ class Dealer {
       candidates.push({gain, cost, node});
     };
     opened_.assign(Index(tree_.size()), false);
-    double budget = kDealtShare * static_cast<double>(totals_[0].computed_tokens);
+    double budget = kDealtShare * totals_[0].compute_s;
     for (add(0); !candidates.empty();) {
       const Candidate best = candidates.top();
       candidates.pop();
