@@ -31,8 +31,8 @@ struct Work {
 
 class Dealer {
  public:
-  Dealer(PrefixTree tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs, int32_t shards)
-      : tree_(std::move(tree)),
+  Dealer(const PrefixTree& tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs, int32_t shards)
+      : tree_(tree),
         cost_(cost),
         totals_(SortByDensity(&tree_, cost, outputs)),
         loads_(static_cast<size_t>(shards)),
@@ -135,7 +135,7 @@ class Dealer {
     if (least < std::numeric_limits<double>::infinity()) return best;
     // All have what they should: what was computed again is left.
     const auto less = [&](const Work& a, const Work& b) { return a.Along(kind) < b.Along(kind); };
-    return Index(static_cast<int32_t>(std::min_element(loads_.begin(), loads_.end(), less) - loads_.begin()));
+    return static_cast<size_t>(std::min_element(loads_.begin(), loads_.end(), less) - loads_.begin());
   }
 
   size_t Turn(const Work& kind) {
@@ -179,14 +179,19 @@ class Dealer {
 
 }  // namespace
 
-Result<std::vector<int32_t>> AssignShards(PrefixTree tree, BatchCostModel cost, const std::vector<int32_t>& outputs,
-                                          int32_t shards) {
+Result<std::vector<int32_t>> AssignShards(const PrefixTree& tree, BatchCostModel cost,
+                                          const std::vector<int32_t>& outputs, int32_t shards) {
   if (shards < 1 || shards > kMostShards) {
     return InvalidArgument(fmt::format("a job cannot be cut into {} shards; give 1 to {}", shards, kMostShards),
                            "shard");
   }
+  if (shards == 1) {  // what most jobs are: no tree is copied and sorted for them
+    std::vector<int32_t> shard_of(outputs.size());
+    std::transform(outputs.begin(), outputs.end(), shard_of.begin(), [](int32_t o) { return o > 0 ? 0 : -1; });
+    return shard_of;
+  }
   cost.flops_per_s = cost.bytes_per_s = 1;
-  return Dealer(std::move(tree), cost, outputs, shards).Deal();
+  return Dealer(tree, cost, outputs, shards).Deal();
 }
 
 }  // namespace tactus::batch

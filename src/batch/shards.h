@@ -3,7 +3,7 @@
 //
 // The paper cuts a job whose lengths are known. Here a job is cut before anything has run, and how long answers will be
 // follows from what they are about, which lies side by side in the tree. So requests are dealt out one by one along the
-// tree wherever that costs few prompt tokens (ours): whatever a stretch of it turns out to be, each shard has its part.
+// tree wherever that computes little again (ours): whatever a stretch of it turns out to be, each shard has its part.
 //
 // Deterministic, and every request is in exactly one shard. Time: requests x shards.
 #pragma once
@@ -19,9 +19,10 @@ namespace tactus::batch {
 
 inline constexpr int32_t kMostShards = 1 << 16;
 
-// [request] Its shard, from 0; -1 where `outputs` has 0. By the shape of the costs alone: the device's rates are left
-// out, so that processes which have measured different ones cut alike.
-Result<std::vector<int32_t>> AssignShards(PrefixTree tree, BatchCostModel cost, const std::vector<int32_t>& outputs,
-                                          int32_t shards);
+// `outputs`: [request] tokens that it is expected to generate; 0: it is done. Returns [request] its shard, from 0; -1
+// where it is done. By the shape of the costs alone: the device's rates are left out, so that processes which have
+// measured different ones cut alike. kInvalidArgument: `shards` is not in 1 to kMostShards.
+Result<std::vector<int32_t>> AssignShards(const PrefixTree& tree, BatchCostModel cost,
+                                          const std::vector<int32_t>& outputs, int32_t shards);
 
 }  // namespace tactus::batch

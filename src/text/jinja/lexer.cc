@@ -301,7 +301,7 @@ class Lexer {
         if (code >= 0xD800 && code <= 0xDFFF) SyntaxError("a lone surrogate in a string cannot be encoded", line_);
         AppendUtf8(code, &out);
         k += width;
-      } else if (c == 'N') {
+      } else if (c == 'N') {  // would need the names of all characters, which no template was seen to use
         throw TemplateError{TemplateError::Kind::kUnsupported, "\\N{...} escapes are not supported; write \\uXXXX",
                             line_};
       } else {
