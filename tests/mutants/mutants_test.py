@@ -1,5 +1,6 @@
 """The mutation tester's own tests: finding, rewriting, sampling, judging. What needs libclang is skipped where it is not installed."""
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
@@ -140,7 +141,10 @@ class Finding(Project):
         bump = next(s for s in sites if s.original == "++seen;")
         program = self.compile(tree.rewrite(SNIPPET, [clamp, bump], numbers, TOOL / "runtime/mutant_switch.h"))
         coverage = self.root / "reached"
-        subprocess.run([program], env={"MUTANT_COVERAGE": str(coverage)})
+        baseline._make(coverage)
+        limit = (100, 100)  # a test may start a program that cannot make large files
+        subprocess.run([program], env={"MUTANT_COVERAGE": str(coverage)},
+                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
         self.assertEqual(baseline._numbers(coverage), {numbers[clamp.key]})
 
     def test_a_shifted_line_keeps_its_identity(self):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import checks
 from checks import Part, Program
+from mutation_site import NUMBERS
 from process import Runner
 
 _LIMIT_S = 600.0
@@ -24,13 +25,18 @@ class Measured:
     failure: str = ""  # why it cannot be used: it fails, or is skipped, without a mutant
 
 
+def _make(coverage: Path) -> None:
+    coverage.write_bytes(bytes(NUMBERS))
+
+
 def _numbers(coverage: Path) -> frozenset[int]:
-    return frozenset(i for i, byte in enumerate(coverage.read_bytes()) if byte) if coverage.exists() else frozenset()
+    return frozenset(i for i, byte in enumerate(coverage.read_bytes()) if byte)
 
 
 def _measure(runner: Runner, program: Program, part: Part) -> Measured:
     with tempfile.TemporaryDirectory(prefix="tactus_mutant_coverage_") as folder:
         coverage = Path(folder) / "reached"
+        _make(coverage)
         ended = runner.run(checks.command(program, [part]), _LIMIT_S, {"MUTANT_COVERAGE": str(coverage)})
         failure = ""
         if ended.timed_out:

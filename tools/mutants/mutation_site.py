@@ -5,7 +5,7 @@ import hashlib
 from dataclasses import asdict, dataclass, replace
 
 ON = "@ON@"  # stands for the switch in Site.instrumented
-_NUMBERS = 1 << 20  # the table of runtime/mutant_switch.cc
+NUMBERS = 1 << 20  # the table of runtime/mutant_switch.cc
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ def switch_numbers(sites: list[Site]) -> dict[str, int]:
     numbers: dict[str, int] = {}
     taken: set[int] = set()
     for key in sorted(site.key for site in sites):
-        number = int(key, 16) % (_NUMBERS - 1) + 1
+        number = int(key, 16) % (NUMBERS - 1) + 1
         while number in taken:
-            number = number % (_NUMBERS - 1) + 1
+            number = number % (NUMBERS - 1) + 1
         numbers[key] = number
         taken.add(number)
     return numbers
