@@ -254,8 +254,8 @@ Status CheckDone(const batch::Job& job) {
 // What planning takes at most, so that the memory plan leaves it. A prompt has fewer tokens than its line has bytes.
 int64_t PlannerBytes(const BatchOptions& o, const batch::Job& job) {
   std::error_code error;
-  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(o.input, error));
-  const int64_t needed = batch::PlannerMemory(job.counts().lines, error ? 0 : bytes / kBytesPerToken);
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(o.input, error));  // -1: it is gone
+  const int64_t needed = batch::PlannerMemory(job.counts().lines, bytes / kBytesPerToken);
   return o.planner_memory.bytes > 0 ? std::min(needed, o.planner_memory.bytes) : needed;
 }
 

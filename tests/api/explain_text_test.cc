@@ -107,6 +107,17 @@ TEST(ExplainText, TheLatestSpeaksForAllAndEachHasItsOwn) {
   EXPECT_EQ(e["sequences"][2]["e2e_ms"], 1002.000001);
 }
 
+TEST(ExplainText, OfPromptsThatAreLateTheLatestSaysWhy) {
+  RequestTimeline a = Ended(), b = Ended(), c = Ended();
+  for (RequestTimeline* t : {&a, &b, &c}) t->slo.ttft_ns = 1000000;
+  a.misses[0] = {true, Cause::kPrefill, 1000};
+  b.misses[0] = {true, Cause::kQueue, 3000};
+  c.misses[0] = {true, Cause::kKv, 2000};
+  const json e = json::parse(ExplainText({a, b, c}));
+  EXPECT_EQ(e["objectives"][0]["cause"], "queue");
+  EXPECT_EQ(e["objectives"][0]["cost_ms"], 0.003);
+}
+
 TEST(ExplainTable, SaysTheSame) {
   RequestTimeline t = Ended();
   t.slo.ttft_ns = 1000000;

@@ -3,7 +3,11 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "base/sha256.h"
@@ -53,6 +57,30 @@ TEST(FleetSecret, HexGoesThereAndBack) {
 Result<Hash128> Check(FleetGuard& guard, const FleetRequest& request, const std::string* header, int64_t now_s) {
   TACTUS_RETURN_IF_ERROR(guard.CheckHead(request.method, request.path, header, now_s));
   return guard.CheckBody(header, request.body);
+}
+
+TEST(FleetSecret, IsReadFromTheOwnersFileAlone) {
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "fleet_secret";
+  const auto reads = [&](const std::string& text, mode_t mode) {
+    std::ofstream(path) << text;
+    chmod(path.c_str(), mode);
+    const auto secret = ReadFleetSecret(path);
+    return secret.ok() ? *secret : secret.status().message();
+  };
+  const std::string secret(kShortestFleetSecret, 's');
+  EXPECT_EQ(reads(secret + "\r\n", 0600), secret);
+  EXPECT_EQ(reads(std::string(kLongestFleetSecret, 'l'), 0640), std::string(kLongestFleetSecret, 'l'));
+  EXPECT_NE(reads(secret, 0604).find("everybody on this machine may open it (mode 0604)"), std::string::npos);
+  EXPECT_NE(reads(secret.substr(1), 0600).find(fmt::format("only {} bytes", secret.size() - 1)), std::string::npos);
+  EXPECT_NE(reads(std::string(kLongestFleetSecret + 1, 'l'), 0600).find("more than"), std::string::npos);
+  EXPECT_NE(ReadFleetSecret(testing::TempDir()).status().message().find("no regular file"), std::string::npos);
+  const int input = dup(STDIN_FILENO);
+  close(STDIN_FILENO);  // as under a service manager that opens nothing for it: the file then has number 0
+  EXPECT_EQ(reads(secret, 0600), secret);
+  dup2(input, STDIN_FILENO);
+  close(input);
+  std::filesystem::remove(path);
+  EXPECT_NE(ReadFleetSecret(path).status().message().find("No such file"), std::string::npos);
 }
 
 TEST(FleetGuard, LetsEachGenuineRequestInOnce) {

@@ -76,6 +76,23 @@ TEST(ServingReport, AMeasuredPartIsByWhenRequestsWereDue) {
   EXPECT_DOUBLE_EQ(report["input_token_throughput"], 5);
 }
 
+// The window is from 1 s to 2 s after the first: of three gaps the second and the third end in it.
+TEST(ServingReport, AGapIsMeasuredWhereItEnds) {
+  ReportInput input;
+  input.records.push_back(
+      Record(kSecond, kSecond + 1, {600 * kMillisecond, 700 * kMillisecond, 500 * kMillisecond}, 1));
+  input.records.push_back(Record(3 * kSecond, 3 * kSecond + 1, {}, 1));  // the last: what is measured ends with it
+  input.warmup.ns = kSecond;
+  input.measure.ns = kSecond;
+  input.slo_class = "all";
+  const auto report = ReportJson(input);
+  for (const auto& part : {report, report["classes"]["all"]}) {
+    ASSERT_TRUE(part["tbt_ms"].is_object()) << report;
+    EXPECT_DOUBLE_EQ(part["tbt_ms"]["mean"], 600);
+    EXPECT_DOUBLE_EQ(part["tbt_ms"]["max"], 700);
+  }
+}
+
 TEST(ServingReport, TheAchievedRateIsOverTheTimeOfSending) {
   ReportInput input;
   for (const TimeNs due : {kSecond, 3 * kSecond, 2 * kSecond}) input.records.push_back(Record(due, due + 1, {}, 1));

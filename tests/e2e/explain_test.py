@@ -17,8 +17,8 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_"
 CAUSES = {"intake", "in_flight", "queue", "places", "budget", "kv", "sibling", "preempted", "passed_over", "prefill", "recompute", "decode"}
 
 
-def tactus(*args, timeout=120):
-    return subprocess.run([BINARY, *map(str, args)], capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT)
+def tactus(*args, timeout=120, **environment):
+    return subprocess.run([BINARY, *map(str, args)], capture_output=True, text=True, timeout=timeout, env={**ENVIRONMENT, **environment})
 
 
 def exact(text):
@@ -92,6 +92,11 @@ class ServedTest(Explained):
             if i != 5:   # of which each prompt has a number
                 numbered = tactus("explain", self.trace, answer["tactus_explain"]["request"], "--json")
                 self.assertEqual(numbered.stdout, done.stdout)
+        # The recording says which model's step times a replay with predicted ones takes, and for how many threads.
+        name = pathlib.Path(server.folder.name).name
+        replay = tactus("sim", "--replay", self.trace, "--times", "model", TACTUS_CACHE_DIR=str(self.trace.parent))
+        self.assertEqual(replay.returncode, 1)
+        self.assertIn(f"no step times at '{self.trace.parent}/profiles/{name}-1t.csv'", replay.stderr)
 
 
 class RecordingTest(Explained):

@@ -48,6 +48,16 @@ TEST(ApiKeysTest, ClassesOfKeysAreDeclaredAndAsManyAsKeys) {
   EXPECT_EQ(CheckKeyClasses({"a"}, {"chat"}, {"chat:ttft"}).param(), "slo-class");
 }
 
+TEST(ApiKeysTest, WhatNoHeaderCanCarryIsRefusedByItsPlace) {
+  EXPECT_TRUE(CheckApiKeys({"one", "t-w_o"}).ok());
+  for (const char* bad : {"ab c", "ab\tc", "ab\x7f"}) {
+    const Status refused = CheckApiKeys({"one", bad});
+    EXPECT_EQ(refused.param(), "api-key");
+    EXPECT_NE(refused.message().find("--api-key: number 2 has white space"), std::string::npos) << refused.message();
+    EXPECT_NE(refused.message().find("(byte 3)"), std::string::npos) << refused.message();
+  }
+}
+
 TEST(ApiKeysTest, NoKeysAcceptNothing) {
   const ApiKeys keys({""});
   EXPECT_TRUE(keys.empty());

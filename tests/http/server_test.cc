@@ -36,6 +36,17 @@ TEST_F(HttpServerTest, ARequestPipelinedBehindAStreamWaitsForItsEnd) {
   EXPECT_EQ(handler_.closed(), 0);
 }
 
+TEST_F(HttpServerTest, WhoSendsWithoutEndDuringAnAnswerIsCut) {
+  Start();
+  RawSocket socket(port_);
+  socket.Send("GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+  auto exchange = handler_.AwaitHeld(1);
+  const std::string more(1 << 20, 'x');
+  int sent = 0;
+  while (sent < 64 && socket.Send(more)) ++sent;
+  EXPECT_LT(sent, 64) << "MiB were taken";
+}
+
 TEST_F(HttpServerTest, ChunkedBodiesAndExpectContinue) {
   Start();
   EXPECT_TRUE(Has(Talk("POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nConnection: "

@@ -252,6 +252,28 @@ TEST(StepLoop, AbortEndsWhatCameInTheSamePass) {
   EXPECT_LE(h.steps(), 3) << "steps were computed for what had been aborted";
 }
 
+// A step of before may still read what those blocks held.
+TEST(StepLoop, ReservedHostBlocksAreToldWhenNoStepOfBeforeRuns) {
+  HarnessConfig config;
+  config.swap_blocks = 4;
+  Harness h(config);
+  h.MustSubmit(MakeRequest(Tokens(1, 8), 20));
+  ASSERT_EQ(h.Settle(), "");
+  size_t told = 0;
+  h.loop().Transfer({.kind = TransferKind::kReserve, .blocks = 3, .answer = [&](TransferAnswer answer) {
+                       EXPECT_TRUE(answer.status.ok()) << answer.status.ToString();
+                       told = answer.host_blocks.size();
+                     }});
+  ASSERT_EQ(h.Settle(), "");
+  EXPECT_EQ(told, 0u) << "a step is in flight";
+  ASSERT_TRUE(h.Advance());
+  ASSERT_EQ(h.Settle(), "");
+  ASSERT_TRUE(h.Advance());
+  ASSERT_EQ(h.Settle(), "");
+  EXPECT_EQ(told, 3u);
+  ASSERT_EQ(h.Run(), "");
+}
+
 TEST(StepLoop, PromptLogprobsComeForEveryRowAndShareNothing) {
   HarnessConfig config;
   config.scheduler.limits.token_budget = 5;

@@ -45,6 +45,16 @@ TEST(ForwardTest, AnAnswerThatIsNoStreamGoesThrough) {
   const std::string large(5 << 20, 'x');  // more than is held
   replica.set_answer([&](Ptr exchange) { exchange->Respond({.body = large}); });
   EXPECT_TRUE(fleet.Answer(fleet.Post())->body == large);
+  replica.set_answer([&](Ptr exchange) {
+    exchange->StartStream({.content_type = "application/json"});
+    exchange->Write(large);
+    replica.Hold(exchange);
+  });
+  const auto call = fleet.Post();
+  const Ptr held = replica.AwaitHeld();
+  Until("what is more than is held, before the answer's end", [&] { return call->text().size() == large.size(); });
+  held->End();
+  EXPECT_TRUE(fleet.Answer(call)->ended.ok());
 }
 
 TEST(ForwardTest, OneThatIsFullIsPassedOver) {

@@ -37,6 +37,16 @@ class FilesRoutesTest : public ServerTest {
                     content + "\r\n--B--\r\n",
                 headers);
   }
+  // An upload whose body does not come.
+  std::unique_ptr<RawSocket> OpenUpload(const std::string& key = {}) {
+    auto socket = std::make_unique<RawSocket>(server_->port());
+    socket->Send("POST /v1/files HTTP/1.1\r\nHost: localhost\r\n" +
+                 (key.empty() ? "" : "Authorization: Bearer " + key + "\r\n") +
+                 "Content-Type: multipart/form-data; boundary=B\r\nContent-Length: 100000\r\n"
+                 "Expect: 100-continue\r\n\r\n");
+    EXPECT_NE(socket->ReadUntil("\r\n\r\n").find("100 Continue"), std::string::npos);
+    return socket;
+  }
   std::string IdOf(const http::HttpResponse& response) {
     EXPECT_EQ(response.status, 200) << response.body;
     return json::parse(response.body, nullptr, false).value("id", "none");
@@ -183,17 +193,21 @@ TEST_F(FilesRoutesTest, NothingOfAnUploadIsReadForWhomOrWhatTakesNone) {
 TEST_F(FilesRoutesTest, AClientHasSoManyUploadsOpen) {
   StartServer(options_);
   std::vector<std::unique_ptr<RawSocket>> open;
-  for (int i = 0; i < 16; ++i) {
-    open.push_back(std::make_unique<RawSocket>(server_->port()));
-    open.back()->Send(
-        "POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=B\r\n"
-        "Content-Length: 100000\r\nExpect: 100-continue\r\n\r\n");
-    EXPECT_NE(open.back()->ReadUntil("\r\n\r\n").find("100 Continue"), std::string::npos);
-  }
+  for (int i = 0; i < 16; ++i) open.push_back(OpenUpload());
   EXPECT_EQ(Upload("x").status, 429);
   EXPECT_EQ(Call("GET", "/v1/files").status, 200);
   open.back()->Reset();
   for (int looks = 0; Upload("x").status != 200; ++looks) ASSERT_LT(looks, 5000) << "its place is not given back";
+}
+
+TEST_F(FilesRoutesTest, AllClientsHaveSoManyUploadsOpen) {
+  options_.api_key = {"a", "b", "c", "d", "e"};
+  StartServer(options_);
+  std::vector<std::unique_ptr<RawSocket>> open;
+  for (int i = 0; i < 64; ++i) open.push_back(OpenUpload(options_.api_key[static_cast<size_t>(i / 16)]));
+  EXPECT_EQ(Upload("x", "e").status, 429);
+  open.back()->Reset();
+  for (int looks = 0; Upload("x", "e").status != 200; ++looks) ASSERT_LT(looks, 5000) << "its place is not given back";
 }
 
 TEST_F(FilesRoutesTest, APageThatIsAllowedMayUpload) {

@@ -571,6 +571,8 @@ TEST(Simulator, MoreClientsThanRequestsAreThoseOfTheRequests) {
   ASSERT_TRUE(sim.ok()) << sim.status().ToString();
   ASSERT_TRUE((*sim)->Run().ok());
   EXPECT_EQ((*sim)->progress().ended, 5);
+  EXPECT_EQ((*sim)->progress().steps, (*sim)->Stats().steps);
+  EXPECT_GT((*sim)->progress().steps, 0);
 }
 
 }  // namespace
