@@ -1,0 +1,139 @@
+"""Forward passes in f32 whose linear operators take rounded activations: llama and gemma3 of GGUF files, and llama2.c's.
+
+A rounding is a function (site, layer, x) -> x' of the activations x [tokens, columns] that an operator reads. Sites: q, kv (the same
+activations as q's), o, gu (gate and up), d (down), lm (the output matrix). Weights are exactly the file's, K and V are rounded to bf16.
+"""
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+SITES = ("q", "kv", "o", "gu", "d", "lm")
+Rounding = Callable[[str, int, torch.Tensor], torch.Tensor]
+
+
+def exact(_site: str, _layer: int, x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+class Model:
+    """Weights [rows, columns] by GGUF's names, and what of the shape a pass needs."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = path.stem
+        if path.suffix == ".bin":
+            self._read_llama2c(path)
+        else:
+            self._read_gguf(path)
+        self.output = self.weights.get("output.weight", self.weights["token_embd.weight"])
+
+    def _read_gguf(self, path: Path) -> None:
+        import gguf
+        reader = gguf.GGUFReader(str(path))
+        self.kind = reader.fields["general.architecture"].contents()
+        if self.kind not in ("llama", "gemma3"):
+            raise SystemExit(f"{path}: architecture '{self.kind}'; this emulates llama and gemma3")
+
+        def field(name: str, default: float | None = None) -> float:
+            found = reader.fields.get(f"{self.kind}.{name}")
+            if found is None and default is None:
+                raise SystemExit(f"{path}: no {self.kind}.{name}")
+            return default if found is None else found.contents()
+
+        self.weights = {t.name: torch.from_numpy(np.array(gguf.quants.dequantize(t.data, t.tensor_type), dtype=np.float32))
+                        for t in reader.tensors}
+        self.layers, self.width = int(field("block_count")), int(field("embedding_length"))
+        self.heads = int(field("attention.head_count"))
+        self.kv_heads = int(field("attention.head_count_kv", self.heads))
+        self.head = int(field("attention.key_length", self.width // self.heads))
+        self.eps, self.base = float(field("attention.layer_norm_rms_epsilon")), float(field("rope.freq_base", 10000.0))
+        self.window = int(field("attention.sliding_window", 0))
+
+    def _read_llama2c(self, path: Path) -> None:
+        data = path.read_bytes()
+        self.width, inner, self.layers, self.heads, self.kv_heads, vocabulary, _ = struct.unpack("7i", data[:28])
+        self.kind, self.eps, self.base, self.window = "llama", 1e-5, 10000.0, 0
+        self.head = self.width // self.heads
+        at = 28
+
+        def take(*shape: int) -> torch.Tensor:
+            nonlocal at
+            count = math.prod(shape)
+            values = np.frombuffer(data, np.float32, count, at).reshape(shape).copy()
+            at += 4 * count
+            return torch.from_numpy(values)
+
+        self.weights = {"token_embd.weight": take(abs(vocabulary), self.width)}
+        kv = self.kv_heads * self.head
+        for name, shape in (("attn_norm", (self.width,)), ("attn_q", (self.width, self.width)), ("attn_k", (kv, self.width)),
+                            ("attn_v", (kv, self.width)), ("attn_output", (self.width, self.width)), ("ffn_norm", (self.width,)),
+                            ("ffn_gate", (inner, self.width)), ("ffn_down", (self.width, inner)), ("ffn_up", (inner, self.width))):
+            for layer, values in enumerate(take(self.layers, *shape)):
+                self.weights[f"blk.{layer}.{name}.weight"] = values
+        self.weights["output_norm.weight"] = take(self.width)
+
+    def multiplications(self, site: str) -> int:
+        """Of one token in one layer (lm: at the end)."""
+        if site == "lm":
+            return self.output.numel()
+        names = {"q": ("attn_q",), "kv": ("attn_k", "attn_v"), "o": ("attn_output",), "gu": ("ffn_gate", "ffn_up"), "d": ("ffn_down",)}[site]
+        return sum(self.weights[f"blk.0.{name}.weight"].numel() for name in names)
+
+    def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + self.eps) * self.weights[name]
+
+    def _rope(self, x: torch.Tensor, base: float) -> torch.Tensor:
+        """x: [tokens, heads, head]. Pairs are neighbours in llama's files, halves in gemma3's."""
+        half = self.head // 2
+        angle = torch.arange(len(x))[:, None].float() * base ** (-torch.arange(half).float() / half)
+        cos, sin = angle.cos()[:, None], angle.sin()[:, None]
+        if self.kind == "gemma3":
+            a, b = x[..., :half], x[..., half:]
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+        a, b = x[..., 0::2], x[..., 1::2]
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
+
+    def log_probabilities(self, ids: torch.Tensor, rounding: Rounding = exact, kv_bf16: bool = True) -> torch.Tensor:
+        """[tokens, vocabulary], after each token of `ids`."""
+        gemma = self.kind == "gemma3"
+        tokens, positions = len(ids), torch.arange(len(ids))
+        h = self.weights["token_embd.weight"][ids]
+        if gemma:
+            h = h * math.sqrt(self.width)
+        behind = positions[:, None] - positions[None, :]
+        for layer in range(self.layers):
+            def linear(name: str, x: torch.Tensor, layer: int = layer) -> torch.Tensor:
+                return x @ self.weights[f"blk.{layer}.{name}.weight"].T
+
+            local = gemma and layer % 6 != 5
+            seen = (behind >= 0) & (behind < self.window if local else behind < tokens)
+            x = self._norm(h, f"blk.{layer}.attn_norm.weight")
+            q = linear("attn_q", rounding("q", layer, x)).view(tokens, self.heads, self.head)
+            kv = rounding("kv", layer, x)
+            k = linear("attn_k", kv).view(tokens, self.kv_heads, self.head)
+            v = linear("attn_v", kv).view(tokens, self.kv_heads, self.head)
+            if gemma:
+                q, k = self._norm(q, f"blk.{layer}.attn_q_norm.weight"), self._norm(k, f"blk.{layer}.attn_k_norm.weight")
+            base = 10000.0 if local else self.base
+            q, k = self._rope(q, base), self._rope(k, base)
+            if kv_bf16:
+                k, v = k.bfloat16().float(), v.bfloat16().float()
+            times = self.heads // self.kv_heads
+            k, v = k.repeat_interleave(times, 1), v.repeat_interleave(times, 1)
+            scores = torch.einsum("thd,shd->hts", q, k) / math.sqrt(self.head)
+            weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+            mixed = torch.einsum("hts,shd->thd", weights, v).reshape(tokens, -1)
+            a = linear("attn_output", rounding("o", layer, mixed))
+            h = h + (self._norm(a, f"blk.{layer}.post_attention_norm.weight") if gemma else a)
+            x = rounding("gu", layer, self._norm(h, f"blk.{layer}.ffn_norm.weight"))
+            gate = linear("ffn_gate", x)
+            inner = (functional.gelu(gate, approximate="tanh") if gemma else functional.silu(gate)) * linear("ffn_up", x)
+            m = linear("ffn_down", rounding("d", layer, inner))
+            h = h + (self._norm(m, f"blk.{layer}.post_ffw_norm.weight") if gemma else m)
+        return torch.log_softmax(rounding("lm", self.layers, self._norm(h, "output_norm.weight")) @ self.output.T, -1)

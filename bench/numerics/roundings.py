@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Which rounding of activations costs how much accuracy and how much arithmetic: the KL divergence to f32 of every rounding that was tried.
+
+Emulated in f32 (rounding_model.py), so that a rounding can be tried before a kernel has it. Texts are files of token ids, white space
+between ids, a line a text; --calibrate takes others than those that are measured.
+
+  pip install -r bench/numerics/requirements.txt
+  roundings.py MODEL.gguf --text TEXT.ids --text CHAT.ids --calibrate OTHER.ids [--only centred] [--threads 2]
+
+"Arithmetic" is integer multiplications of a prompt's token (of a decode: with the output matrix) over those of 8 bits everywhere: what
+has two planes counts twice. The first positions of a sequence are left out where a rounding treats them alone.
+"""
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from rounding_model import SITES, Model
+from torch.nn import functional
+
+LIMIT, MOST_SHIFT = 127, 7
+
+
+@dataclass(frozen=True)
+class Scheme:
+    name: str
+    scale_columns: int = 128  # columns under one f32 scale
+    shift_columns: int = 32  # under one power of two; 0: none
+    planes: frozenset[str] = frozenset({"kv", "lm"})  # sites of 16 bits
+    layers: tuple[int, ...] = ()  # of 16 bits, from the end where negative
+    first: int = 0  # positions of 16 bits at a sequence's beginning
+    centred: bool = False  # the mean of the calibration's activations is taken off and comes back as a bias
+    crest: float = math.inf  # 16 bits for 32 columns whose largest is above so many times the token's root mean square
+    crests: dict[str, float] = field(default_factory=dict)  # of sites that differ
+    blocks: float = 0  # share of a matrix's blocks of 128 columns that have 16 bits, by the calibration's error
+    hadamard: int = 0  # columns that are turned before they are rounded, as weights are that can be turned
+    asymmetric: bool = False  # a zero point beside each scale
+    clipped: bool = False  # each scale is the one of 8 that errs least
+
+
+def blocks_of(x: torch.Tensor, columns: int) -> torch.Tensor:
+    """[tokens, blocks, columns], the last one filled with zeros."""
+    return functional.pad(x, (0, -x.shape[1] % columns)).view(len(x), -1, columns)
+
+
+def turned(x: torch.Tensor, columns: int) -> torch.Tensor:
+    """By an orthonormal Hadamard matrix of so many columns; its own inverse."""
+    y, step = blocks_of(x, columns), 1
+    while step < columns:
+        a, b = y.view(*y.shape[:2], -1, 2, step).unbind(-2)
+        y = torch.stack([a + b, a - b], -2).reshape(y.shape)
+        step *= 2
+    return (y / math.sqrt(columns)).reshape(len(x), -1)[:, :x.shape[1]]
+
+
+def to_8_bits(x: torch.Tensor, s: Scheme) -> torch.Tensor:
+    columns = s.shift_columns or s.scale_columns
+    y = blocks_of(x, max(columns, s.scale_columns)).reshape(len(x), -1, columns)
+    middle = torch.zeros_like(y[..., :1])
+    if s.asymmetric:
+        middle = (y.amax(-1, keepdim=True) + y.amin(-1, keepdim=True)) / 2
+    largest = (y - middle).abs().amax(-1)
+    if s.shift_columns:
+        most = largest.view(len(x), -1, s.scale_columns // columns).amax(-1, keepdim=True)
+        times = torch.floor(torch.log2(most / largest.view(len(x), -1, s.scale_columns // columns).clamp_min(1e-30)))
+        largest = (most * 2.0 ** -times.clamp(0, MOST_SHIFT)).reshape(len(x), -1)
+    best, least = None, None
+    for share in (1 - 0.04 * i for i in range(8)) if s.clipped else (1.0,):
+        step = (largest * share / LIMIT).clamp_min(1e-30)[..., None]
+        z = torch.round((y - middle) / step).clamp(-LIMIT, LIMIT) * step + middle
+        error = ((z - y) ** 2).sum(-1, keepdim=True)
+        best = z if best is None else torch.where(error < least, z, best)
+        least = error if least is None else torch.minimum(error, least)
+    return best.reshape(len(x), -1)[:, :x.shape[1]]
+
+
+class Calibration:
+    """Of each site and layer: the mean activation, and how much each block of 128 columns errs in the operator's output, in parts of it."""
+
+    def __init__(self, model: Model, texts: Sequence[torch.Tensor]) -> None:
+        kept: dict[tuple[str, int], list[torch.Tensor]] = {}
+
+        def keep(site: str, layer: int, x: torch.Tensor) -> torch.Tensor:
+            kept.setdefault((site, layer), []).append(x)
+            return x
+
+        for ids in texts:
+            model.log_probabilities(ids, keep)
+        self.mean: dict[tuple[str, int], torch.Tensor] = {}
+        self.errors: dict[tuple[str, int], torch.Tensor] = {}
+        names = {"q": ["attn_q"], "kv": ["attn_k", "attn_v"], "o": ["attn_output"], "gu": ["ffn_gate", "ffn_up"], "d": ["ffn_down"]}
+        for (site, layer), parts in kept.items():
+            x = torch.cat(parts)
+            self.mean[site, layer] = x.mean(0)
+            w = model.output if site == "lm" else torch.cat([model.weights[f"blk.{layer}.{name}.weight"] for name in names[site]])
+            weight = (w * w).sum(0)
+            error = ((to_8_bits(x, Scheme("")) - x) ** 2 * weight).sum(0, keepdim=True) / ((x @ w.T) ** 2).sum()
+            self.errors[site, layer] = blocks_of(error, 128).sum(-1)[0]
+
+
+class Rounded:
+    """A scheme as a rounding, which counts what has two planes."""
+
+    def __init__(self, model: Model, calibration: Calibration, scheme: Scheme) -> None:
+        self.model, self.calibration, self.scheme = model, calibration, scheme
+        self.twice = dict.fromkeys(SITES, 0.0)  # share of the elements, summed up
+        self.counted = dict.fromkeys(SITES, 0)
+
+    def __call__(self, site: str, layer: int, x: torch.Tensor) -> torch.Tensor:
+        s = self.scheme
+        mean = self.calibration.mean[site, layer] if s.centred else torch.zeros(x.shape[1])
+        r = turned(x - mean, s.hadamard) if s.hadamard else x - mean
+        y = to_8_bits(r, s)
+        two = torch.zeros(len(x), -(-x.shape[1] // 32), dtype=torch.bool)
+        if site in s.planes or layer in s.layers or layer - self.model.layers in s.layers:
+            two[:] = True
+        rms = x.pow(2).mean(-1, keepdim=True).sqrt()
+        two |= blocks_of(r, 32).abs().amax(-1) > s.crests.get(site, s.crest) * rms
+        if s.blocks:
+            errors = self.calibration.errors[site, layer]
+            chosen = torch.zeros_like(errors, dtype=torch.bool)
+            chosen[errors.topk(round(s.blocks * len(errors))).indices] = True
+            two |= chosen.repeat_interleave(4)[:two.shape[1]]
+        if len(x) > s.first:
+            self.twice[site] += float(two[s.first:].float().mean())
+            self.counted[site] += 1
+        two[:s.first] = True
+        y = torch.where(two.repeat_interleave(32, 1)[:, :x.shape[1]], r, y)
+        return (turned(y, s.hadamard) if s.hadamard else y) + mean
+
+    def arithmetic(self, sites: Sequence[str]) -> float:
+        work = {site: self.model.multiplications(site) * (1 if site == "lm" else self.model.layers) for site in sites}
+        return sum(w * (1 + self.twice[site] / max(1, self.counted[site])) for site, w in work.items()) / sum(work.values())
+
+
+def schemes() -> list[Scheme]:
+    none: frozenset[str] = frozenset()
+    all_8 = Scheme("8 bits everywhere", planes=none)
+    today = Scheme("16 bits for k, v and lm_head (`int8`)")
+    rows = [all_8, today]
+    rows += [replace(all_8, name=f"16 bits for {site}", planes=frozenset({site})) for site in SITES]
+    rows += [replace(today, name=f"`int8`, and 16 bits for {n:.0%} of each matrix's blocks of 128 columns", blocks=n) for n in (0.05, 0.1, 0.15, 0.3)]
+    rows += [replace(today, name=f"`int8`, {n} columns turned (Hadamard)", hadamard=n) for n in (64, 128)]
+    rows += [replace(today, name="`int8`, asymmetric", asymmetric=True), replace(today, name="`int8`, clipped by least error", clipped=True)]
+    for scale, shift in ((128, 16), (128, 8), (64, 16), (64, 8), (32, 0), (32, 8), (16, 0)):
+        columns = f"{scale} columns" + (f", a shift for {shift}" if shift else "")
+        rows.append(replace(today, name=f"`int8`, a scale for {columns}", scale_columns=scale, shift_columns=shift))
+    first = replace(today, name="`int8`, 16 bits for the first 32 positions", first=32)
+    rows += [first, replace(today, name="`int8`, centred", centred=True)]
+    rows += [replace(today, name=f"`int8`, 16 bits for 32 columns above {c} times the rms", crest=c) for c in (8, 6, 5, 4)]
+    rows.append(replace(today, name="`int8`, 16 bits in the first and the last layer", layers=(0, -1)))
+    centred = replace(first, name="centred, first 32", centred=True)
+    rows += [centred, replace(centred, name="centred, first 32, all of 8 bits", planes=none)]
+    for scale, shift in ((128, 16), (128, 8), (64, 8), (32, 0), (32, 8), (16, 0)):
+        finer = replace(centred, name=f"centred, first 32, {scale}/{shift}", scale_columns=scale, shift_columns=shift)
+        rows += [finer, replace(finer, name=finer.name + ", k and v of 8 bits", planes=frozenset({"lm"}))]
+        rows.append(replace(finer, name=finer.name + ", above 6 times the rms", crest=6))
+        rows.append(replace(finer, name=finer.name + ", k and v of 8 bits, first and last layer", planes=frozenset({"lm"}), layers=(0, -1)))
+    return rows
+
+
+def read_texts(path: Path, most: int) -> list[torch.Tensor]:
+    lines = [torch.tensor([int(word) for word in line.split()][:most]) for line in path.read_text().splitlines() if line.strip()]
+    if not lines:
+        raise SystemExit(f"{path}: no ids; give one text a line, as 'tactus tokenize MODEL --ids' prints it")
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--text", type=Path, action="append", required=True, help="ids to measure on; may be given again")
+    parser.add_argument("--calibrate", type=Path, action="append", required=True, help="ids that the means and errors are taken of")
+    parser.add_argument("--most", type=int, default=512, help="positions of a text (default 512)")
+    parser.add_argument("--only", default="", help="only schemes with this in their name")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.set_grad_enabled(False)
+    model = Model(options.model)
+    texts = {path.stem: read_texts(path, options.most) for path in options.text}
+    calibration = Calibration(model, [ids for path in options.calibrate for ids in read_texts(path, options.most)])
+    reference = {name: [model.log_probabilities(ids, kv_bf16=False) for ids in found] for name, found in texts.items()}
+
+    def kl(name: str, rounding: Rounded | None) -> float:
+        parts = []
+        for ids, exact in zip(texts[name], reference[name]):
+            other = model.log_probabilities(ids, rounding) if rounding else model.log_probabilities(ids)
+            parts.append((exact.exp() * (exact - other)).sum(-1))
+        return float(torch.cat(parts).mean())
+
+    print(f"{model.name}\n\n| rounding | arithmetic of a prompt | of a decode |" + "".join(f" {name} |" for name in texts))
+    print("|---|---|---|" + "---|" * len(texts))
+    print("| none (K and V bf16) | | |" + "".join(f" {kl(name, None):.2e} |" for name in texts), flush=True)
+    for scheme in schemes():
+        if options.only not in scheme.name:
+            continue
+        rounding = Rounded(model, calibration, scheme)
+        cells = "".join(f" {kl(name, rounding):.2e} |" for name in texts)
+        print(f"| {scheme.name} | {rounding.arithmetic(SITES[:-1]):.3f} | {rounding.arithmetic(SITES):.3f} |{cells}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
