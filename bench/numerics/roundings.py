@@ -4,7 +4,7 @@
 Emulated in f32 (rounding_model.py), so that a rounding can be tried before a kernel has it. Texts are files of token ids, white space
 between ids, a line a text; --calibrate takes others than those that are measured.
 
-  pip install -r bench/numerics/requirements.txt
+  bench/cpu/setup.sh CACHE                     once: CACHE/venv has torch and gguf
   roundings.py MODEL.gguf --text TEXT.ids --text CHAT.ids --calibrate OTHER.ids [--only centred] [--threads 2]
 
 "Arithmetic" is integer multiplications of a prompt's token (of a decode: with the output matrix) over those of 8 bits everywhere: what
@@ -37,6 +37,8 @@ class Scheme:
     crest: float = math.inf  # 16 bits for 32 columns whose largest is above so many times the token's root mean square
     crests: dict[str, float] = field(default_factory=dict)  # of sites that differ
     blocks: float = 0  # share of a matrix's blocks of 128 columns that have 16 bits, by the calibration's error
+    wide: int = 0  # of each 32 columns so many have 16 bits, those of the largest mean square in the calibration
+    wide_by: str = "calibration"  # or "weights": those that norms and the weights before them make largest
     hadamard: int = 0  # columns that are turned before they are rounded, as weights are that can be turned
     asymmetric: bool = False  # a zero point beside each scale
     clipped: bool = False  # each scale is the one of 8 that errs least
@@ -48,7 +50,9 @@ def blocks_of(x: torch.Tensor, columns: int) -> torch.Tensor:
 
 
 def turned(x: torch.Tensor, columns: int) -> torch.Tensor:
-    """By an orthonormal Hadamard matrix of so many columns; its own inverse."""
+    """By an orthonormal Hadamard matrix of so many columns, or the half that divides them; its own inverse."""
+    while x.shape[1] % columns:
+        columns //= 2
     y, step = blocks_of(x, columns), 1
     while step < columns:
         a, b = y.view(*y.shape[:2], -1, 2, step).unbind(-2)
@@ -91,15 +95,39 @@ class Calibration:
         for ids in texts:
             model.log_probabilities(ids, keep)
         self.mean: dict[tuple[str, int], torch.Tensor] = {}
+        self.squares: dict[tuple[str, int], torch.Tensor] = {}
         self.errors: dict[tuple[str, int], torch.Tensor] = {}
         names = {"q": ["attn_q"], "kv": ["attn_k", "attn_v"], "o": ["attn_output"], "gu": ["ffn_gate", "ffn_up"], "d": ["ffn_down"]}
         for (site, layer), parts in kept.items():
             x = torch.cat(parts)
             self.mean[site, layer] = x.mean(0)
+            self.squares[site, layer] = x.pow(2).mean(0)
             w = model.output if site == "lm" else torch.cat([model.weights[f"blk.{layer}.{name}.weight"] for name in names[site]])
             weight = (w * w).sum(0)
             error = ((to_8_bits(x, Scheme("")) - x) ** 2 * weight).sum(0, keepdim=True) / ((x @ w.T) ** 2).sum()
             self.errors[site, layer] = blocks_of(error, 128).sum(-1)[0]
+
+
+def column_sizes(model: Model, site: str, layer: int) -> torch.Tensor:
+    """How large an operator's columns are likely to be, by the weights alone: those of the norm or of the operators before it."""
+    def w(name: str) -> torch.Tensor:
+        return model.weights[f"blk.{layer}.{name}.weight"]
+
+    if site == "lm":
+        return model.weights["output_norm.weight"].abs()
+    if site == "d":
+        norm = w("ffn_norm")
+        return (w("ffn_gate") * norm).norm(dim=1) * (w("ffn_up") * norm).norm(dim=1)
+    if site == "o":
+        rows = (w("attn_v") * w("attn_norm")).norm(dim=1)
+        return rows.view(model.kv_heads, model.head).repeat_interleave(model.heads // model.kv_heads, 0).reshape(-1)
+    return w("ffn_norm" if site == "gu" else "attn_norm").abs()
+
+
+def largest_of_32(sizes: torch.Tensor, count: int) -> torch.Tensor:
+    """Marks the largest `count` of each 32 columns."""
+    blocks = blocks_of(sizes[None], 32)[0]
+    return torch.zeros(blocks.shape, dtype=torch.bool).scatter_(1, blocks.topk(count, -1).indices, True).view(-1)[:len(sizes)]
 
 
 class Rounded:
@@ -114,7 +142,12 @@ class Rounded:
         s = self.scheme
         mean = self.calibration.mean[site, layer] if s.centred else torch.zeros(x.shape[1])
         r = turned(x - mean, s.hadamard) if s.hadamard else x - mean
-        y = to_8_bits(r, s)
+        wide = None
+        if s.wide:
+            squares = self.calibration.squares[site, layer] if s.wide_by == "calibration" else column_sizes(self.model, site, layer)
+            wide = largest_of_32(squares, s.wide)
+        y = to_8_bits(r if wide is None else torch.where(wide, 0, r), s)
+        y = y if wide is None else torch.where(wide, r, y)
         two = torch.zeros(len(x), -(-x.shape[1] // 32), dtype=torch.bool)
         if site in s.planes or layer in s.layers or layer - self.model.layers in s.layers:
             two[:] = True
@@ -126,7 +159,7 @@ class Rounded:
             chosen[errors.topk(round(s.blocks * len(errors))).indices] = True
             two |= chosen.repeat_interleave(4)[:two.shape[1]]
         if len(x) > s.first:
-            self.twice[site] += float(two[s.first:].float().mean())
+            self.twice[site] += float(two[s.first:].float().mean()) * (1 - s.wide / 32) + s.wide / 32
             self.counted[site] += 1
         two[:s.first] = True
         y = torch.where(two.repeat_interleave(32, 1)[:, :x.shape[1]], r, y)
@@ -153,6 +186,16 @@ def schemes() -> list[Scheme]:
     rows += [first, replace(today, name="`int8`, centred", centred=True)]
     rows += [replace(today, name=f"`int8`, 16 bits for 32 columns above {c} times the rms", crest=c) for c in (8, 6, 5, 4)]
     rows.append(replace(today, name="`int8`, 16 bits in the first and the last layer", layers=(0, -1)))
+    for wide in (2, 4, 8):
+        rows.append(replace(today, name=f"`int8`, 16 bits for {wide} of 32 columns", wide=wide))
+    both = Scheme("first 32, 16 bits for 4 of 32 columns", planes=frozenset({"lm"}), first=32, wide=4)
+    rows += [both, replace(both, name=both.name + " and for k and v", planes=frozenset({"lm", "kv"})),
+             replace(both, name=both.name + ", chosen by weights alone", wide_by="weights"),
+             replace(both, name=both.name + ", also in lm_head", planes=none), replace(both, name=both.name + ", centred", centred=True),
+             replace(both, name=both.name + ", a scale for 64 columns", scale_columns=64),
+             replace(both, name=both.name + ", a scale for 32 columns", scale_columns=32, shift_columns=0),
+             replace(both, name=both.name + ", first and last layer", layers=(0, -1)),
+             replace(both, name=both.name + ", above 6 times the rms", crest=6)]
     centred = replace(first, name="centred, first 32", centred=True)
     rows += [centred, replace(centred, name="centred, first 32, all of 8 bits", planes=none)]
     for scale, shift in ((128, 16), (128, 8), (64, 8), (32, 0), (32, 8), (16, 0)):
