@@ -19,6 +19,7 @@
   doc-names          a class or function that docs/ARCHITECTURE.md says where to find exists
   doc-options        every option is named in README.md or docs/
   doc-width          prose of a document is at most 120 columns wide; tables, code and link targets may be wider
+  executable         a script that begins with #! can be started by its name, as documents do
   own-words          nothing names a machine's private paths or unfinished work without a reason
 """
 import pathlib
@@ -99,6 +100,11 @@ def tracked(*patterns):
     out = subprocess.run(["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns],
                          capture_output=True, text=True, check=True).stdout
     return [ROOT / line for line in out.splitlines() if (ROOT / line).is_file()]
+
+
+def not_executable(paths):
+    """Those that say what interprets them and cannot be started."""
+    return [path for path in paths if not path.stat().st_mode & 0o100 and path.read_bytes()[:2] == b"#!"]
 
 
 def strip_comments(text):
@@ -298,6 +304,9 @@ def main():
     page = ROOT / "docs/ARCHITECTURE.md"
     for number, name in unknown_names(page.read_text(), [strip_comments(p.read_text(errors="replace")) for p in sources]):
         report(page, number, "doc-names", f"no source file has {name}")
+
+    for path in not_executable(tracked("*.py", "*.sh", ".ci/*")):
+        report(path, 1, "executable", "it begins with #!: chmod +x, or take that line out")
 
     if (program := formatter()) is not None:
         for path, line in unformatted(tracked("*.cc", "*.h", "*.cu", "*.cuh"), program):

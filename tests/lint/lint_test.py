@@ -105,6 +105,14 @@ class Rules(unittest.TestCase):
         self.assertEqual(lint.too_wide(f"short\n{words}\n- {words}\n"), [(2, wide), (3, wide + 2)])
         self.assertEqual(lint.too_wide(f"| {words}|\n# {words}\n    {words}\n```\n{words}\n```\n[a]: {words}\n{'x' * 130}\n"), [])
 
+    def test_executable(self):
+        with tempfile.TemporaryDirectory() as folder:
+            paths = [pathlib.Path(folder) / name for name in ("started", "not_started", "imported")]
+            for path, text, mode in zip(paths, ("#!/bin/sh\n", "#!/bin/sh\n", "import os\n"), (0o755, 0o644, 0o644)):
+                path.write_text(text)
+                path.chmod(mode)
+            self.assertEqual(lint.not_executable(paths), [paths[1]])
+
     def test_format(self):
         program = lint.formatter()
         if program is None:
