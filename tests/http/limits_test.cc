@@ -281,5 +281,20 @@ TEST_F(LimitsTest, TooMuchSentAheadForTooLongMakesTheAnswerTheLast) {
   Until("the connection ends with its client", [&] { return server_->Stats().connections == 0; });
 }
 
+TEST_F(LimitsTest, WhoNeverStopsSendingAheadIsCut) {
+  StartOnTestClock();
+  RawSocket socket(port_);
+  socket.Send("GET /hold HTTP/1.1\r\nHost: x\r\n\r\n");
+  auto exchange = handler_.AwaitHeld(1);
+  socket.Fill("GET /ahead HTTP/1.1\r\nHost: x\r\n\r\n", 200 << 10);
+  handler_.AwaitTicks(4);
+  clock_.Advance(2 * kSecond);  // from now on what comes is dropped
+  const std::string more(1 << 20, 'x');
+  int sent = 0;
+  while (sent < 64 && socket.Send(more)) ++sent;
+  ASSERT_LT(sent, 64) << "MiB were taken and dropped";
+  Until("the client counts as gone", [&] { return exchange->closed(); });
+}
+
 }  // namespace
 }  // namespace tactus::http
