@@ -78,12 +78,10 @@ class Model:
                 self.weights[f"blk.{layer}.{name}.weight"] = values
         self.weights["output_norm.weight"] = take(self.width)
 
-    def multiplications(self, site: str) -> int:
-        """Of one token in one layer (lm: at the end)."""
-        if site == "lm":
-            return self.output.numel()
-        names = {"q": ("attn_q",), "kv": ("attn_k", "attn_v"), "o": ("attn_output",), "gu": ("ffn_gate", "ffn_up"), "d": ("ffn_down",)}[site]
-        return sum(self.weights[f"blk.0.{name}.weight"].numel() for name in names)
+    def operators(self, site: str, layer: int) -> list[torch.Tensor]:
+        """The weights that read a site's activations, each [rows, columns]."""
+        names = {"q": ("attn_q",), "kv": ("attn_k", "attn_v"), "o": ("attn_output",), "gu": ("ffn_gate", "ffn_up"), "d": ("ffn_down",)}
+        return [self.output] if site == "lm" else [self.weights[f"blk.{layer}.{name}.weight"] for name in names[site]]
 
     def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + self.eps) * self.weights[name]

@@ -2,7 +2,7 @@
 """Which rounding of activations costs how much accuracy and how much arithmetic: the KL divergence to f32 of every rounding that was tried.
 
 Emulated in f32 (rounding_model.py), so that a rounding can be tried before a kernel has it. Texts are files of token ids, white space
-between ids, a line a text; --calibrate takes others than those that are measured.
+between ids, a line a text, or golden files (tests/golden/data); --calibrate takes others than those that are measured.
 
   bench/cpu/setup.sh CACHE                     once: CACHE/venv has torch and gguf
   roundings.py MODEL.gguf --text TEXT.ids --text CHAT.ids --calibrate OTHER.ids [--only centred] [--threads 2]
@@ -13,9 +13,10 @@ has two planes counts twice. The first positions of a sequence are left out wher
 from __future__ import annotations
 
 import argparse
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -35,7 +36,6 @@ class Scheme:
     first: int = 0  # positions of 16 bits at a sequence's beginning
     centred: bool = False  # the mean of the calibration's activations is taken off and comes back as a bias
     crest: float = math.inf  # 16 bits for 32 columns whose largest is above so many times the token's root mean square
-    crests: dict[str, float] = field(default_factory=dict)  # of sites that differ
     blocks: float = 0  # share of a matrix's blocks of 128 columns that have 16 bits, by the calibration's error
     wide: int = 0  # of each 32 columns so many have 16 bits, those of the largest mean square in the calibration
     wide_by: str = "calibration"  # or "weights": those that norms and the weights before them make largest
@@ -97,12 +97,11 @@ class Calibration:
         self.mean: dict[tuple[str, int], torch.Tensor] = {}
         self.squares: dict[tuple[str, int], torch.Tensor] = {}
         self.errors: dict[tuple[str, int], torch.Tensor] = {}
-        names = {"q": ["attn_q"], "kv": ["attn_k", "attn_v"], "o": ["attn_output"], "gu": ["ffn_gate", "ffn_up"], "d": ["ffn_down"]}
         for (site, layer), parts in kept.items():
             x = torch.cat(parts)
             self.mean[site, layer] = x.mean(0)
             self.squares[site, layer] = x.pow(2).mean(0)
-            w = model.output if site == "lm" else torch.cat([model.weights[f"blk.{layer}.{name}.weight"] for name in names[site]])
+            w = torch.cat(model.operators(site, layer))
             weight = (w * w).sum(0)
             error = ((to_8_bits(x, Scheme("")) - x) ** 2 * weight).sum(0, keepdim=True) / ((x @ w.T) ** 2).sum()
             self.errors[site, layer] = blocks_of(error, 128).sum(-1)[0]
@@ -152,7 +151,7 @@ class Rounded:
         if site in s.planes or layer in s.layers or layer - self.model.layers in s.layers:
             two[:] = True
         rms = x.pow(2).mean(-1, keepdim=True).sqrt()
-        two |= blocks_of(r, 32).abs().amax(-1) > s.crests.get(site, s.crest) * rms
+        two |= blocks_of(r, 32).abs().amax(-1) > s.crest * rms
         if s.blocks:
             errors = self.calibration.errors[site, layer]
             chosen = torch.zeros_like(errors, dtype=torch.bool)
@@ -166,7 +165,7 @@ class Rounded:
         return (turned(y, s.hadamard) if s.hadamard else y) + mean
 
     def arithmetic(self, sites: Sequence[str]) -> float:
-        work = {site: self.model.multiplications(site) * (1 if site == "lm" else self.model.layers) for site in sites}
+        work = {site: sum(w.numel() for w in self.model.operators(site, 0)) * (1 if site == "lm" else self.model.layers) for site in sites}
         return sum(w * (1 + self.twice[site] / max(1, self.counted[site])) for site, w in work.items()) / sum(work.values())
 
 
@@ -206,11 +205,22 @@ def schemes() -> list[Scheme]:
     return rows
 
 
-def read_texts(path: Path, most: int) -> list[torch.Tensor]:
-    lines = [torch.tensor([int(word) for word in line.split()][:most]) for line in path.read_text().splitlines() if line.strip()]
-    if not lines:
-        raise SystemExit(f"{path}: no ids; give one text a line, as 'tactus tokenize MODEL --ids' prints it")
-    return lines
+def read_texts(path: Path, most: int, vocabulary: int) -> list[torch.Tensor]:
+    """Of a file of ids, or of a golden file, whose conversations are its texts."""
+    give = "give ids, a line a text, as 'tactus tokenize MODEL --ids on' prints them"
+    try:
+        if path.suffix == ".json":
+            texts = [case["prompt"] + case["greedy"] for case in json.loads(path.read_text())["cases"]]
+        else:
+            texts = [[int(word) for word in line.split()] for line in path.read_text().splitlines() if line.strip()]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SystemExit(f"{path}: {error}; {give}") from None
+    if not texts:
+        raise SystemExit(f"{path}: no ids; {give}")
+    for text in texts:
+        if not 0 <= min(text) <= max(text) < vocabulary:
+            raise SystemExit(f"{path}: an id of {min(text)} to {max(text)}, the model has {vocabulary}: ids of another model?")
+    return [torch.tensor(text[:most]) for text in texts]
 
 
 def main() -> None:
@@ -224,9 +234,12 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
+    if not options.model.is_file():
+        raise SystemExit(f"{options.model}: no such file; give a GGUF file or llama2.c's .bin")
     model = Model(options.model)
-    texts = {path.stem: read_texts(path, options.most) for path in options.text}
-    calibration = Calibration(model, [ids for path in options.calibrate for ids in read_texts(path, options.most)])
+    vocabulary = len(model.weights["token_embd.weight"])
+    texts = {path.stem: read_texts(path, options.most, vocabulary) for path in options.text}
+    calibration = Calibration(model, [ids for path in options.calibrate for ids in read_texts(path, options.most, vocabulary)])
     reference = {name: [model.log_probabilities(ids, kv_bf16=False) for ids in found] for name, found in texts.items()}
 
     def kl(name: str, rounding: Rounded | None) -> float:
@@ -248,4 +261,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit("interrupted; the rows above are whole") from None
