@@ -141,14 +141,15 @@ def run_hybrid(run, bench: Bench) -> None:
 
 
 def run_operators(run, bench: Bench) -> None:
-    """With 8-bit activations, then with our default's 16 bits in two planes, which count as twice the operations."""
+    """With 8-bit activations, then with our default's; what has 16 bits counts as twice the operations."""
     kept = [o for o in run.result["operators"] if o["format"].split(",")[0] != bench.fmt]
-    for label, planes in [(bench.fmt, 1)] + ([(f"{bench.fmt}, int16 activations", 2)] if bench.fmt != "bf16" and not run.args.quick else []):
+    others = [(f"{bench.fmt}, default numerics", "mixed")] if bench.fmt != "bf16" and not run.args.quick else []
+    for label, rounding in [(bench.fmt, "int8"), *others]:
         if bench.ceilings is None:
             return
         run.progress(f"{label}: operators")
         try:
-            answer = bench.ceilings.ask(f"operators format={bench.fmt} planes={planes}")
+            answer = bench.ceilings.ask(f"operators format={bench.fmt} rounding={rounding}")
         except CellError as error:
             run.note(f"{label} operators: {error}")
             bench.ceilings = bench.start(bench.ceilings.spec)

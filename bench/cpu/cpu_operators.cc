@@ -2,11 +2,12 @@
 // bench/cpu/engines.py:
 //
 //   ceilings                                      bf16_ops, int8_ops, f32_ops and read_bytes, all per second
-//   operators format=bf16|int8|int4 [planes=1|2]  a list of name, shape, seconds, ops, bytes, bound and share
+//   operators format=bf16|int8|int4 [rounding=mixed|int8|int16]  a list of name, shape, seconds, ops, bytes, bound and
+//   share
 //
 // Shapes are TinyLlama's (bench/cpu/shape.py). Operations and bytes are counted: weights once per call, packed tokens,
 // inputs and outputs once. Time is the least of many calls, which rotate through more weights and KV than caches hold;
-// the ceilings are the better of just before and just after. Sums of two planes of activations count as twice the
+// the ceilings are the better of just before and just after. What of activations has 16 bits counts as twice the
 // operations: that is what the hardware does.
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -33,6 +34,7 @@ namespace {
 using bench::Ceilings;
 using kernels::PackedMatrix;
 using kernels::PackedTokens;
+using kernels::Rounding;
 using Json = nlohmann::ordered_json;
 
 constexpr int64_t kHidden = 2048, kInner = 5632, kVocab = 32000;
@@ -98,13 +100,13 @@ class Operators {
         {"bf16_ops", c.bf16_flops}, {"int8_ops", c.int8_ops}, {"f32_ops", c.f32_flops}, {"read_bytes", c.read_bytes}};
   }
 
-  Result<Json> All(const std::string& format, int32_t planes) {
+  Result<Json> All(const std::string& format, Rounding rounding) {
     if (ops_.linear_packed == nullptr)
       return Unimplemented(fmt::format("kernel set {} has no packed operators", ops_.name));
     quantization_ = format == "int8"   ? kernels::Quantization::kInt8
                     : format == "int4" ? kernels::Quantization::kInt4
                                        : kernels::Quantization::kNone;
-    planes_ = quantization_ == kernels::Quantization::kNone ? 1 : planes;
+    rounding_ = rounding;
     rows_.clear();
     for (const int64_t tokens : {int64_t{1}, int64_t{16}, int64_t{512}}) Layer(tokens);
     Attention("attention, decode 16", 16, 1024, 1);
@@ -188,15 +190,21 @@ class Operators {
   Cost LinearCost(int64_t tokens, int64_t rows, int64_t cols, const PackedMatrix& form, double extra_bytes) const {
     Cost cost;
     const double ops = 2.0 * static_cast<double>(tokens * rows * cols);
-    (quantization_ == kernels::Quantization::kNone ? cost.bf16_ops : cost.integer_ops) = ops * planes_;
-    const double token_bytes = quantization_ == kernels::Quantization::kNone ? 2.0 : planes_;
+    (quantization_ == kernels::Quantization::kNone ? cost.bf16_ops : cost.integer_ops) = ops * Multiplies(form);
+    const double token_bytes = quantization_ == kernels::Quantization::kNone ? 2.0 : Multiplies(form);
     cost.bytes = static_cast<double>(form.bytes()) + static_cast<double>(tokens * cols) * token_bytes + extra_bytes;
     return cost;
   }
 
+  // Of an integer of a token, on average: what has 16 bits is multiplied twice.
+  double Multiplies(const PackedMatrix& form) const {
+    const kernels::TokenFormat f = kernels::TokensFor(form, rounding_);
+    return f.integer() ? static_cast<double>(f.multiplies(kernels::kTokenBlock)) / kernels::kTokenBlock : 1;
+  }
+
   PackedTokens Pack(std::unique_ptr<Bytes>* memory, const PackedMatrix& form, int64_t tokens, int64_t cols) {
     *memory = std::make_unique<Bytes>(kernels::PackedTokenBytes(tokens, cols));
-    const PackedTokens x = kernels::PlaceTokens((*memory)->data, kernels::TokensFor(form, planes_), tokens, cols);
+    const PackedTokens x = kernels::PlaceTokens((*memory)->data, kernels::TokensFor(form, rounding_), tokens, cols);
     ops_.pack(pool_, Noise(tokens * cols).data(), nullptr, 0.0f, x);
     return x;
   }
@@ -237,7 +245,7 @@ class Operators {
       kernels::QuantizedFormOf(quantization_, kHidden, kInner, &down);
     }
     const Bytes out_memory(kernels::PackedTokenBytes(tokens, kInner));
-    const PackedTokens out = kernels::PlaceTokens(out_memory.data, kernels::TokensFor(down, planes_), tokens, kInner);
+    const PackedTokens out = kernels::PlaceTokens(out_memory.data, kernels::TokensFor(down, rounding_), tokens, kInner);
     std::vector<float> inner(static_cast<size_t>(tokens * kInner));
     Cost cost = LinearCost(tokens, 2 * kInner, kHidden, gate.At(0),
                            static_cast<double>(up.At(0).bytes() + tokens * kInner * 2));
@@ -254,13 +262,13 @@ class Operators {
       kernels::QuantizedFormOf(quantization_, kHidden, kHidden, &form);
     }
     const Bytes memory(kernels::PackedTokenBytes(tokens, kHidden));
-    const PackedTokens out = kernels::PlaceTokens(memory.data, kernels::TokensFor(form, planes_), tokens, kHidden);
+    const PackedTokens out = kernels::PlaceTokens(memory.data, kernels::TokensFor(form, rounding_), tokens, kHidden);
     const std::vector<float> x = Noise(tokens * kHidden), weight(static_cast<size_t>(kHidden), 1.0f);
     Cost cost;
     cost.cached = true;
     cost.f32_ops = 4.0 * static_cast<double>(tokens * kHidden);
-    cost.bytes =
-        static_cast<double>(tokens * kHidden) * (4 + (quantization_ == kernels::Quantization::kNone ? 2 : planes_));
+    cost.bytes = static_cast<double>(tokens * kHidden) *
+                 (4 + (quantization_ == kernels::Quantization::kNone ? 2 : Multiplies(form)));
     Time("norm and rounding", fmt::format("{} x {}", tokens, kHidden), cost,
          [&](int64_t) { ops_.pack(pool_, x.data(), weight.data(), 1e-5f, out); });
   }
@@ -310,7 +318,7 @@ class Operators {
   int64_t scratch_bytes_;
   Bytes scratch_;
   kernels::Quantization quantization_ = kernels::Quantization::kNone;
-  int32_t planes_ = 1;
+  Rounding rounding_ = Rounding::kInt8;
   std::vector<Row> rows_;
 };
 
@@ -324,7 +332,10 @@ Result<Json> Answer(Operators& operators, const std::string& line) {
     if (at != std::string::npos) value[word.substr(0, at)] = word.substr(at + 1);
   }
   if (op == "ceilings") return operators.CeilingsJson();
-  if (op == "operators") return operators.All(value["format"], value["planes"] == "2" ? 2 : 1);
+  if (op == "operators")
+    return operators.All(value["format"], value["rounding"] == "mixed"   ? Rounding::kMixed
+                                          : value["rounding"] == "int16" ? Rounding::kInt16
+                                                                         : Rounding::kInt8);
   return InvalidArgument("unknown command '" + line + "': ceilings or operators");
 }
 

@@ -109,10 +109,10 @@ class Places:
 # choice and rounds to 16 otherwise. The others are measured on request (--variants).
 VARIANTS = {
     "bf16": [("tactus", "bf16", [])],
-    "int8": [("tactus int8", "bf16", ["--quantization", "int8", "--activation-dtype", "int8"]), ("tactus int8, int16 activations", "bf16", ["--quantization", "int8"]),
-             ("tactus Q8_0", "int8", ["--activation-dtype", "int8"]), ("tactus Q8_0, int16 activations", "int8", [])],
-    "int4": [("tactus int4", "bf16", ["--quantization", "int4", "--activation-dtype", "int8"]), ("tactus int4, int16 activations", "bf16", ["--quantization", "int4"]),
-             ("tactus Q4_0", "int4", ["--activation-dtype", "int8"]), ("tactus Q4_0, int16 activations", "int4", [])],
+    "int8": [("tactus int8", "bf16", ["--quantization", "int8", "--activation-dtype", "int8"]), ("tactus int8, default numerics", "bf16", ["--quantization", "int8"]),
+             ("tactus Q8_0", "int8", ["--activation-dtype", "int8"]), ("tactus Q8_0, default numerics", "int8", [])],
+    "int4": [("tactus int4", "bf16", ["--quantization", "int4", "--activation-dtype", "int8"]), ("tactus int4, default numerics", "bf16", ["--quantization", "int4"]),
+             ("tactus Q4_0", "int4", ["--activation-dtype", "int8"]), ("tactus Q4_0, default numerics", "int4", [])],
 }
 
 

@@ -12,24 +12,29 @@ BOX_S = {"saturation": 90.0, "poisson": 40.0}      # per server: as a whole; aft
 # Prompt tokens per second; ours with 16-bit activations is listed by its suffix.
 PREFILL = {"bf16": {"tactus": 430, "OpenVINO": 345, "llama.cpp": 235, "ik_llama.cpp": 330}, "int8": {"tactus": 690, "OpenVINO": 400, "llama.cpp": 126, "ik_llama.cpp": 320},
            "int4": {"tactus": 640, "OpenVINO": 450, "llama.cpp": 240, "ik_llama.cpp": 320}}
-INT16_PREFILL = 390
+DEFAULT_PREFILL = 500
 CEILINGS_S = 0.05                                   # before and after every engine's turn
 LOAD_S = {"tactus": 3, "OpenVINO": 4, "llama.cpp": 4, "ik_llama.cpp": 6}
 
 
 def kind(name: str) -> str:
-    """The table's name for an engine or a server: "tactus int8, int16 activations" is a tactus."""
+    """The table's name for an engine or a server: "tactus int8, default numerics" is a tactus."""
     return next((k for k in ("tactus", "OpenVINO", "ik_llama.cpp", "llama.cpp") if name.startswith(k)), "tactus")
 
 
+def is_default(name: str) -> bool:
+    """Whether a way of ours is what a user gets who asks for nothing; in results of before 2026-11-24 those were 16-bit activations."""
+    return "default numerics" in name or "int16 activations" in name
+
+
 def prefill_rate(name: str, fmt: str) -> float:
-    return INT16_PREFILL if "int16" in name else PREFILL[fmt][kind(name)]
+    return DEFAULT_PREFILL if is_default(name) else PREFILL[fmt][kind(name)]
 
 
 def decode_step_s(name: str, batch: int, context: int) -> float:
     engine, far = kind(name), context > 512
     if engine == "tactus":
-        return (0.02 + 0.0014 * batch) * (1.5 if far else 1) * (1.4 if "int16" in name else 1)
+        return (0.02 + 0.0014 * batch) * (1.5 if far else 1) * (1.2 if is_default(name) else 1)
     if engine == "OpenVINO":
         return (0.03 + 0.0028 * batch) * (1.7 if far else 1)
     if engine == "ik_llama.cpp" and far:

@@ -12,6 +12,7 @@ import pathlib
 import statistics
 import sys
 
+import plan
 import shape
 
 FORMATS = ["bf16", "int8", "int4"]
@@ -33,7 +34,7 @@ def is_ours(name: str) -> bool:
 def basis(name: str) -> str:
     """Whether a way of ours rounds as the peers do (8-bit activations under 8- and 4-bit weights, bf16 under bf16) or is what a user gets
     who asks for nothing."""
-    return DEFAULT if "int16" in name else LIKE
+    return DEFAULT if plan.is_default(name) else LIKE
 
 
 def turns_of(samples: list) -> list[list[float]]:

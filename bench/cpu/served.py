@@ -131,7 +131,7 @@ async def run_stall(run) -> None:
 def served_rows(run) -> list[Row]:
     rows = tactus(run, "tactus", [])
     if run.args.serve_format != "bf16" and not run.args.quick:
-        rows += tactus(run, "tactus, int16 activations", [], variant=1)
+        rows += tactus(run, "tactus, default numerics", [], variant=1)
     return rows + peers(run, [[]], OPENVINO_STEPS[:1] if run.args.quick else OPENVINO_STEPS)
 
 

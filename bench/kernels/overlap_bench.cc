@@ -90,7 +90,7 @@ class Products {
       std::abort();
     }
     std::memset(cold_.data, 0x11, cold_.bytes);  // normal numbers in every format
-    x_ = kernels::PlaceTokens(token_memory_.data, kernels::TokensFor(slice_, 1), tokens, kCols);
+    x_ = kernels::PlaceTokens(token_memory_.data, kernels::TokensFor(slice_, kernels::Rounding::kInt8), tokens, kCols);
     const std::vector<float> ones(static_cast<size_t>(tokens * kCols), 1.0f);
     ops.pack(pool, ones.data(), nullptr, 0.0f, x_);
     const double slice_seconds =

@@ -7,8 +7,8 @@
 //
 // Weights walk through copies that exceed the caches together, as the layers of a model do. A call takes at most about
 // a millisecond: where that is less than the matrix, the row says how many of its rows were used. One thread is
-// measured in its own CPU time, several by the wall. Operations are those done: two planes of activations count twice,
-// unless the set takes both in one product.
+// measured in its own CPU time, several by the wall. Operations are those done: what has 16 bits counts twice, unless
+// the set multiplies 16 bits as fast as 8.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -27,6 +27,7 @@ using kernels::LinearOutput;
 using kernels::PackedMatrix;
 using kernels::PackedTokens;
 using kernels::Quantization;
+using kernels::Rounding;
 using kernels::ThreadPool;
 
 constexpr int64_t kShapes[][2] = {{5632, 2048}, {2048, 5632}, {32000, 2048}};
@@ -39,7 +40,7 @@ constexpr int kFill = 0x11;  // normal numbers in f16, bf16 and f32
 struct Format {
   const char* name;
   bool (*form)(int64_t rows, int64_t cols, PackedMatrix* m);
-  int32_t planes;
+  Rounding rounding;
 };
 template <DType kDType>
 bool FileForm(int64_t rows, int64_t cols, PackedMatrix* m) {
@@ -49,21 +50,28 @@ template <Quantization kKind>
 bool LoadForm(int64_t rows, int64_t cols, PackedMatrix* m) {
   return kernels::QuantizedFormOf(kKind, rows, cols, m);
 }
-constexpr Format kFormats[] = {{"bf16", FileForm<DType::kBF16>, 1},
-                               {"int8", LoadForm<Quantization::kInt8>, 1},
-                               {"q8_0", FileForm<DType::kQ8_0>, 1},
-                               {"int4", LoadForm<Quantization::kInt4>, 1},
-                               {"q4_0", FileForm<DType::kQ4_0>, 1},
-                               {"q4_1", FileForm<DType::kQ4_1>, 1},
-                               {"q4_k", FileForm<DType::kQ4_K>, 1},
-                               {"q6_k", FileForm<DType::kQ6_K>, 1},
-                               {"int8+16", LoadForm<Quantization::kInt8>, 2},
-                               {"q8_0+16", FileForm<DType::kQ8_0>, 2},
-                               {"q4_0+16", FileForm<DType::kQ4_0>, 2},
-                               {"f32", FileForm<DType::kF32>, kernels::kUnrounded},
-                               {"f16", FileForm<DType::kF16>, kernels::kUnrounded},
-                               {"bf16+32", FileForm<DType::kBF16>, kernels::kUnrounded},
-                               {"q4_1+32", FileForm<DType::kQ4_1>, kernels::kUnrounded}};
+constexpr Format kFormats[] = {{"bf16", FileForm<DType::kBF16>, Rounding::kInt8},
+                               {"int8", LoadForm<Quantization::kInt8>, Rounding::kInt8},
+                               {"int8+mix", LoadForm<Quantization::kInt8>, Rounding::kMixed},
+                               {"q8_0", FileForm<DType::kQ8_0>, Rounding::kInt8},
+                               {"q8_0+mix", FileForm<DType::kQ8_0>, Rounding::kMixed},
+                               {"int4", LoadForm<Quantization::kInt4>, Rounding::kInt8},
+                               {"int4+mix", LoadForm<Quantization::kInt4>, Rounding::kMixed},
+                               {"q4_0", FileForm<DType::kQ4_0>, Rounding::kInt8},
+                               {"q4_0+mix", FileForm<DType::kQ4_0>, Rounding::kMixed},
+                               {"q4_1", FileForm<DType::kQ4_1>, Rounding::kInt8},
+                               {"q4_1+mix", FileForm<DType::kQ4_1>, Rounding::kMixed},
+                               {"q4_k", FileForm<DType::kQ4_K>, Rounding::kInt8},
+                               {"q4_k+mix", FileForm<DType::kQ4_K>, Rounding::kMixed},
+                               {"q6_k", FileForm<DType::kQ6_K>, Rounding::kInt8},
+                               {"q6_k+mix", FileForm<DType::kQ6_K>, Rounding::kMixed},
+                               {"int8+16", LoadForm<Quantization::kInt8>, Rounding::kInt16},
+                               {"q8_0+16", FileForm<DType::kQ8_0>, Rounding::kInt16},
+                               {"q4_0+16", FileForm<DType::kQ4_0>, Rounding::kInt16},
+                               {"f32", FileForm<DType::kF32>, Rounding::kNone},
+                               {"f16", FileForm<DType::kF16>, Rounding::kNone},
+                               {"bf16+32", FileForm<DType::kBF16>, Rounding::kNone},
+                               {"q4_1+32", FileForm<DType::kQ4_1>, Rounding::kNone}};
 
 class Bench {
  public:
@@ -86,10 +94,10 @@ class Bench {
     const std::string shape = std::to_string(rows) + "x" + std::to_string(cols);
     PackedMatrix m;
     if (!format.form(rows, cols, &m)) return;
-    const kernels::TokenFormat token_format = kernels::TokensFor(m, format.planes);
-    const bool one_product = format.planes == 2 && loops_.int8_takes_16;
-    const double token_rows = static_cast<double>(tokens * (one_product ? 1 : token_format.planes));
-    const bool nibbles = m.code == kernels::PackedCode::kU4 && format.planes == 1;
+    const kernels::TokenFormat token_format = kernels::TokensFor(m, format.rounding);
+    const int64_t multiplies = loops_.int8_takes_16 || !token_format.integer() ? cols : token_format.multiplies(cols);
+    const double token_rows = static_cast<double>(tokens * multiplies) / static_cast<double>(cols);
+    const bool nibbles = m.code == kernels::PackedCode::kU4 && !loops_.int8_takes_16;
     // A slice that takes about kCallSeconds at guessed rates.
     const double panel_seconds = std::max(static_cast<double>(m.panel_bytes) / 25e9,
                                           token_rows * 128.0 * static_cast<double>(cols) /
@@ -107,7 +115,7 @@ class Bench {
     ops_.pack(pool_, ones.data(), nullptr, 0.0f, x);
 
     const double bytes = static_cast<double>(m.bytes()),
-                 ops = 128.0 * token_rows * static_cast<double>(cols * m.panels());
+                 ops = 128.0 * token_rows * static_cast<double>(cols) * static_cast<double>(m.panels());
     double least = 1e9, arithmetic = 0, read = 0;
     const double end = Now(false) + kRowSeconds;
     for (int64_t i = 0; i < 4 || Now(false) < end; ++i) {

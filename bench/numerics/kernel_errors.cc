@@ -21,6 +21,7 @@ namespace {
 using kernels::Ops;
 using kernels::PackedMatrix;
 using kernels::Quantization;
+using kernels::Rounding;
 
 constexpr int64_t kTokens = 37, kCols = 1536, kRows = 576;
 constexpr int32_t kHeads = 9, kKvHeads = 3, kHeadDim = 64, kPositions = 1100, kBlockSize = 16;
@@ -62,7 +63,7 @@ struct PackedInput {
   kernels::PackedTokens x;
 };
 
-void Prepare(const Ops& ops, Machine& m, Quantization quantization, int32_t planes, bool norm, int64_t rows,
+void Prepare(const Ops& ops, Machine& m, Quantization quantization, Rounding rounding, bool norm, int64_t rows,
              uint64_t seed, PackedInput* in) {
   const std::vector<float> x = Random(kTokens * kCols, 1), w = Random(rows * kCols, seed), weight = Random(kCols, 3);
   if (!kernels::QuantizedFormOf(quantization, rows, kCols, &in->form))
@@ -71,13 +72,13 @@ void Prepare(const Ops& ops, Machine& m, Quantization quantization, int32_t plan
   kernels::PackPanels({w.data(), DType::kF32, rows, kCols, kCols * 4}, in->form, 0, in->form.panels(),
                       in->weights.data());
   in->form.data = in->weights.data();
-  in->x = kernels::PlaceTokens(in->tokens.data(), kernels::TokensFor(in->form, planes), kTokens, kCols);
+  in->x = kernels::PlaceTokens(in->tokens.data(), kernels::TokensFor(in->form, rounding), kTokens, kCols);
   ops.pack(m.pool, x.data(), norm ? weight.data() : nullptr, 1e-5f, in->x);
 }
 
-std::vector<float> Packed(const Ops& ops, Machine& m, Quantization quantization, int32_t planes, bool norm) {
+std::vector<float> Packed(const Ops& ops, Machine& m, Quantization quantization, Rounding rounding, bool norm) {
   PackedInput in;
-  Prepare(ops, m, quantization, planes, norm, kRows, 2, &in);
+  Prepare(ops, m, quantization, rounding, norm, kRows, 2, &in);
   std::vector<float> y(static_cast<size_t>(kTokens * kRows));
   const kernels::LinearOutput out{&in.form, nullptr, y.data(), kRows};
   ops.linear_packed(m.pool, in.x, {&out, 1}, m.workspace());
@@ -85,11 +86,11 @@ std::vector<float> Packed(const Ops& ops, Machine& m, Quantization quantization,
 }
 
 // silu(gate) * up, rounded for a matrix of the same form, and that matrix's product.
-std::vector<float> Gated(const Ops& ops, Machine& m, Quantization quantization, int32_t planes) {
+std::vector<float> Gated(const Ops& ops, Machine& m, Quantization quantization, Rounding rounding) {
   PackedInput gate, up, down;
-  Prepare(ops, m, quantization, planes, true, kCols, 4, &gate);
-  Prepare(ops, m, quantization, planes, true, kCols, 5, &up);
-  Prepare(ops, m, quantization, planes, false, kRows, 6, &down);
+  Prepare(ops, m, quantization, rounding, true, kCols, 4, &gate);
+  Prepare(ops, m, quantization, rounding, true, kCols, 5, &up);
+  Prepare(ops, m, quantization, rounding, false, kRows, 6, &down);
   std::vector<float> inner(static_cast<size_t>(kTokens * kCols)), y(static_cast<size_t>(kTokens * kRows));
   ops.gated_packed(m.pool, gate.x, gate.form, nullptr, up.form, nullptr, inner.data(), down.x, m.workspace());
   const kernels::LinearOutput out{&down.form, nullptr, y.data(), kRows};
@@ -164,19 +165,24 @@ std::vector<Row> AllRows() {
                                                              {"int8", Quantization::kInt8},
                                                              {"int4", Quantization::kInt4}};
   for (const auto& [name, form] : kForms) {
-    for (const int32_t planes : {1, 2}) {
-      if (form == Quantization::kNone && planes == 2) continue;
-      const std::string tokens = form == Quantization::kNone ? "bf16" : planes == 1 ? "int8" : "int16";
+    for (const Rounding rounding : {Rounding::kInt8, Rounding::kMixed, Rounding::kInt16}) {
+      if (form == Quantization::kNone && rounding != Rounding::kInt8) continue;
+      const std::string tokens = form == Quantization::kNone    ? "bf16"
+                                 : rounding == Rounding::kInt8  ? "int8"
+                                 : rounding == Rounding::kMixed ? "mixed"
+                                                                : "int16";
       const auto quantization = form;
       rows.push_back(
-          {fmt::format("packed, {} x {}, no norm", name, tokens),
-           [quantization, planes](const Ops& ops, Machine& m) { return Packed(ops, m, quantization, planes, false); }});
+          {fmt::format("packed, {} x {}, no norm", name, tokens), [quantization, rounding](const Ops& ops, Machine& m) {
+             return Packed(ops, m, quantization, rounding, false);
+           }});
       rows.push_back(
-          {fmt::format("norm and packed, {} x {}", name, tokens),
-           [quantization, planes](const Ops& ops, Machine& m) { return Packed(ops, m, quantization, planes, true); }});
+          {fmt::format("norm and packed, {} x {}", name, tokens), [quantization, rounding](const Ops& ops, Machine& m) {
+             return Packed(ops, m, quantization, rounding, true);
+           }});
       rows.push_back(
           {fmt::format("norm, gate, up, SiLU, down, {} x {}", name, tokens),
-           [quantization, planes](const Ops& ops, Machine& m) { return Gated(ops, m, quantization, planes); }});
+           [quantization, rounding](const Ops& ops, Machine& m) { return Gated(ops, m, quantization, rounding); }});
     }
   }
   return rows;

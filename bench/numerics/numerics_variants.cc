@@ -16,14 +16,12 @@ float LargestOf(const float* x, int64_t begin, int64_t end) {
   return largest;
 }
 
-// A row to int8 with a scale per token block and a shift per `block` columns (kernels/packed/packed.h), kept as f32.
+// A row to int8 with a scale for each `block` columns (kernels/packed/packed.h), kept as f32.
 void RoundToInt8(const float* x, int64_t n, int64_t block, float* out) {
   for (int64_t b = 0; b < n; b += block) {
-    const int64_t end = std::min(b + block, n), first = b / kernels::kTokenBlock * kernels::kTokenBlock;
-    float range = LargestOf(x, first, std::min<int64_t>(first + kernels::kTokenBlock, n));
-    const float own = LargestOf(x, b, end);
-    for (int32_t k = 0; k < kernels::kTokenShift && 0.5f * range >= own; ++k) range *= 0.5f;
-    const float scale = range / 127.0f, inverse = range > kernels::kTokenZero ? 127.0f / range : 0.0f;
+    const int64_t end = std::min(b + block, n);
+    const float scale = LargestOf(x, b, end) * kernels::kNarrowReach;
+    const float inverse = scale >= kernels::kTokenZero ? 1.0f / scale : 0.0f;
     for (int64_t i = b; i < end; ++i) out[i] = std::nearbyint(x[i] * inverse) * scale;
   }
 }
@@ -34,7 +32,7 @@ void LinearInt8(kernels::ThreadPool& pool, const float* x, int64_t tokens, const
   if (!g_int8.contains(w.data)) return g_base->linear(pool, x, tokens, w, bias, y, scratch);
   kernels::PackedMatrix form;
   const bool known = kernels::PackedFormOf(w.dtype, w.rows, w.cols, &form);
-  const int64_t block = known ? kernels::TokensFor(form, 1).block : kernels::kTokenBlock;
+  const int64_t block = known ? kernels::TokensFor(form, kernels::Rounding::kInt8).block : kernels::kTokenBlock;
   std::vector<float> rounded(static_cast<size_t>(tokens * w.cols));
   for (int64_t t = 0; t < tokens; ++t) RoundToInt8(x + t * w.cols, w.cols, block, rounded.data() + t * w.cols);
   g_base->linear(pool, rounded.data(), tokens, w, bias, y, scratch);
@@ -73,9 +71,11 @@ std::vector<NumericsVariant> MakeVariants(bool integer_weights) {
       {"weights as stored, f32 activations, bf16 KV", kRows},
   };
   if (integer_weights) {
-    v.push_back({"weights as stored, int16 activations, f32 KV", {.kv_cache_dtype = "float32"}});
-    v.push_back({"**auto**: weights as stored, int16 activations, bf16 KV", {}});
-    v.push_back({"int16 activations, int8 KV", {.kv_cache_dtype = "int8"}});
+    v.push_back({"**auto**: weights as stored, mixed activations, bf16 KV", {}});
+    v.push_back({"mixed activations, f32 KV", {.kv_cache_dtype = "float32"}});
+    v.push_back({"mixed activations, int8 KV", {.kv_cache_dtype = "int8"}});
+    v.push_back({"int16 activations, f32 KV", {.activation_dtype = "int16", .kv_cache_dtype = "float32"}});
+    v.push_back({"int16 activations, bf16 KV", {.activation_dtype = "int16"}});
     v.push_back({"int8 activations, bf16 KV", {.activation_dtype = "int8"}});
     v.push_back({"int8 activations, int8 KV", {.activation_dtype = "int8", .kv_cache_dtype = "int8"}});
   } else {
@@ -85,7 +85,9 @@ std::vector<NumericsVariant> MakeVariants(bool integer_weights) {
   v.push_back({"weights and activations bf16, bf16 KV", {.activation_dtype = "bfloat16"}});
   for (const auto& [quantization, text] :
        {std::pair{"q8_0", "to q8_0"}, {"int8", "to int8 (a scale per row)"}, {"int4", "to int4 (groups of 64)"}}) {
-    v.push_back({std::string("quantised ") + text + ", int16 activations", {.quantization = quantization}});
+    v.push_back({std::string("quantised ") + text + ", int16 activations",
+                 {.activation_dtype = "int16", .quantization = quantization}});
+    v.push_back({std::string("quantised ") + text + ", mixed activations", {.quantization = quantization}});
     v.push_back({std::string("quantised ") + text + ", int8 activations",
                  {.activation_dtype = "int8", .quantization = quantization}});
   }

@@ -35,9 +35,9 @@ struct ModelsOptions {
             {.unit = "bytes", .help = "inspect: plan with so much memory for KV; 0: what `tactus serve` would take"});
     v.Field("dtype", engine.dtype,
             {.choices = "auto|float32|bfloat16", .help = "inspect: plan for this, as `tactus serve` takes it"});
-    v.Field(
-        "activation-dtype", engine.activation_dtype,
-        {.choices = "auto|float32|bfloat16|int16|int8", .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field("activation-dtype", engine.activation_dtype,
+            {.choices = "auto|float32|bfloat16|mixed|int16|int8",
+             .help = "inspect: plan for this, as `tactus serve` takes it"});
     v.Field("quantization", engine.quantization,
             {.choices = "none|q8_0|int8|int4", .help = "inspect: plan for this, as `tactus serve` takes it"});
     v.Field("kv-cache-dtype", engine.kv_cache_dtype,

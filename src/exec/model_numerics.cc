@@ -34,7 +34,8 @@ Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const Mo
   m.load.seed = static_cast<uint64_t>(options.seed);
   m.load.threads = m.threads;
   m.load.cache_folder = options.weight_cache;
-  if (m.numerics.packing.f32_tokens && options.activation_dtype != "float32") {
+  if (m.numerics.tokens == Numerics::Tokens::kF32 && !m.numerics.dequantize_to_f32 &&
+      options.activation_dtype != "float32") {
     m.hint = std::string(InfoOf(stored).name) +
              " weights are used exactly as stored, which is slow: --dtype bfloat16 or --quantization int8 "
              "is several times faster";

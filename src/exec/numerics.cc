@@ -30,12 +30,13 @@ constexpr Choices<Compute, 3> kDtype{
     "auto, float32, bfloat16",
     {{{"auto", Compute::kAuto}, {"float32", Compute::kFloat32}, {"bfloat16", Compute::kBFloat16}}}};
 
-enum class Activation { kAuto, kFloat32, kBFloat16, kInt16, kInt8 };
-constexpr Choices<Activation, 5> kActivation{"activation-dtype",
-                                             "auto, float32, bfloat16, int16, int8",
+enum class Activation { kAuto, kFloat32, kBFloat16, kMixed, kInt16, kInt8 };
+constexpr Choices<Activation, 6> kActivation{"activation-dtype",
+                                             "auto, float32, bfloat16, mixed, int16, int8",
                                              {{{"auto", Activation::kAuto},
                                                {"float32", Activation::kFloat32},
                                                {"bfloat16", Activation::kBFloat16},
+                                               {"mixed", Activation::kMixed},
                                                {"int16", Activation::kInt16},
                                                {"int8", Activation::kInt8}}}};
 
@@ -79,11 +80,13 @@ Status CheckTogether(const Asked& a) {
     return InvalidArgument(activation + " contradicts --dtype bfloat16: leave one of them out", "activation-dtype");
   }
   if (quantizes && (a.activation == Activation::kFloat32 || a.activation == Activation::kBFloat16)) {
-    return InvalidArgument(
-        activation + " does not go with " + quantization + ", whose weights are integers: use auto, int16 or int8",
-        "activation-dtype");
+    return InvalidArgument(activation + " does not go with " + quantization +
+                               ", whose weights are integers: use auto, mixed, int16 or int8",
+                           "activation-dtype");
   }
-  if (!a.integer && (a.activation == Activation::kInt16 || a.activation == Activation::kInt8)) {
+  const bool integers =
+      a.activation == Activation::kMixed || a.activation == Activation::kInt16 || a.activation == Activation::kInt8;
+  if (!a.integer && integers) {
     return InvalidArgument(activation + " needs integer weights, and the file's are " + InfoOf(a.stored).name +
                                ": add --quantization q8_0, int8 or int4, or use --activation-dtype auto or bfloat16",
                            "activation-dtype");
@@ -110,18 +113,22 @@ Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dty
   n.kv_dtype = kv.value_or(n.dequantize_to_f32 ? DType::kF32 : DType::kBF16);
   if (n.dequantize_to_f32) return n;
   n.packing.quantization = a.quantization;
-  n.packing.int8_tokens = a.activation == Activation::kInt8;
   n.packing.round_to_bf16 = a.activation == Activation::kBFloat16 || (!a.integer && a.dtype == Compute::kBFloat16);
   if (n.packing.round_to_bf16) {
     n.tokens = Numerics::Tokens::kBF16;
   } else if (a.activation == Activation::kFloat32) {
     n.tokens = Numerics::Tokens::kF32;
   } else if (a.integer) {
-    n.tokens = n.packing.int8_tokens ? Numerics::Tokens::kInt8 : Numerics::Tokens::kInt16;
+    n.tokens = a.activation == Activation::kInt8    ? Numerics::Tokens::kInt8
+               : a.activation == Activation::kInt16 ? Numerics::Tokens::kInt16
+                                                    : Numerics::Tokens::kMixed;
+    n.packing.rounding = a.activation == Activation::kInt8    ? kernels::Rounding::kInt8
+                         : a.activation == Activation::kInt16 ? kernels::Rounding::kInt16
+                                                              : kernels::Rounding::kMixed;
   } else {
     n.tokens = weight_dtype == DType::kBF16 ? Numerics::Tokens::kBF16 : Numerics::Tokens::kF32;
   }
-  n.packing.f32_tokens = n.tokens == Numerics::Tokens::kF32;
+  if (n.tokens == Numerics::Tokens::kF32) n.packing.rounding = kernels::Rounding::kNone;
   return n;
 }
 
@@ -134,7 +141,7 @@ LoadWeightsOptions LoadOptionsFor(const Numerics& numerics) {
 }
 
 std::string NumericsText(const Numerics& n) {
-  constexpr const char* kTokens[] = {"f32", "bf16", "int16", "int8"};  // in the order of Tokens
+  constexpr const char* kTokens[] = {"f32", "bf16", "mixed int8 and int16", "int16", "int8"};  // in the order of Tokens
   const std::string text =
       std::string(kTokens[static_cast<size_t>(n.tokens)]) + " activations, KV " + InfoOf(n.kv_dtype).name;
   return n.dequantize_to_f32 ? text + ", weights dequantised to f32" : text;

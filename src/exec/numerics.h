@@ -3,8 +3,9 @@
 // docs/formats.md of what it costs in time and memory.
 //
 //   weights (--quantization, else the file's)   --activation-dtype   linear operators
-//   every quantised format                      auto, int16          integer codes x 16 bits a token value
-//                                                                    (two int8 planes)
+//   every quantised format                      auto, mixed          integer codes x 8 bits a token value, but 16 for
+//                                                                    columns that are large and for the first positions
+//                                               int16                integer codes x 16 bits (two parts of int8)
 //                                               int8                 integer codes x 8 bits, but for a few (PackChoice)
 //   bf16; any under --dtype bfloat16            auto                 bf16 x bf16, f32 sums
 //   any                                         bfloat16             weights rounded to bf16, bf16 x bf16, f32 sums
@@ -27,7 +28,7 @@ namespace tactus {
 
 struct Numerics {
   // What meets the weights, but for the few operators where more than int8 is cheap (PackChoice).
-  enum class Tokens : uint8_t { kF32, kBF16, kInt16, kInt8 };
+  enum class Tokens : uint8_t { kF32, kBF16, kMixed, kInt16, kInt8 };
 
   bool dequantize_to_f32 = false;  // LoadWeightsOptions::dequantize_to_f32: the reference; else weights are packed
   Tokens tokens = Tokens::kF32;
@@ -38,7 +39,7 @@ struct Numerics {
 // The options as they are typed; empty is auto (none).
 struct NumericsOptions {
   std::string_view dtype = "auto";             // auto, float32, bfloat16
-  std::string_view activation_dtype = "auto";  // auto, float32, bfloat16, int16, int8
+  std::string_view activation_dtype = "auto";  // auto, float32, bfloat16, mixed, int16, int8
   std::string_view quantization = "none";      // none, q8_0, int8, int4
   std::string_view kv_cache_dtype = "auto";    // auto, bfloat16, float32, int8
 };

@@ -67,7 +67,7 @@ class Decoder {
   void PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer,
                          const PackedLayerWeights& packed);
   void PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
-                    const float* norm, std::span<const kernels::LinearOutput> outputs, int32_t planes);
+                    const float* norm, std::span<const kernels::LinearOutput> outputs, kernels::Rounding rounding);
   float* PackedLogits(kernels::ThreadPool& pool, int64_t first, int64_t count);
   void Round(kernels::ThreadPool& pool, const float* x, const float* norm, const kernels::PackedTokens& out);
   template <class Work, class Cost>

@@ -19,15 +19,17 @@ using kernels::TokenFormat;
 constexpr size_t kOutputsMax = 3;  // of one input: q, k and v
 
 int64_t PackedBytes(const PackedTokens& x) {
-  return x.tokens * (x.format.planes * x.cols * x.format.value_bytes() + x.scale_count() * 4);
+  return x.rows() * (x.cols * x.format.value_bytes() + x.scale_count() * 4);
 }
 
+// What has 16 bits counts twice.
 OperatorCost LinearCost(const PackedTokens& x, std::span<const LinearOutput> outputs) {
   OperatorCost cost;
+  const int64_t multiplies = x.tokens * x.format.multiplies(x.cols);
   cost.bytes = PackedBytes(x);
   for (const LinearOutput& out : outputs) {
     cost.bytes += out.w->bytes() + x.tokens * out.w->rows * (out.add ? 8 : 4);
-    cost.operations += 2 * x.tokens * x.format.planes * out.w->rows * out.w->cols;
+    cost.operations += 2 * multiplies * out.w->rows;
   }
   return cost;
 }
@@ -78,15 +80,15 @@ void Decoder::Round(kernels::ThreadPool& pool, const float* x, const float* norm
 // outputs = norm(x) * w^T. Files may mix formats within a layer (v finer than q and k): each token format is packed
 // once.
 void Decoder::PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
-                           const float* norm, std::span<const LinearOutput> outputs, int32_t planes) {
+                           const float* norm, std::span<const LinearOutput> outputs, kernels::Rounding rounding) {
   LinearOutput group[kOutputsMax];
   bool done[kOutputsMax] = {};
   for (size_t first = 0; first < outputs.size(); ++first) {
     if (done[first]) continue;
-    const TokenFormat format = kernels::TokensFor(*outputs[first].w, planes);
+    const TokenFormat format = kernels::TokensFor(*outputs[first].w, rounding);
     size_t count = 0;
     for (size_t i = first; i < outputs.size(); ++i) {
-      if (done[i] || kernels::TokensFor(*outputs[i].w, planes) != format) continue;
+      if (done[i] || kernels::TokensFor(*outputs[i].w, rounding) != format) continue;
       group[count++] = outputs[i];
       done[i] = true;
     }
@@ -116,12 +118,12 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
     const LinearOutput qkv[] = {
         {&w.wq, layer.bq, q_, w.wq.rows}, {&w.wk, layer.bk, k_, w.wk.rows}, {&w.wv, layer.bv, v_, w.wv.rows}};
     const std::span<const LinearOutput> products(qkv);
-    const size_t alike = packed.planes.kv == packed.planes.others ? 3 : 1;  // of the same tokens as q
+    const size_t alike = packed.roundings.kv == packed.roundings.others ? 3 : 1;  // of the same tokens as q
     PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.first(alike),
-                 packed.planes.others);
+                 packed.roundings.others);
     if (alike < 3)
       PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.subspan(alike),
-                   packed.planes.kv);
+                   packed.roundings.kv);
     kernels::RopeStoreCall call;
     call.q = q_;
     call.k = k_;
@@ -152,7 +154,7 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
         [&] { ops.attention(pool, q_, q_cols, items, heads, kv[l], scale, window, mixed_, q_cols, workspace_); },
         [&] { return AttentionCost(items, heads, kv[l], window); });
     const LinearOutput out{&w.wo, layer.bo, hidden_, dim, true};
-    PackedLinear(pool, DecoderOperator::kOut, mixed_, tokens, q_cols, nullptr, {&out, 1}, packed.planes.others);
+    PackedLinear(pool, DecoderOperator::kOut, mixed_, tokens, q_cols, nullptr, {&out, 1}, packed.roundings.others);
     PackedFeedForward(pool, tokens, layer, w);
   }
 }
@@ -161,12 +163,12 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
 void Decoder::PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer,
                                 const PackedLayerWeights& w) {
   const kernels::Ops& ops = *options_.ops;
-  const int32_t planes = weights_.packed->planes.others;
+  const kernels::Rounding rounding = weights_.packed->roundings.others, of_down = weights_.packed->roundings.down;
   const int64_t inner = config_.intermediate_size;
-  const PackedTokens down_x = kernels::PlaceTokens(packed_inner_, kernels::TokensFor(w.w_down, planes), tokens, inner);
-  const TokenFormat format = kernels::TokensFor(w.w_gate, planes);
+  const PackedTokens down_x = kernels::PlaceTokens(packed_inner_, kernels::TokensFor(w.w_down, of_down), tokens, inner);
+  const TokenFormat format = kernels::TokensFor(w.w_gate, rounding);
   const LinearOutput both[] = {{&w.w_gate, layer.b_gate, gate_, inner}, {&w.w_up, layer.b_up, up_, inner}};
-  if (format == kernels::TokensFor(w.w_up, planes)) {
+  if (format == kernels::TokensFor(w.w_up, rounding)) {
     const PackedTokens x = kernels::PlaceTokens(packed_x_, format, tokens, config_.hidden_size);
     Round(pool, hidden_, layer.ffn_norm, x);
     Timed(
@@ -178,7 +180,7 @@ void Decoder::PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const
           return cost;
         });
   } else {
-    PackedLinear(pool, DecoderOperator::kGated, hidden_, tokens, config_.hidden_size, layer.ffn_norm, both, planes);
+    PackedLinear(pool, DecoderOperator::kGated, hidden_, tokens, config_.hidden_size, layer.ffn_norm, both, rounding);
     ops.silu_mul(pool, gate_, up_, tokens * inner, gate_);
     Round(pool, gate_, nullptr, down_x);
   }
@@ -191,7 +193,7 @@ void Decoder::PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const
 float* Decoder::PackedLogits(kernels::ThreadPool& pool, int64_t first, int64_t count) {
   const LinearOutput output{&weights_.packed->lm_head, nullptr, logits_, config_.vocab_size};
   PackedLinear(pool, DecoderOperator::kLogits, hidden_ + first * config_.hidden_size, count, config_.hidden_size,
-               weights_.final_norm, {&output, 1}, weights_.packed->planes.lm_head);
+               weights_.final_norm, {&output, 1}, weights_.packed->roundings.lm_head);
   return logits_;
 }
 

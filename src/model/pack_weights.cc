@@ -35,13 +35,20 @@ bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* f
   return kernels::QuantizedFormOf(wide ? Quantization::kInt8 : choice.quantization, m.rows, m.cols, form);
 }
 
-TokenPlanes PlanesFor(const ModelConfig& config, const PackChoice& choice) {
-  if (choice.f32_tokens) return {kernels::kUnrounded, kernels::kUnrounded, kernels::kUnrounded};
-  if (!choice.int8_tokens) return {2, 2, 2};
+TokenRoundings RoundingsFor(const ModelConfig& config, kernels::Rounding rounding) {
+  using kernels::Rounding;
+  TokenRoundings r = {rounding, rounding, rounding, rounding};
+  if (rounding == Rounding::kMixed) {
+    r.down = Rounding::kMixed16;
+    r.lm_head = Rounding::kInt16;
+  }
+  if (rounding != Rounding::kInt8) return r;
   const int64_t kv = 2 * config.num_kv_heads * config.head_dim * config.hidden_size;
   const int64_t others =
       2 * config.num_heads * config.head_dim * config.hidden_size + 3 * config.hidden_size * config.intermediate_size;
-  return {.kv = 12 * kv <= kv + others ? 2 : 1, .lm_head = 2, .others = 1};
+  r.lm_head = Rounding::kInt16;
+  if (12 * kv <= kv + others) r.kv = Rounding::kInt16;
+  return r;
 }
 
 // In the order of the files, so that they are read from front to back.
@@ -132,7 +139,7 @@ Status PackAll(const PackPlan& plan, WeightSource& source, kernels::ThreadPool& 
 void BindPacked(const PackPlan& plan, const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
                 const std::byte* memory, ModelWeights* weights) {
   auto packed = std::make_shared<PackedWeights>();
-  packed->planes = PlanesFor(config, choice);
+  packed->roundings = RoundingsFor(config, choice.rounding);
   packed->layers.resize(static_cast<size_t>(config.num_layers));
   const std::vector<MatrixPlace> places = MatrixPlaces(config, names, weights, packed.get());
   for (size_t i = 0; i < places.size(); ++i) {

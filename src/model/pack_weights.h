@@ -18,11 +18,10 @@ namespace tactus {
 struct PackChoice {
   kernels::Quantization quantization = kernels::Quantization::kNone;
   bool round_to_bf16 = false;  // every matrix, quantised ones too
-  // Tokens that meet integer weights: of 16 bits, or of 8 but where more is cheap: for the output matrix, and for wk
-  // and wv where grouped queries make them at most a twelfth of a layer. Those two make half of int8's error
-  // (docs/numerics.md).
-  bool int8_tokens = false;
-  bool f32_tokens = false;  // tokens are not rounded, whatever the weights are
+  // Of tokens that meet integer weights; kNone: of any. With kInt8 and kMixed the output matrix has kInt16. With kMixed
+  // w_down has kMixed16: its tokens have more values that are large, and make nearly half of the error. With kInt8 wk
+  // and wv have kInt16 where grouped queries make them at most a twelfth of a layer (docs/numerics.md).
+  kernels::Rounding rounding = kernels::Rounding::kInt16;
 };
 
 struct PackedSlot {

@@ -34,18 +34,18 @@ struct LayerWeights {
 struct PackedLayerWeights {
   kernels::PackedMatrix wq, wk, wv, wo, w_gate, w_up, w_down;
 };
-// int8 planes of the tokens that meet integer weights (TokenFormat::planes), where int8's error costs most for the
-// least work; kernels::kUnrounded in all of them: tokens stay f32 whatever the weights are.
-struct TokenPlanes {
-  int32_t kv = 1;  // wk and wv
-  int32_t lm_head = 1;
-  int32_t others = 1;
+// How the tokens of operators are rounded.
+struct TokenRoundings {
+  kernels::Rounding kv = kernels::Rounding::kInt8;  // wk and wv
+  kernels::Rounding down = kernels::Rounding::kInt8;
+  kernels::Rounding lm_head = kernels::Rounding::kInt8;
+  kernels::Rounding others = kernels::Rounding::kInt8;
 };
 struct PackedWeights {
   kernels::PackedMatrix embedding;  // of its own or lm_head's data where tied
   kernels::PackedMatrix lm_head;
   std::vector<PackedLayerWeights> layers;
-  TokenPlanes planes;
+  TokenRoundings roundings;
 };
 
 struct ModelWeights {

@@ -89,15 +89,15 @@ class Verdicts(unittest.TestCase):
     def test_verdicts_say_whose_numerics_they_judge(self):
         tokens = report.work_of("decode 16 at 128")[1]
         both = cell(201, 100, tokens, self.fast)
-        both["tactus int8, int16 activations"] = {"all": [tokens / 150] * 3}
+        both["tactus int8, default numerics"] = {"all": [tokens / 150] * 3}
         found = {a["who"]: (a["basis"], a["met"]) for a in report.aims({"cells": {"int8": {"decode 16 at 128": both}}})}
-        self.assertEqual(found, {"tactus int8": (report.LIKE, True), "tactus int8, int16 activations": (report.DEFAULT, False)})
+        self.assertEqual(found, {"tactus int8": (report.LIKE, True), "tactus int8, default numerics": (report.DEFAULT, False)})
 
     def test_saturation_counts_a_server_that_was_cut(self):
         row = lambda rate, completed, cut=False: {"output_tokens_per_s": rate, "completed": completed, "requests": 20, "cut": cut}
-        rows = {"tactus": row(60, 20), "tactus, int16 activations": row(33, 20), "OpenVINO GenAI, chunks of 256": row(30, 20), "llama.cpp, default": row(20, 9, True), "broken": row(90, 3)}
+        rows = {"tactus": row(60, 20), "tactus, default numerics": row(33, 20), "OpenVINO GenAI, chunks of 256": row(30, 20), "llama.cpp, default": row(20, 9, True), "broken": row(90, 3)}
         self.assertEqual([(a["who"], a["found"], a["met"]) for a in report.saturation_aims(rows)],
-                         [("tactus", "2.00 times OpenVINO GenAI, chunks of 256", True), ("tactus, int16 activations", "1.10 times OpenVINO GenAI, chunks of 256", False)])
+                         [("tactus", "2.00 times OpenVINO GenAI, chunks of 256", True), ("tactus, default numerics", "1.10 times OpenVINO GenAI, chunks of 256", False)])
 
     def test_wanted_ratios(self):
         wanted = report.wanted_ratio
@@ -234,11 +234,11 @@ class Turns(unittest.TestCase):
 
     def test_operators_of_both_roundings_replace_those_of_their_format(self):
         bench = cells.Bench(FakeRun(), "int8")
-        bench.run.result["operators"] = [{"format": f, "name": "old"} for f in ("bf16", "int8", "int8, int16 activations")]
-        bench.ceilings = Fake("ceilings", [{"operators": [{"name": "one plane"}]}, {"operators": [{"name": "two planes"}]}])
+        bench.run.result["operators"] = [{"format": f, "name": "old"} for f in ("bf16", "int8", "int8, default numerics")]
+        bench.ceilings = Fake("ceilings", [{"operators": [{"name": "8 bits"}]}, {"operators": [{"name": "mixed"}]}])
         cells.run_operators(bench.run, bench)
-        self.assertEqual([(o["format"], o["name"]) for o in bench.run.result["operators"]], [("bf16", "old"), ("int8", "one plane"), ("int8, int16 activations", "two planes")])
-        self.assertEqual(bench.ceilings.lines, ["operators format=int8 planes=1", "operators format=int8 planes=2"])
+        self.assertEqual([(o["format"], o["name"]) for o in bench.run.result["operators"]], [("bf16", "old"), ("int8", "8 bits"), ("int8, default numerics", "mixed")])
+        self.assertEqual(bench.ceilings.lines, ["operators format=int8 rounding=int8", "operators format=int8 rounding=mixed"])
 
     def test_a_slow_engine_has_one_turn(self):
         bench = cells.Bench(FakeRun(), "int8")

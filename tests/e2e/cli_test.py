@@ -141,7 +141,7 @@ class NumericsTest(Folder):
     def test_contradictions_are_refused_with_the_way_out(self):
         for extra, expected in ((["--quantization", "int8", "--dtype", "float32"], "leave one of them out"),
                                 (["--activation-dtype", "int8"], "add --quantization"),
-                                (["--activation-dtype", "bfloat16", "--quantization", "int4"], "use auto, int16 or int8"),
+                                (["--activation-dtype", "bfloat16", "--quantization", "int4"], "use auto, mixed, int16 or int8"),
                                 (["--quantization", "int5"], "'int5' is not one of: none, q8_0, int8, int4")):
             with self.subTest(extra=extra):
                 done = tactus("run", *self.dummy, "--chat-template", self.template, "-p", "x", *extra)
@@ -155,7 +155,7 @@ class NumericsTest(Folder):
             return json.loads(done.stdout)
 
         plain, small, exact = inspect(), inspect("--quantization", "int4"), inspect("--dtype", "float32")
-        self.assertEqual(small["numerics"], "int16 activations, KV bf16")
+        self.assertEqual(small["numerics"], "mixed int8 and int16 activations, KV bf16")
         weights = [report["memory_plan"]["weight_bytes"] for report in (small, plain, exact)]
         self.assertEqual(weights, sorted(weights))
         self.assertEqual(len(set(weights)), 3)

@@ -2,31 +2,34 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 namespace tactus {
 namespace {
 
 using Tokens = Numerics::Tokens;
 using kernels::Quantization;
+using kernels::Rounding;
 
 constexpr DType kIntegers[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K};
 
 TEST(Numerics, AutoFollowsTheWeights) {
   const auto bf16 = ChooseNumerics({}, DType::kBF16);
   EXPECT_EQ(bf16->tokens, Tokens::kBF16);
-  EXPECT_FALSE(bf16->packing.f32_tokens);
+  EXPECT_NE(bf16->packing.rounding, Rounding::kNone);
   for (const DType stored : kIntegers) {
     const auto n = ChooseNumerics({}, stored);
-    EXPECT_EQ(n->tokens, Tokens::kInt16) << "nearly exact activations";
-    EXPECT_FALSE(n->packing.int8_tokens);
+    EXPECT_EQ(n->tokens, Tokens::kMixed);
+    EXPECT_EQ(n->packing.rounding, Rounding::kMixed);
     EXPECT_EQ(n->packing.quantization, Quantization::kNone);
-    EXPECT_FALSE(n->packing.round_to_bf16 || n->packing.f32_tokens);
+    EXPECT_FALSE(n->packing.round_to_bf16);
     EXPECT_EQ(n->kv_dtype, DType::kBF16);
     EXPECT_FALSE(n->dequantize_to_f32);
   }
   for (const DType stored : {DType::kF32, DType::kF16}) {
     const auto exact = ChooseNumerics({}, stored);
     EXPECT_EQ(exact->tokens, Tokens::kF32) << "used exactly as stored";
-    EXPECT_TRUE(exact->packing.f32_tokens) << "by every matrix of the file, whatever its own format";
+    EXPECT_EQ(exact->packing.rounding, Rounding::kNone) << "by every matrix of the file, whatever its own format";
     EXPECT_FALSE(exact->packing.round_to_bf16);
     const auto rounded = ChooseNumerics({.dtype = "bfloat16"}, stored);
     EXPECT_TRUE(rounded->tokens == Tokens::kBF16 && rounded->packing.round_to_bf16);
@@ -35,7 +38,7 @@ TEST(Numerics, AutoFollowsTheWeights) {
 
 TEST(Numerics, Bfloat16LeavesQuantizedWeightsAsTheyAre) {
   const auto n = ChooseNumerics({.dtype = "bfloat16"}, DType::kQ4_1);
-  EXPECT_EQ(n->tokens, Tokens::kInt16);
+  EXPECT_EQ(n->tokens, Tokens::kMixed);
   EXPECT_FALSE(n->packing.round_to_bf16);
   EXPECT_TRUE(ChooseNumerics({.activation_dtype = "bfloat16"}, DType::kQ4_1)->packing.round_to_bf16);
 }
@@ -43,10 +46,11 @@ TEST(Numerics, Bfloat16LeavesQuantizedWeightsAsTheyAre) {
 TEST(Numerics, QuantizationMakesAnyWeightsIntegers) {
   for (const DType stored : {DType::kF32, DType::kBF16, DType::kQ4_1}) {
     const auto n = ChooseNumerics({.quantization = "int4"}, stored);
-    EXPECT_EQ(n->tokens, Tokens::kInt16);
+    EXPECT_EQ(n->tokens, Tokens::kMixed);
     EXPECT_EQ(n->packing.quantization, Quantization::kInt4);
-    EXPECT_FALSE(n->packing.int8_tokens);
-    EXPECT_TRUE(ChooseNumerics({.activation_dtype = "int8", .quantization = "int8"}, stored)->packing.int8_tokens);
+    EXPECT_EQ(n->packing.rounding, Rounding::kMixed);
+    const auto int8 = ChooseNumerics({.activation_dtype = "int8", .quantization = "int8"}, stored);
+    EXPECT_EQ(int8->packing.rounding, Rounding::kInt8);
   }
 }
 
@@ -64,7 +68,7 @@ TEST(Numerics, Float32ActivationsMeetWeightsAsStored) {
   for (const DType stored : {DType::kBF16, DType::kQ4_1, DType::kF32}) {
     const auto n = ChooseNumerics({.activation_dtype = "float32"}, stored);
     EXPECT_EQ(n->tokens, Tokens::kF32);
-    EXPECT_TRUE(n->packing.f32_tokens);
+    EXPECT_EQ(n->packing.rounding, Rounding::kNone);
     EXPECT_FALSE(n->dequantize_to_f32 || n->packing.round_to_bf16);
     EXPECT_TRUE(LoadOptionsFor(*n).pack);
   }
@@ -95,9 +99,10 @@ TEST(Numerics, RefusalsNameFlagValueAndChoices) {
          {"--dtype float32", "int8"});
   expect({.dtype = "bfloat16", .activation_dtype = "float32"}, DType::kBF16, "activation-dtype", {"--dtype bfloat16"});
   expect({.activation_dtype = "bfloat16", .quantization = "int4"}, DType::kBF16, "activation-dtype",
-         {"int4", "auto, int16 or int8"});
+         {"int4", "auto, mixed, int16 or int8"});
   expect({.activation_dtype = "float32", .quantization = "int4"}, DType::kBF16, "activation-dtype", {"int4"});
   expect({.activation_dtype = "int8"}, DType::kBF16, "activation-dtype", {"bf16", "--quantization"});
+  expect({.activation_dtype = "mixed"}, DType::kF32, "activation-dtype", {"f32", "--quantization"});
   expect({.activation_dtype = "int16"}, DType::kF16, "activation-dtype", {"f16", "--quantization"});
 }
 
@@ -106,8 +111,12 @@ TEST(Numerics, EveryWordIsItsValue) {
   EXPECT_EQ(ChooseNumerics({.quantization = "q8_0"}, DType::kF32)->packing.quantization, Quantization::kQ8_0);
   EXPECT_EQ(ChooseNumerics({.quantization = "int8"}, DType::kF32)->packing.quantization, Quantization::kInt8);
   EXPECT_EQ(ChooseNumerics({.quantization = "int4"}, DType::kF32)->packing.quantization, Quantization::kInt4);
-  EXPECT_FALSE(ChooseNumerics({.activation_dtype = "int16"}, DType::kQ8_0)->packing.int8_tokens);
-  EXPECT_TRUE(ChooseNumerics({.activation_dtype = "int8"}, DType::kQ8_0)->packing.int8_tokens);
+  for (const auto& [word, rounding, tokens] : {std::tuple("mixed", Rounding::kMixed, Tokens::kMixed),
+                                               {"int16", Rounding::kInt16, Tokens::kInt16},
+                                               {"int8", Rounding::kInt8, Tokens::kInt8}}) {
+    const auto n = ChooseNumerics({.activation_dtype = word}, DType::kQ8_0);
+    EXPECT_TRUE(n->packing.rounding == rounding && n->tokens == tokens) << word;
+  }
   EXPECT_EQ(ChooseNumerics({.kv_cache_dtype = "auto"}, DType::kQ8_0)->kv_dtype, DType::kBF16);
 }
 
@@ -120,16 +129,16 @@ TEST(Numerics, LoadingFollowsFromThem) {
   EXPECT_FALSE(packed.dequantize_to_f32);
   EXPECT_TRUE(packed.pack);
   EXPECT_EQ(packed.packing.quantization, Quantization::kInt4);
-  EXPECT_TRUE(packed.packing.int8_tokens);
+  EXPECT_EQ(packed.packing.rounding, Rounding::kInt8);
 }
 
 TEST(Numerics, TextSaysWhatIsComputed) {
-  EXPECT_EQ(NumericsText(*ChooseNumerics({}, DType::kQ4_1)), "int16 activations, KV bf16");
+  EXPECT_EQ(NumericsText(*ChooseNumerics({}, DType::kQ4_1)), "mixed int8 and int16 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({.activation_dtype = "int8"}, DType::kQ4_1)), "int8 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({}, DType::kBF16)), "bf16 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({.activation_dtype = "bfloat16"}, DType::kQ4_1)), "bf16 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({.quantization = "int8", .kv_cache_dtype = "int8"}, DType::kBF16)),
-            "int16 activations, KV int8");
+            "mixed int8 and int16 activations, KV int8");
   EXPECT_EQ(NumericsText(*ChooseNumerics({.activation_dtype = "float32"}, DType::kQ4_1)), "f32 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({}, DType::kF16)), "f32 activations, KV bf16");
   EXPECT_EQ(NumericsText(*ChooseNumerics({.dtype = "float32"}, DType::kF16)),

@@ -64,10 +64,30 @@ TEST_P(PackedSteps, AgreeWithRowsAsFarAsTheirRoundingGoes) {
 INSTANTIATE_TEST_SUITE_P(
     Formats, PackedSteps,
     testing::Values(
-        Case{"q4_1_int16", "gguf-q4_1/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
-        Case{"q8_0_int16", "gguf-q8_0/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
-        Case{"q4_k_int16", "gguf-q4_k/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
-        Case{"q6_k_int16", "gguf-q6_k/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 3e-4},
+        Case{"q4_1_int16",
+             "gguf-q4_1/model.gguf",
+             {.dtype = "float32"},
+             {.activation_dtype = "int16", .kv_cache_dtype = "float32"},
+             3e-4},
+        Case{"q4_1_mixed", "gguf-q4_1/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 0.05},
+        Case{"q8_0_int16",
+             "gguf-q8_0/model.gguf",
+             {.dtype = "float32"},
+             {.activation_dtype = "int16", .kv_cache_dtype = "float32"},
+             3e-4},
+        Case{"q8_0_mixed", "gguf-q8_0/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 0.05},
+        Case{"q4_k_int16",
+             "gguf-q4_k/model.gguf",
+             {.dtype = "float32"},
+             {.activation_dtype = "int16", .kv_cache_dtype = "float32"},
+             3e-4},
+        Case{"q4_k_mixed", "gguf-q4_k/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 0.05},
+        Case{"q6_k_int16",
+             "gguf-q6_k/model.gguf",
+             {.dtype = "float32"},
+             {.activation_dtype = "int16", .kv_cache_dtype = "float32"},
+             3e-4},
+        Case{"q6_k_mixed", "gguf-q6_k/model.gguf", {.dtype = "float32"}, {.kv_cache_dtype = "float32"}, 0.05},
         Case{"q8_0_int8",
              "gguf-q8_0/model.gguf",
              {.dtype = "float32", .kv_cache_dtype = "bfloat16"},
@@ -129,8 +149,8 @@ TEST(PackedSteps, TheProfileCountsEveryWeightOnce) {
   EXPECT_EQ(gated.calls, layers);
   EXPECT_GT(gated.cost.bytes, weights);
   EXPECT_LT(gated.cost.bytes, weights + layers * 2 * 2 * 8 * (inner + hidden));
-  const int64_t planes = 2;
-  EXPECT_EQ(gated.cost.operations, layers * 2 * (2 * 2 * planes * inner * hidden));
+  // Two tokens, of whose columns an eighth has 16 bits, by two matrices.
+  EXPECT_EQ(gated.cost.operations, layers * 2 * 2 * 2 * (hidden + hidden / 8) * inner);
   EXPECT_EQ(profile.totals(DecoderOperator::kLogits).calls, 1);
   EXPECT_EQ(profile.totals(DecoderOperator::kAttention).calls, layers);
 }

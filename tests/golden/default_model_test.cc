@@ -65,8 +65,8 @@ TEST_F(DefaultModelTest, DefaultNumericsNameTheCapitalOfFrance) {
     auto run = RunGoldenCase(description_.config, *weights, golden, *numerics, ops);
     ASSERT_TRUE(run.ok()) << run.status().ToString();
     EXPECT_EQ(run->greedy, golden.greedy);
-    // KV in bf16 moves logits by some 1e-2; the first two are 0.08 apart.
-    EXPECT_LE(run->logits_error, 0.15);
+    // The largest of all logits' errors; those that lead have less, and are 0.08 apart.
+    EXPECT_LE(run->logits_error, 0.35);
   }
 }
 

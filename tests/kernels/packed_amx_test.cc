@@ -13,9 +13,9 @@ namespace {
 
 using namespace testing;
 
-std::vector<float> RunTiles(ThreadPool& pool, const float* x, int64_t tokens, const PackedMatrix& w, int32_t planes,
+std::vector<float> RunTiles(ThreadPool& pool, const float* x, int64_t tokens, const PackedMatrix& w, Rounding rounding,
                             const float* bias) {
-  OwnedTokens packed(TokensFor(w, planes), tokens, w.cols);
+  OwnedTokens packed(TokensFor(w, rounding), tokens, w.cols);
   SelectOps("ref")->pack(pool, x, nullptr, 0.0f, packed.view);
   std::vector<float> y(static_cast<size_t>(tokens * w.rows), -1.0f);
   const LinearOutput out = {&w, bias, y.data(), w.rows, false};
@@ -35,11 +35,11 @@ TEST(PackedAmx, TilesGiveTheSpecificationsBits) {
       const OwnedPacked packed(w.view, form.at(rows, cols));
       for (int64_t tokens : {1, 7, 16, 17, 31, 32, 33, 50}) {
         const std::vector<float> x = RandomTokens(tokens, cols, 132), bias = RandomFloats(rows, 133);
-        for (int32_t planes : PlanesOf(form)) {
-          if (planes == kUnrounded) continue;  // not for tiles
+        for (const Rounding rounding : RoundingsOf(form)) {
+          if (rounding == Rounding::kNone) continue;  // not for tiles
           const std::vector<float> want =
-              RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, planes, bias.data());
-          const std::vector<float> got = RunTiles(pool, x.data(), tokens, packed.form, planes, bias.data());
+              RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, rounding, bias.data());
+          const std::vector<float> got = RunTiles(pool, x.data(), tokens, packed.form, rounding, bias.data());
           if (form.integer()) {
             ASSERT_TRUE(SameBits(got.data(), want.data(), tokens * rows))
                 << form.name() << " " << cols << " tokens " << tokens;
@@ -70,11 +70,11 @@ TEST(PackedAmx, Bf16HasTheSameBitsInEveryBatch) {
   const std::vector<float> x = RandomTokens(most, cols, 142);
   std::vector<float> alone;
   for (int64_t t = 0; t < most; ++t) {
-    const std::vector<float> y = RunTiles(pool, x.data() + t * cols, 1, packed.form, 1, nullptr);
+    const std::vector<float> y = RunTiles(pool, x.data() + t * cols, 1, packed.form, Rounding::kInt8, nullptr);
     alone.insert(alone.end(), y.begin(), y.end());
   }
   for (int64_t tokens = 2; tokens <= most; ++tokens) {
-    const std::vector<float> y = RunTiles(pool, x.data(), tokens, packed.form, 1, nullptr);
+    const std::vector<float> y = RunTiles(pool, x.data(), tokens, packed.form, Rounding::kInt8, nullptr);
     ASSERT_TRUE(SameBits(y.data(), alone.data(), tokens * rows)) << tokens;
   }
 }

@@ -12,8 +12,8 @@ namespace {
 
 using namespace testing;
 
-std::string What(const Ops* ops, const Form& form, int32_t planes) {
-  return std::string(ops->name) + " " + form.name() + ", " + std::to_string(planes) + " plane(s)";
+std::string What(const Ops* ops, const Form& form, Rounding rounding) {
+  return std::string(ops->name) + " " + form.name() + ", " + NameOf(rounding);
 }
 
 // All that the specification rounds is f32 sums over blocks: a few ulp of the sum of magnitudes.
@@ -21,15 +21,15 @@ TEST(PackedLinear, RefIsTheProductOfWhatIsPacked) {
   ThreadPool pool(1, SystemClock());
   const int64_t tokens = 3, rows = 70;
   for (const Form& form : AllForms()) {
-    for (int32_t planes : PlanesOf(form)) {
+    for (const Rounding rounding : RoundingsOf(form)) {
       const int64_t cols = form.width(320);
       const OwnedMatrix w = RandomMatrix(form.dtype, rows, cols, 51);
       const OwnedPacked packed(w.view, form.at(rows, cols));
       const std::vector<float> x = RandomTokens(tokens, cols, 52), bias = RandomFloats(rows, 53);
-      OwnedTokens in(TokensFor(packed.form, planes), tokens, cols);
+      OwnedTokens in(TokensFor(packed.form, rounding), tokens, cols);
       Pack(*SelectOps("ref"), pool, x, in.view);
       const std::vector<float> y =
-          RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, planes, bias.data());
+          RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, rounding, bias.data());
       std::vector<float> row(static_cast<size_t>(cols));
       for (int64_t n = 0; n < rows; ++n) {
         UnpackRow(packed.form, n, row.data());
@@ -40,7 +40,7 @@ TEST(PackedLinear, RefIsTheProductOfWhatIsPacked) {
             want += product;
             magnitude += std::fabs(product);
           }
-          ASSERT_NEAR(y[t * rows + n], want, 16 * 0x1p-24 * magnitude) << What(SelectOps("ref"), form, planes);
+          ASSERT_NEAR(y[t * rows + n], want, 16 * 0x1p-24 * magnitude) << What(SelectOps("ref"), form, rounding);
         }
       }
     }
@@ -51,21 +51,21 @@ TEST(PackedLinear, EverySetAgreesWithRef) {
   ThreadPool pool(2, SystemClock());
   const int64_t tokens = 37, rows = 200;
   for (const Form& form : AllForms()) {
-    for (int32_t planes : PlanesOf(form)) {
+    for (const Rounding rounding : RoundingsOf(form)) {
       for (int64_t about : {32, 576}) {
         const int64_t cols = form.width(about);
         const OwnedMatrix w = RandomMatrix(form.dtype, rows, cols, 61);
         const OwnedPacked packed(w.view, form.at(rows, cols));
         const std::vector<float> x = RandomTokens(tokens, cols, 62), bias = RandomFloats(rows, 63);
         const std::vector<float> want =
-            RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, planes, bias.data());
+            RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, rounding, bias.data());
         for (const Ops* ops : OwnSets()) {
-          const std::vector<float> got = RunPacked(*ops, pool, x.data(), tokens, packed.form, planes, bias.data());
+          const std::vector<float> got = RunPacked(*ops, pool, x.data(), tokens, packed.form, rounding, bias.data());
           for (int64_t i = 0; i < tokens * rows; ++i) {
-            if (IsExact(form, planes)) {
+            if (IsExact(form, rounding)) {
               ASSERT_TRUE(SameBits(&got[i], &want[i], 1))
-                  << What(ops, form, planes) << " cols " << cols << " token " << i / rows << " row " << i % rows << ": "
-                  << got[i] << " for " << want[i];
+                  << What(ops, form, rounding) << " cols " << cols << " token " << i / rows << " row " << i % rows
+                  << ": " << got[i] << " for " << want[i];
             } else {
               std::vector<float> row(static_cast<size_t>(cols));
               UnpackRow(packed.form, i % rows, row.data());
@@ -73,7 +73,7 @@ TEST(PackedLinear, EverySetAgreesWithRef) {
               for (int64_t c = 0; c < cols; ++c)
                 magnitude += std::fabs(static_cast<double>(x[i / rows * cols + c]) * row[c]);
               ASSERT_NEAR(got[i], want[i], 4 * std::sqrt(static_cast<double>(cols) + 4) * 0x1p-24 * magnitude)
-                  << What(ops, form, planes);
+                  << What(ops, form, rounding);
             }
           }
         }
@@ -113,11 +113,11 @@ TEST(PackedLinear, ExtremeCodesDoNotSaturate) {
         x[t * cols + c] = signs[t];
       }
     }
-    for (int32_t planes : {1, 2}) {
-      const std::vector<float> want = RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, planes);
+    for (const Rounding rounding : kIntegerRoundings) {
+      const std::vector<float> want = RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, rounding);
       for (const Ops* ops : OwnSets()) {
-        const std::vector<float> got = RunPacked(*ops, pool, x.data(), tokens, packed.form, planes);
-        EXPECT_TRUE(SameBits(got.data(), want.data(), tokens * rows)) << What(ops, form, planes);
+        const std::vector<float> got = RunPacked(*ops, pool, x.data(), tokens, packed.form, rounding);
+        EXPECT_TRUE(SameBits(got.data(), want.data(), tokens * rows)) << What(ops, form, rounding);
       }
     }
   }
@@ -132,16 +132,16 @@ TEST(PackedLinear, ATokenHasTheSameBitsInEveryBatch) {
     const OwnedMatrix w = RandomMatrix(form.dtype, kRows, cols, 71);
     const OwnedPacked packed(w.view, form.at(kRows, cols));
     const std::vector<float> x = RandomTokens(most, cols, 72);
-    for (int32_t planes : PlanesOf(form)) {
+    for (const Rounding rounding : RoundingsOf(form)) {
       for (const Ops* ops : OwnSets()) {
         std::vector<float> alone;
         for (int64_t t = 0; t < most; ++t) {
-          const std::vector<float> y = RunPacked(*ops, one, x.data() + t * cols, 1, packed.form, planes);
+          const std::vector<float> y = RunPacked(*ops, one, x.data() + t * cols, 1, packed.form, rounding);
           alone.insert(alone.end(), y.begin(), y.end());
         }
         for (int64_t tokens = 2; tokens <= most; ++tokens) {
-          const std::vector<float> y = RunPacked(*ops, one, x.data(), tokens, packed.form, planes);
-          ASSERT_TRUE(SameBits(y.data(), alone.data(), tokens * kRows)) << What(ops, form, planes) << " M " << tokens;
+          const std::vector<float> y = RunPacked(*ops, one, x.data(), tokens, packed.form, rounding);
+          ASSERT_TRUE(SameBits(y.data(), alone.data(), tokens * kRows)) << What(ops, form, rounding) << " M " << tokens;
         }
       }
     }
@@ -157,14 +157,14 @@ TEST(PackedLinear, ThreadsChangeNoBit) {
     const OwnedMatrix w = RandomMatrix(form.dtype, kRows, cols, 81);
     const OwnedPacked packed(w.view, form.at(kRows, cols));
     const std::vector<float> x = RandomTokens(most, cols, 82);
-    for (int32_t planes : PlanesOf(form)) {
+    for (const Rounding rounding : RoundingsOf(form)) {
       for (const Ops* ops : OwnSets()) {
         for (int64_t tokens : {int64_t{1}, int64_t{5}, most}) {
-          const std::vector<float> want = RunPacked(*ops, one, x.data(), tokens, packed.form, planes);
+          const std::vector<float> want = RunPacked(*ops, one, x.data(), tokens, packed.form, rounding);
           for (ThreadPool* pool : {&two, &three, &four}) {
-            const std::vector<float> got = RunPacked(*ops, *pool, x.data(), tokens, packed.form, planes);
+            const std::vector<float> got = RunPacked(*ops, *pool, x.data(), tokens, packed.form, rounding);
             ASSERT_TRUE(SameBits(got.data(), want.data(), tokens * kRows))
-                << What(ops, form, planes) << " threads " << pool->threads();
+                << What(ops, form, rounding) << " threads " << pool->threads();
           }
         }
       }
@@ -184,22 +184,22 @@ TEST(PackedLinear, OutputsKeepToTheirPlaces) {
     const std::vector<float> x = RandomTokens(tokens, cols, 93), bias = RandomFloats(100, 94),
                              before = RandomFloats(tokens * 110, 95);
     for (const Ops* ops : RunnableOps()) {
-      for (int32_t planes : PlanesOf(form)) {
-        const std::vector<float> plain = RunPacked(*ops, pool, x.data(), tokens, a.form, planes);
-        const std::vector<float> small = RunPacked(*ops, pool, x.data(), tokens, b.form, planes);
-        OwnedTokens in(TokensFor(a.form, planes), tokens, cols);
+      for (const Rounding rounding : RoundingsOf(form)) {
+        const std::vector<float> plain = RunPacked(*ops, pool, x.data(), tokens, a.form, rounding);
+        const std::vector<float> small = RunPacked(*ops, pool, x.data(), tokens, b.form, rounding);
+        OwnedTokens in(TokensFor(a.form, rounding), tokens, cols);
         OwnedWorkspace scratch(tokens, cols, 1, 8, pool.threads());
         Pack(*ops, pool, x, in.view);
         std::vector<float> y = before, z(tokens * 3, -1.0f);
         const std::array<LinearOutput, 2> outputs = {LinearOutput{&a.form, bias.data(), y.data(), 110, true},
                                                      LinearOutput{&b.form, nullptr, z.data(), 3, false}};
         ops->linear_packed(pool, in.view, outputs, scratch.view());
-        EXPECT_TRUE(SameBits(z.data(), small.data(), tokens * 3)) << What(ops, form, planes);
+        EXPECT_TRUE(SameBits(z.data(), small.data(), tokens * 3)) << What(ops, form, rounding);
         for (int64_t t = 0; t < tokens; ++t) {
           for (int64_t n = 0; n < 110; ++n) {
             const float old = before[t * 110 + n];
             ASSERT_EQ(y[t * 110 + n], n < 100 ? old + (plain[t * 100 + n] + bias[n]) : old)
-                << What(ops, form, planes) << " " << t << " " << n;
+                << What(ops, form, rounding) << " " << t << " " << n;
           }
         }
       }
@@ -212,13 +212,22 @@ TEST(PackedLinear, OutputsKeepToTheirPlaces) {
 TEST(PackedLinear, BitsAreThoseOfEveryMachine) {
   struct Golden {
     Quantization quantization;
-    int32_t planes;
+    Rounding rounding;
     uint64_t hash;
   };
   constexpr Golden kGolden[] = {
-      {Quantization::kQ8_0, 1, 0xf562d8f06a672445}, {Quantization::kQ8_0, 2, 0xcc8366349ac950fa},
-      {Quantization::kInt8, 1, 0x52c6113dc3d7c6e3}, {Quantization::kInt8, 2, 0xd2a900d70d781e40},
-      {Quantization::kInt4, 1, 0xb0493c1272a99b54}, {Quantization::kInt4, 2, 0xb2064ba560d6e82c},
+      {Quantization::kQ8_0, Rounding::kInt8, 0x5e80849af536740e},
+      {Quantization::kQ8_0, Rounding::kMixed, 0x57756fb3af90c58c},
+      {Quantization::kQ8_0, Rounding::kMixed16, 0xd89c3cd486da7d00},
+      {Quantization::kQ8_0, Rounding::kInt16, 0x771e230820b525b7},
+      {Quantization::kInt8, Rounding::kInt8, 0x3bbcd51cf05f30d8},
+      {Quantization::kInt8, Rounding::kMixed, 0x4931207ee3ba480f},
+      {Quantization::kInt8, Rounding::kMixed16, 0x1102d298945d4a92},
+      {Quantization::kInt8, Rounding::kInt16, 0x59a48cbcb3acc9ad},
+      {Quantization::kInt4, Rounding::kInt8, 0x7cd78b8c53882200},
+      {Quantization::kInt4, Rounding::kMixed, 0x4bb8686b1cdc40ee},
+      {Quantization::kInt4, Rounding::kMixed16, 0x45fe1b88d3c4038a},
+      {Quantization::kInt4, Rounding::kInt16, 0x8915f4cce206a8c8},
   };
   ThreadPool pool(2, SystemClock());
   const int64_t rows = 70, cols = 330, tokens = 9;
@@ -230,18 +239,18 @@ TEST(PackedLinear, BitsAreThoseOfEveryMachine) {
   };
   const std::vector<float> w = integers(rows * cols);
   std::vector<float> x = integers(tokens * cols);
-  for (size_t i = 0; i < x.size(); i += 50) x[i] *= 64;  // so that shifts differ
+  for (size_t i = 0; i < x.size(); i += 50) x[i] *= 64;  // so that scales differ
   const MatrixView view = {w.data(), DType::kF32, rows, cols, cols * 4};
   for (const Golden& golden : kGolden) {
     const Form form = {DType::kF32, golden.quantization};
     const OwnedPacked packed(view, form.at(rows, cols));
     for (const Ops* ops : RunnableOps()) {
-      const std::vector<float> y = RunPacked(*ops, pool, x.data(), tokens, packed.form, golden.planes);
+      const std::vector<float> y = RunPacked(*ops, pool, x.data(), tokens, packed.form, golden.rounding);
       uint64_t hash = 0xcbf29ce484222325u;
       for (const float v : y) {
         for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ ((BitsOf(v) >> shift) & 0xff)) * 0x100000001b3u;
       }
-      EXPECT_EQ(hash, golden.hash) << What(ops, form, golden.planes) << std::hex << " 0x" << hash;
+      EXPECT_EQ(hash, golden.hash) << What(ops, form, golden.rounding) << std::hex << " 0x" << hash;
     }
   }
 }
@@ -250,7 +259,8 @@ TEST(PackedLinear, NoTokensIsNoWork) {
   ThreadPool pool(1, SystemClock());
   const OwnedMatrix w = RandomMatrix(DType::kQ4_0, 64, 64, 96);
   const OwnedPacked packed(w.view, Form{DType::kQ4_0}.at(64, 64));
-  for (const Ops* ops : RunnableOps()) EXPECT_TRUE(RunPacked(*ops, pool, nullptr, 0, packed.form, 1).empty());
+  for (const Ops* ops : RunnableOps())
+    EXPECT_TRUE(RunPacked(*ops, pool, nullptr, 0, packed.form, Rounding::kInt8).empty());
 }
 
 // ---- gate and up ----
@@ -260,9 +270,9 @@ struct Gated {
 };
 
 Gated RunGated(const Ops& ops, ThreadPool& pool, const float* x, int64_t tokens, const PackedMatrix& gate,
-               const PackedMatrix& up, const std::vector<float>& bias, const TokenFormat& in_format,
+               const PackedMatrix& up, const std::vector<float>& bias, Rounding rounding,
                const TokenFormat& out_format) {
-  OwnedTokens in(in_format, tokens, gate.cols), out(out_format, tokens, gate.rows);
+  OwnedTokens in(TokensFor(gate, rounding), tokens, gate.cols), out(out_format, tokens, gate.rows);
   OwnedWorkspace scratch(tokens, gate.cols, 1, 8, pool.threads());
   std::vector<float> inner(static_cast<size_t>(tokens * gate.rows));
   ops.pack(pool, x, nullptr, 0.0f, in.view);
@@ -283,28 +293,29 @@ TEST(PackedGated, IsSiluOfGateTimesUpForEverySet) {
     const OwnedMatrix wg = RandomMatrix(form.dtype, rows, cols, 101), wu = RandomMatrix(form.dtype, rows, cols, 102);
     const OwnedPacked gate(wg.view, form.at(rows, cols)), up(wu.view, form.at(rows, cols));
     const std::vector<float> x = RandomFloats(tokens * cols, 103), bias = RandomFloats(rows, 104);
-    for (int32_t planes : PlanesOf(form)) {
-      const TokenFormat in_format = TokensFor(gate.form, planes);
-      for (const TokenFormat& out_format : {TokenFormat{}, TokenFormat{TokenValues::kF32},
-                                            TokenFormat{TokenValues::kInt8, 1}, TokenFormat{TokenValues::kInt8, 2}}) {
+    for (const Rounding rounding : RoundingsOf(form)) {
+      for (const TokenFormat& out_format :
+           {TokenFormat{}, TokenFormat{TokenValues::kF32}, TokenFormat{TokenValues::kInt8, 128},
+            TokenFormat{TokenValues::kInt8, 32, 0, 2}, TokenFormat{TokenValues::kInt8, 64, 32},
+            TokenFormat{TokenValues::kInt8, 32, 16}}) {
         const Gated want =
-            RunGated(*SelectOps("ref"), pool, x.data(), tokens, gate.form, up.form, bias, in_format, out_format);
+            RunGated(*SelectOps("ref"), pool, x.data(), tokens, gate.form, up.form, bias, rounding, out_format);
         for (const Ops* ops : RunnableOps()) {
-          const std::vector<float> g = RunPacked(*ops, pool, x.data(), tokens, gate.form, planes, bias.data());
-          const std::vector<float> u = RunPacked(*ops, pool, x.data(), tokens, up.form, planes);
-          const Gated got = RunGated(*ops, pool, x.data(), tokens, gate.form, up.form, bias, in_format, out_format);
+          const std::vector<float> g = RunPacked(*ops, pool, x.data(), tokens, gate.form, rounding, bias.data());
+          const std::vector<float> u = RunPacked(*ops, pool, x.data(), tokens, up.form, rounding);
+          const Gated got = RunGated(*ops, pool, x.data(), tokens, gate.form, up.form, bias, rounding, out_format);
           for (int64_t t = 0; t < tokens; ++t) {
             float largest = 0;
             for (int64_t n = 0; n < rows; ++n) largest = std::fmax(largest, std::fabs(want.values[t * rows + n]));
             const double step = out_format.values == TokenValues::kF32 ? largest * 0x1p-22
                                 : !out_format.integer()                ? largest * 0x1p-7
-                                                        : largest / (out_format.planes == 2 ? 32512.0 : 127.0);
+                                                        : largest / (out_format.parts == 2 ? 127.0 * 254 : 127.0);
             for (int64_t n = 0; n < rows; ++n) {
               const double gv = g[t * rows + n], value = gv / (1 + std::exp(-gv)) * u[t * rows + n];
               ASSERT_NEAR(got.values[t * rows + n], value, 0.51 * step + 2e-6 * std::fabs(value))
-                  << What(ops, form, planes) << " " << n;
+                  << What(ops, form, rounding) << " " << n;
               ASSERT_NEAR(got.values[t * rows + n], want.values[t * rows + n], 1.01 * step + 1e-5 * std::fabs(value))
-                  << What(ops, form, planes);
+                  << What(ops, form, rounding);
             }
           }
         }
@@ -323,11 +334,11 @@ TEST(PackedGated, ATokenHasTheSameBitsInEveryBatchAndForAnyThreads) {
     const OwnedMatrix wg = RandomMatrix(form.dtype, kRows, cols, 111), wu = RandomMatrix(form.dtype, kRows, cols, 112);
     const OwnedPacked gate(wg.view, form.at(kRows, cols)), up(wu.view, form.at(kRows, cols));
     const std::vector<float> x = RandomFloats(most * cols, 113), bias = RandomFloats(kRows, 114);
-    const TokenFormat in_format = TokensFor(gate.form, 1),
-                      out_format = in_format.integer() ? TokenFormat{TokenValues::kInt8, 2} : in_format;
+    const Rounding rounding = form.integer() ? Rounding::kMixed : Rounding::kInt8;
+    const TokenFormat out_format = TokensFor(gate.form, rounding);
     for (const Ops* ops : OwnSets()) {
       const auto run = [&](ThreadPool& pool, int64_t first, int64_t tokens) {
-        return RunGated(*ops, pool, x.data() + first * cols, tokens, gate.form, up.form, bias, in_format, out_format)
+        return RunGated(*ops, pool, x.data() + first * cols, tokens, gate.form, up.form, bias, rounding, out_format)
             .values;
       };
       std::vector<float> alone;

@@ -21,25 +21,28 @@ TEST(PackedMixed, OutputsOfOtherBlocksShareTokens) {
   ThreadPool pool(2, SystemClock());
   const std::vector<float> x = RandomTokens(tokens, cols, 201);
   for (const Ops* ops : RunnableOps()) {
-    for (const int32_t planes : {1, 2}) {
+    for (const Rounding rounding : kIntegerRoundings) {
       std::vector<std::unique_ptr<OwnedPacked>> weights;
       std::vector<std::vector<float>> y, want;
       std::vector<LinearOutput> outputs;
       for (const DType dtype : kFormats) {
+        if (TokensFor(Form{dtype}.at(rows, cols), rounding) != TokensFor(Form{kFormats[0]}.at(rows, cols), rounding)) {
+          continue;  // a wide group for each 16 columns: other tokens
+        }
         const OwnedMatrix w = RandomMatrix(dtype, rows, cols, 202 + weights.size());
         weights.push_back(std::make_unique<OwnedPacked>(w.view, Form{dtype}.at(rows, cols)));
-        want.push_back(RunPacked(*ops, pool, x.data(), tokens, weights.back()->form, planes));
+        want.push_back(RunPacked(*ops, pool, x.data(), tokens, weights.back()->form, rounding));
         y.emplace_back(static_cast<size_t>(tokens * rows), -1.0f);
       }
       for (size_t i = 0; i < weights.size(); ++i)
         outputs.push_back({&weights[i]->form, nullptr, y[i].data(), rows, false});
-      OwnedTokens in(TokensFor(weights[0]->form, planes), tokens, cols);
+      OwnedTokens in(TokensFor(weights[0]->form, rounding), tokens, cols);
       OwnedWorkspace scratch(tokens, cols, 1, 8, pool.threads());
       Pack(*ops, pool, x, in.view);
       ops->linear_packed(pool, in.view, outputs, scratch.view());
       for (size_t i = 0; i < outputs.size(); ++i) {
         EXPECT_TRUE(SameBits(y[i].data(), want[i].data(), tokens * rows))
-            << ops->name << ", output " << i << ", planes " << planes;
+            << ops->name << ", output " << i << ", rounding " << NameOf(rounding);
       }
     }
   }
@@ -54,11 +57,12 @@ TEST(PackedMixed, GateAndUpMayDiffer) {
   const OwnedPacked gate(wg.view, Form{DType::kQ4_K}.at(rows, cols)), up(wu.view, Form{DType::kQ6_K}.at(rows, cols));
   for (const Ops* ops : RunnableOps()) {
     std::vector<float> inner(static_cast<size_t>(tokens * rows));
-    const std::vector<float> g = RunPacked(*ops, pool, x.data(), tokens, gate.form, 1);
-    std::vector<float> h = RunPacked(*ops, pool, x.data(), tokens, up.form, 1);
+    const std::vector<float> g = RunPacked(*ops, pool, x.data(), tokens, gate.form, Rounding::kInt8);
+    std::vector<float> h = RunPacked(*ops, pool, x.data(), tokens, up.form, Rounding::kInt8);
     ops->silu_mul(pool, g.data(), h.data(), tokens * rows, h.data());
-    OwnedTokens in(TokensFor(gate.form, 1), tokens, cols), out({TokenValues::kInt8, 2}, tokens, rows),
-        want({TokenValues::kInt8, 2}, tokens, rows);
+    const TokenFormat two_parts = {TokenValues::kInt8, 32, 0, 2};
+    OwnedTokens in(TokensFor(gate.form, Rounding::kInt8), tokens, cols), out(two_parts, tokens, rows),
+        want(two_parts, tokens, rows);
     OwnedWorkspace scratch(tokens, cols, 1, 8, pool.threads());
     Pack(*ops, pool, x, in.view);
     Pack(*ops, pool, h, want.view);
@@ -66,7 +70,7 @@ TEST(PackedMixed, GateAndUpMayDiffer) {
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t c = 0; c < PackedTokens::PaddedCols(rows); ++c) {
         const double got = TokenValue(out.view, t, c), expected = TokenValue(want.view, t, c);
-        const double step = std::fabs(want.view.scales[t * want.view.scale_count() + c / kTokenBlock]);
+        const double step = std::fabs(want.view.scales[(2 * t + 1) * want.view.scale_count() + c / 32]);
         ASSERT_NEAR(got, expected, 1.01 * step + 1e-5 * std::fabs(expected))
             << ops->name << " token " << t << " column " << c;
       }
@@ -91,13 +95,13 @@ TEST(PackedMixed, LongPromptsOnManyThreads) {
     const OwnedMatrix w = RandomMatrix(form.dtype, rows, cols, 221);
     const OwnedPacked packed(w.view, form.at(rows, cols));
     const std::vector<float> x = RandomTokens(tokens, cols, 222);
-    for (const int32_t planes : PlanesOf(form)) {
+    for (const Rounding rounding : RoundingsOf(form)) {
       for (const Ops* ops : OwnSets()) {
-        const std::vector<float> y = RunPacked(*ops, many, x.data(), tokens, packed.form, planes);
+        const std::vector<float> y = RunPacked(*ops, many, x.data(), tokens, packed.form, rounding);
         for (int64_t t = 0; t < tokens; t += 7) {
-          const std::vector<float> alone = RunPacked(*ops, one, x.data() + t * cols, 1, packed.form, planes);
+          const std::vector<float> alone = RunPacked(*ops, one, x.data() + t * cols, 1, packed.form, rounding);
           ASSERT_TRUE(SameBits(y.data() + t * rows, alone.data(), rows))
-              << ops->name << " " << form.name() << " token " << t << ", planes " << planes;
+              << ops->name << " " << form.name() << " token " << t << ", rounding " << NameOf(rounding);
         }
       }
     }

@@ -234,10 +234,20 @@ TEST(PackedWeights, Int4HidesNoInfinityOrNaN) {
 
 constexpr TokenFormat kTokenFormats[] = {{},
                                          {TokenValues::kF32},
-                                         {TokenValues::kInt8, 1},
-                                         {TokenValues::kInt8, 1, 64},
-                                         {TokenValues::kInt8, 1, 32},
-                                         {TokenValues::kInt8, 2}};
+                                         {TokenValues::kInt8, 128},
+                                         {TokenValues::kInt8, 64},
+                                         {TokenValues::kInt8, 32},
+                                         {TokenValues::kInt8, 128, 32},
+                                         {TokenValues::kInt8, 64, 32},
+                                         {TokenValues::kInt8, 32, 32},
+                                         {TokenValues::kInt8, 32, 16},
+                                         {TokenValues::kInt8, 128, 0, 2},
+                                         {TokenValues::kInt8, 32, 0, 2}};
+
+std::string NameOf(const TokenFormat& f) {
+  return "values " + std::to_string(static_cast<int>(f.values)) + ", block " + std::to_string(f.block) + ", wide " +
+         std::to_string(f.wide) + ", parts " + std::to_string(f.parts);
+}
 
 TEST(PackedTokens, AreWithinHalfAStepAndTheirSumsAreExact) {
   ThreadPool pool(2, SystemClock());
@@ -246,33 +256,34 @@ TEST(PackedTokens, AreWithinHalfAStepAndTheirSumsAreExact) {
     for (const TokenFormat& format : kTokenFormats) {
       for (int64_t cols : {1, 100, 128, 576}) {
         const std::vector<float> x = RandomTokens(tokens, cols, 41);
-        OwnedTokens packed(format, tokens, cols);
-        Pack(*ops, pool, x, packed.view);
-        const int64_t block = format.integer() ? kTokenBlock : 1;
+        OwnedTokens owned(format, tokens, cols);
+        const PackedTokens& packed = owned.view;
+        Pack(*ops, pool, x, packed);
+        const int64_t block = format.integer() ? format.block : 1;
+        const auto is_wide = [&](int64_t t, int64_t c) {
+          if (packed.wide == nullptr) return false;
+          const int64_t i = c % format.wide - packed.wide[t * packed.wide_count() + c / format.wide].first;
+          return 0 <= i && i < kWideColumns;
+        };
         for (int64_t t = 0; t < tokens; ++t) {
           for (int64_t c = 0; c < cols; ++c) {
             float largest = 0;
             for (int64_t k = c / block * block; k < std::min(cols, c / block * block + block); ++k) {
-              largest = std::fmax(largest, std::fabs(x[t * cols + k]));
+              largest = std::fmax(largest, std::fabs(x[t * cols + k]) / (is_wide(t, k) ? 256.0f : 1.0f));
             }
             const float step = format.values == TokenValues::kF32 ? 0
-                               : !format.integer()                ? largest * 0x1p-7f
-                                                                  : largest / (format.planes == 2 ? 32512.0f : 127.0f);
-            ASSERT_NEAR(TokenValue(packed.view, t, c), x[t * cols + c], 0.501f * step)
-                << ops->name << " " << cols << " " << t << " " << c;
+                               : !format.integer()                ? std::fabs(x[t * cols + c]) * 0x1p-7f
+                                                   : largest / (format.parts == 2 ? 127.0f * 254 : 127.0f);
+            ASSERT_NEAR(TokenValue(packed, t, c), x[t * cols + c], 0.501f * step + 1e-6f * largest)
+                << ops->name << " " << NameOf(format) << " cols " << cols << " " << t << " " << c;
           }
-          for (int64_t c = cols; c < PackedTokens::PaddedCols(cols); ++c)
-            ASSERT_EQ(TokenValue(packed.view, t, c), 0.0f);
+          for (int64_t c = cols; c < PackedTokens::PaddedCols(cols); ++c) ASSERT_EQ(TokenValue(packed, t, c), 0.0f);
         }
-        for (int64_t t = 0; t < tokens && format.integer(); ++t) {
-          for (int64_t s = 0; s < packed.view.sum_count(); ++s) {
+        for (int64_t row = 0; format.integer() && row < packed.rows(); ++row) {
+          for (int64_t s = 0; s < packed.sum_count(); ++s) {
             int32_t sum = 0;
-            for (int64_t row = t * format.planes; row < (t + 1) * format.planes; ++row) {
-              sum *= 256;
-              for (int64_t i = 16 * s; i < 16 * s + 16; ++i)
-                sum += static_cast<int8_t>(packed.view.values[row * packed.view.stride + i]);
-            }
-            ASSERT_EQ(packed.view.sums[t * packed.view.sum_count() + s], sum) << ops->name;
+            for (int64_t i = 16 * s; i < 16 * s + 16; ++i) sum += RowValue(packed, row, i);
+            ASSERT_EQ(packed.sums[row * packed.sum_count() + s], sum) << ops->name << " " << NameOf(format);
           }
         }
       }
@@ -280,17 +291,44 @@ TEST(PackedTokens, AreWithinHalfAStepAndTheirSumsAreExact) {
   }
 }
 
+// The four neighbours with the largest value of each 32 or 16, the first such.
+TEST(PackedTokens, WideGroupsHoldTheLargest) {
+  ThreadPool pool(1, SystemClock());
+  std::vector<float> x(128, 1.0f);
+  x[31] = -3.0f;  // the last group of the first 32
+  x[46] = 2.0f;   // of two alike the first
+  x[52] = -2.0f;
+  x[64 + 5] = NAN;  // above all others
+  x[64 + 9] = 1e30f;
+  for (const Ops* ops : RunnableOps()) {
+    OwnedTokens by_32({TokenValues::kInt8, 32, 32}, 1, 128), by_16({TokenValues::kInt8, 32, 16}, 1, 128);
+    Pack(*ops, pool, x, by_32.view);
+    Pack(*ops, pool, x, by_16.view);
+    const auto firsts = [](const PackedTokens& packed) {
+      std::vector<int32_t> out;
+      for (int64_t i = 0; i < packed.wide_count(); ++i) out.push_back(packed.wide[i].first);
+      return out;
+    };
+    EXPECT_EQ(firsts(by_32.view), (std::vector<int32_t>{28, 12, 4, 0})) << ops->name;
+    EXPECT_EQ(firsts(by_16.view), (std::vector<int32_t>{0, 12, 12, 4, 4, 0, 0, 0})) << ops->name;
+    EXPECT_NEAR(TokenValue(by_32.view, 0, 31), -3.0f, 1e-4f) << ops->name;
+    EXPECT_FLOAT_EQ(by_32.view.scales[0], 1.0f / 127) << ops->name << ": of the others";
+  }
+}
+
 void ExpectSameTokens(const PackedTokens& a, const PackedTokens& b, const std::string& what) {
-  const int64_t rows = a.tokens * a.format.planes, padded = PackedTokens::PaddedCols(a.cols);
-  for (int64_t r = 0; r < rows; ++r) {
-    const int64_t row_bytes = padded * a.format.value_bytes();
+  const int64_t row_bytes = PackedTokens::PaddedCols(a.cols) * a.format.value_bytes();
+  for (int64_t r = 0; r < a.rows(); ++r) {
     ASSERT_EQ(std::memcmp(a.values + r * a.stride, b.values + r * b.stride, static_cast<size_t>(row_bytes)), 0)
         << what << " row " << r;
   }
   if (!a.format.integer()) return;
-  ASSERT_EQ(std::memcmp(a.sums, b.sums, static_cast<size_t>(a.tokens * a.sum_count() * 4)), 0) << what;
-  for (int64_t i = 0; i < a.tokens * a.shift_count(); ++i) ASSERT_EQ(a.shifts[i], b.shifts[i]) << what << " " << i;
-  ASSERT_TRUE(SameBits(a.scales, b.scales, a.tokens * a.scale_count())) << what;
+  ASSERT_EQ(std::memcmp(a.sums, b.sums, static_cast<size_t>(a.rows() * a.sum_count() * 4)), 0) << what;
+  ASSERT_TRUE(SameBits(a.scales, b.scales, a.rows() * a.scale_count())) << what;
+  for (int64_t i = 0; i < a.rows() * a.wide_count(); ++i) {
+    ASSERT_EQ(a.wide[i].first, b.wide[i].first) << what << " wide group " << i;
+    ASSERT_EQ(std::memcmp(a.wide[i].upper, b.wide[i].upper, sizeof a.wide[i].upper), 0) << what << " wide group " << i;
+  }
 }
 
 TEST(PackedTokens, AreTheSameForEveryKernelSet) {
@@ -308,7 +346,8 @@ TEST(PackedTokens, AreTheSameForEveryKernelSet) {
         OwnedTokens want(format, tokens, cols), got(format, tokens, cols);
         Pack(*SelectOps("ref"), pool, x, want.view);
         Pack(*ops, pool, x, got.view);
-        ExpectSameTokens(want.view, got.view, std::string(ops->name) + " cols " + std::to_string(cols));
+        ExpectSameTokens(want.view, got.view,
+                         std::string(ops->name) + " " + NameOf(format) + " cols " + std::to_string(cols));
       }
     }
   }
@@ -323,8 +362,9 @@ TEST(PackedTokens, NothingHidesAnInfinityOrNaN) {
         x[200] = bad;
         OwnedTokens packed(format, 1, 256);
         Pack(*ops, pool, x, packed.view);
-        EXPECT_FALSE(std::isfinite(TokenValue(packed.view, 0, 200))) << ops->name << " " << bad;
-        EXPECT_NEAR(TokenValue(packed.view, 0, 0), 1.0f, 1e-6) << ops->name;
+        EXPECT_FALSE(std::isfinite(TokenValue(packed.view, 0, 200)))
+            << ops->name << " " << NameOf(format) << " " << bad;
+        EXPECT_NEAR(TokenValue(packed.view, 0, 0), 1.0f, 1e-6) << ops->name << " " << NameOf(format);
       }
     }
   }

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdlib>
+#include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/kernel_testing.h"
@@ -75,16 +77,24 @@ inline std::vector<Form> AllForms() {
   return forms;
 }
 
+inline constexpr Rounding kIntegerRoundings[] = {Rounding::kInt8, Rounding::kMixed, Rounding::kMixed16,
+                                                 Rounding::kInt16};
+
+inline std::string NameOf(Rounding rounding) {
+  static constexpr const char* kNames[] = {"f32", "int8", "mixed", "mixed16", "int16"};
+  return kNames[static_cast<int>(rounding)];
+}
+
 // f16 and f32 meet tokens of f32 whatever is asked for.
-inline std::vector<int32_t> PlanesOf(const Form& form) {
-  if (form.integer()) return {1, 2, kUnrounded};
+inline std::vector<Rounding> RoundingsOf(const Form& form) {
+  if (form.integer()) return {Rounding::kInt8, Rounding::kMixed, Rounding::kMixed16, Rounding::kInt16, Rounding::kNone};
   const bool whole = !form.to_bf16 && form.dtype != DType::kBF16;
-  return whole ? std::vector<int32_t>{kUnrounded} : std::vector<int32_t>{1, kUnrounded};
+  return whole ? std::vector<Rounding>{Rounding::kNone} : std::vector<Rounding>{Rounding::kInt8, Rounding::kNone};
 }
 
 // Whether every set gives ref's bits.
-inline bool IsExact(const Form& form, int32_t planes) {
-  return form.integer() && planes != kUnrounded;
+inline bool IsExact(const Form& form, Rounding rounding) {
+  return form.integer() && rounding != Rounding::kNone;
 }
 
 // A layout of integer codes, whether or not something packs into it.
@@ -199,6 +209,15 @@ struct LaidOut {
   Rng rng;
 };
 
+// The integer of a row's column.
+inline int32_t RowValue(const PackedTokens& x, int64_t row, int64_t c) {
+  const int32_t q = static_cast<int8_t>(x.values[row * x.stride + c]);
+  if (x.wide == nullptr) return q;
+  const WideGroup& group = x.wide[row * x.wide_count() + c / x.format.wide];
+  const int64_t i = c % x.format.wide - group.first;
+  return 0 <= i && i < kWideColumns ? q + 256 * group.upper[i] : q;
+}
+
 // The value that a token's column has.
 inline float TokenValue(const PackedTokens& x, int64_t t, int64_t c) {
   if (x.format.values == TokenValues::kF32) {
@@ -211,12 +230,11 @@ inline float TokenValue(const PackedTokens& x, int64_t t, int64_t c) {
     std::memcpy(&bits, x.values + t * x.stride + 2 * c, sizeof bits);
     return BF16ToF32(bits);
   }
-  int32_t q = 0;
-  for (int64_t row = t * x.format.planes; row < (t + 1) * x.format.planes; ++row) {
-    q = 256 * q + static_cast<int8_t>(x.values[row * x.stride + c]);
+  double value = 0;
+  for (int64_t row = t * x.format.parts; row < (t + 1) * x.format.parts; ++row) {
+    value += static_cast<double>(x.scales[row * x.scale_count() + c / x.format.block]) * RowValue(x, row, c);
   }
-  if (x.shifts != nullptr) q *= 1 << x.shifts[t * x.shift_count() + c / x.format.block];
-  return x.scales[t * x.scale_count() + c / kTokenBlock] * static_cast<float>(q);
+  return static_cast<float>(value);
 }
 
 // Tokens with what rows of activations have: a few columns far larger than the others.
@@ -230,10 +248,10 @@ inline void Pack(const Ops& ops, ThreadPool& pool, const std::vector<float>& x, 
   ops.pack(pool, x.data(), nullptr, 0.0f, out);
 }
 
-// y[tokens, rows] of x with `planes`, packed and multiplied by the same set.
+// y[tokens, rows] of x, packed and multiplied by the same set.
 inline std::vector<float> RunPacked(const Ops& ops, ThreadPool& pool, const float* x, int64_t tokens,
-                                    const PackedMatrix& w, int32_t planes, const float* bias = nullptr) {
-  OwnedTokens packed(TokensFor(w, planes), tokens, w.cols);
+                                    const PackedMatrix& w, Rounding rounding, const float* bias = nullptr) {
+  OwnedTokens packed(TokensFor(w, rounding), tokens, w.cols);
   OwnedWorkspace scratch(tokens, w.cols, 1, 8, pool.threads());
   ops.pack(pool, x, nullptr, 0.0f, packed.view);
   std::vector<float> y(static_cast<size_t>(tokens * w.rows), -1.0f);

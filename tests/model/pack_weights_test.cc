@@ -268,21 +268,28 @@ TEST(PackWeights, DummiesAreMadeRowByRow) {
   }
 }
 
-TEST(PackWeights, Int8TokensKeep16BitsWhereThatIsCheap) {
+TEST(PackWeights, TokensKeep16BitsWhereThatIsCheap) {
+  using kernels::Rounding;
   ModelDescription d = Describe(GoldenFolder("llama-mha"));  // as many KV heads as heads: k and v are dear
   LoadWeightsOptions options = Packing(Quantization::kInt8);
-  options.packing.int8_tokens = true;
-  const TokenPlanes all_heads = Load(d, options).packed->planes;
-  EXPECT_EQ(all_heads.others, 1);
-  EXPECT_EQ(all_heads.kv, 1);
-  EXPECT_EQ(all_heads.lm_head, 2);
+  options.packing.rounding = Rounding::kInt8;
+  const TokenRoundings all_heads = Load(d, options).packed->roundings;
+  EXPECT_EQ(all_heads.others, Rounding::kInt8);
+  EXPECT_EQ(all_heads.kv, Rounding::kInt8);
+  EXPECT_EQ(all_heads.lm_head, Rounding::kInt16);
   options.dummy = true;
   d.config.num_heads = 8;
   d.config.num_kv_heads = 1;
   d.config.head_dim = 4;
-  EXPECT_EQ(Load(d, options).packed->planes.kv, 2);
-  options.packing.int8_tokens = false;
-  EXPECT_EQ(Load(d, options).packed->planes.others, 2);
+  EXPECT_EQ(Load(d, options).packed->roundings.kv, Rounding::kInt16);
+  options.packing.rounding = Rounding::kMixed;
+  const TokenRoundings mixed = Load(d, options).packed->roundings;
+  EXPECT_EQ(mixed.kv, Rounding::kMixed);
+  EXPECT_EQ(mixed.down, Rounding::kMixed16);
+  EXPECT_EQ(mixed.lm_head, Rounding::kInt16);
+  EXPECT_EQ(mixed.others, Rounding::kMixed);
+  options.packing.rounding = Rounding::kInt16;
+  EXPECT_EQ(Load(d, options).packed->roundings.others, Rounding::kInt16);
 }
 
 int64_t ResidentBytes() {

@@ -83,14 +83,14 @@ void SumPanelBf16(const PanelSums& run) {
   static_assert(D::kRows >= 4 && D::kRows <= 6);
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
-  const int64_t pairs = (w.cols + 1) / 2, tiles = (run.tokens + D::kRows - 1) / D::kRows;
-  std::memset(run.sums, 0, static_cast<size_t>(run.tokens * kPanelRows) * sizeof(float));
+  const int64_t pairs = (w.cols + 1) / 2, tiles = (run.rows + D::kRows - 1) / D::kRows;
+  std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
   alignas(64) float wide[D::kRows * kBf16XStride];
   for (int64_t p = 0; p < pairs; p += kBf16Pairs) {
     const std::byte* at = w.data + run.panel * w.panel_bytes + p * kGroupBytes;
     const int64_t count = kBf16Pairs < pairs - p ? kBf16Pairs : pairs - p, each = count * kGroupBytes / tiles;
     for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t first = tile * run.tokens / tiles, tokens = (tile + 1) * run.tokens / tiles - first;
+      const int64_t first = tile * run.rows / tiles, tokens = (tile + 1) * run.rows / tiles - first;
       for (int64_t t = 0; t < tokens; ++t) {  // rows of tokens are padded: whole vectors may be read
         const std::byte* from = x.values + (run.first + first + t) * x.stride + p * 4;
         float* to = wide + t * kBf16XStride;

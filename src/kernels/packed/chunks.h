@@ -88,15 +88,15 @@ void OpenCodes(const PackedMatrix& w, const PanelLayout& layout, const std::byte
   }
 }
 
-// A few tokens take codes as they are packed (of 8 bits D, of 4 D4), more the opened ones (DOpened).
-template <class D, class D4, class DOpened, int kPlanes>
-void SumPanelPlanes(const PanelSums& run) {
+// A few rows take codes as they are packed (of 8 bits D, of 4 D4), more the opened ones (DOpened).
+template <class D, class D4, class DOpened>
+void SumPanelInt(const PanelSums& run) {
   static_assert(D4::kCodeOffset == 0 && DOpened::kCodeOffset == 0, "zero points are taken off products of codes");
   const PackedMatrix& w = *run.w;
   const PanelLayout layout(w);
   const int64_t per_chunk = kChunkColumns / layout.block;
-  const bool open = (layout.u4 || D::kOpened == Opened::kWide) && run.tokens * kPlanes > 2 * D::kRows;
-  std::memset(run.sums, 0, static_cast<size_t>(run.tokens * kPanelRows) * sizeof(float));
+  const bool open = (layout.u4 || D::kOpened == Opened::kWide) && run.rows > 2 * D::kRows;
+  std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
   ChunkMemory memory;
   for (int64_t b = 0; b < layout.blocks; b += per_chunk) {
     const std::byte* at = w.data + run.panel * w.panel_bytes + b * layout.block_bytes;
@@ -125,21 +125,12 @@ void SumPanelPlanes(const PanelSums& run) {
     const std::byte* next = at + bytes;
     if (open) {
       OpenCodes<D>(w, layout, at, &memory, &chunk);
-      RunChunk<DOpened, false, kPlanes>(run, chunk, b * layout.block, next, bytes);
+      RunChunk<DOpened, false>(run, chunk, b * layout.block, next, bytes);
     } else if (layout.u4) {
-      RunChunk<D4, true, kPlanes>(run, chunk, b * layout.block, next, bytes);
+      RunChunk<D4, true>(run, chunk, b * layout.block, next, bytes);
     } else {
-      RunChunk<D, false, kPlanes>(run, chunk, b * layout.block, next, bytes);
+      RunChunk<D, false>(run, chunk, b * layout.block, next, bytes);
     }
-  }
-}
-
-template <class D, class D4, class DOpened>
-void SumPanelInt(const PanelSums& run) {
-  if constexpr (D::kMerged) {
-    SumPanelPlanes<D, D4, DOpened, 1>(run);
-  } else {
-    run.x->format.planes == 2 ? SumPanelPlanes<D, D4, DOpened, 2>(run) : SumPanelPlanes<D, D4, DOpened, 1>(run);
   }
 }
 

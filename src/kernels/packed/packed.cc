@@ -13,9 +13,9 @@ namespace {
 
 constexpr int64_t kLine = 64;
 
-// A token block's sum of products, and what offsets of codes add to it, fit int32: v and zero are at most 128, q 32512.
-static_assert(int64_t{kTokenBlock} * 128 * 32512 <= std::numeric_limits<int32_t>::max());
-static_assert((int64_t{kTokenBlock} / 2 * 128 * 127) << kTokenShift <= std::numeric_limits<int32_t>::max());
+// A block's sum of products of codes and q fits int32: codes are at most 255, of 32 q four are at most 32512.
+static_assert(int64_t{kTokenBlock} / 16 * (kWideColumns * 32512 + 12 * 127) * 255 <=
+              std::numeric_limits<int32_t>::max());
 
 int64_t RoundUpTo(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -110,22 +110,35 @@ void RowCodes(const std::byte* group, bool nibbles, int64_t columns, uint8_t* co
 
 }  // namespace
 
-TokenFormat TokensFor(const PackedMatrix& m, int32_t planes) {
-  if (planes == kUnrounded || m.code == PackedCode::kF16 || m.code == PackedCode::kF32) {
+TokenFormat TokensFor(const PackedMatrix& m, Rounding rounding) {
+  if (rounding == Rounding::kNone || m.code == PackedCode::kF16 || m.code == PackedCode::kF32) {
     return {.values = TokenValues::kF32};
   }
   if (m.code == PackedCode::kBF16) return {};
-  TACTUS_CHECK(planes == 1 || planes == 2);
-  const bool shifts = planes == 1 && m.block > 0 && m.block < kTokenBlock;
-  return {TokenValues::kInt8, planes, !shifts ? kTokenBlock : m.block < 32 ? 32 : m.block};
+  TokenFormat format = {.values = TokenValues::kInt8};
+  format.block = m.block == 0 ? kTokenBlock : std::max(m.block, 32);
+  if (rounding == Rounding::kMixed) format.wide = m.block == 16 ? 16 : 32;
+  if (rounding == Rounding::kMixed16) format.wide = 16;
+  if (rounding == Rounding::kInt16) format.parts = 2;
+  return format;
 }
+
+namespace {
+
+int64_t IntegerBytes(int64_t rows, int64_t padded, int64_t block, int64_t wide) {
+  const int64_t groups = wide > 0 ? padded / wide : 0;
+  return rows * RowStride(padded) + RoundUpTo(rows * (padded / block) * 4, kLine) +
+         RoundUpTo(rows * (padded / 16) * 4, kLine) +
+         RoundUpTo(rows * groups * static_cast<int64_t>(sizeof(WideGroup)), kLine);
+}
+
+}  // namespace
 
 int64_t PackedTokenBytes(int64_t tokens, int64_t cols) {
   const int64_t padded = PackedTokens::PaddedCols(cols);
-  // Two planes of int8 take at least the bytes of bf16; scales and sums are whole, their rows not aligned.
-  const int64_t integers = 2 * tokens * RowStride(padded) + RoundUpTo(tokens * (padded / kTokenBlock) * 4, kLine) +
-                           RoundUpTo(tokens * (padded / 16) * 4, kLine) + RoundUpTo(tokens * (padded / 32) * 4, kLine);
-  return std::max(integers, tokens * RowStride(4 * padded));
+  // Integers' scales and sums are whole, their rows not aligned.
+  return std::max(
+      {IntegerBytes(2 * tokens, padded, 32, 0), IntegerBytes(tokens, padded, 32, 16), tokens * RowStride(4 * padded)});
 }
 
 PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t tokens, int64_t cols) {
@@ -133,22 +146,25 @@ PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t t
   out.format = format;
   out.tokens = tokens;
   out.cols = cols;
-  const int64_t padded = PackedTokens::PaddedCols(cols);
-  out.stride = RowStride(padded * format.value_bytes());
+  out.stride = RowStride(PackedTokens::PaddedCols(cols) * format.value_bytes());
   out.values = memory;
   if (!format.integer()) return out;
-  memory += tokens * format.planes * out.stride;
+  memory += out.rows() * out.stride;
   out.scales = reinterpret_cast<float*>(memory);
-  memory += RoundUpTo(tokens * out.scale_count() * 4, kLine);
+  memory += RoundUpTo(out.rows() * out.scale_count() * 4, kLine);
   out.sums = reinterpret_cast<int32_t*>(memory);
-  memory += RoundUpTo(tokens * out.sum_count() * 4, kLine);
-  if (format.has_shifts()) out.shifts = reinterpret_cast<int32_t*>(memory);
+  memory += RoundUpTo(out.rows() * out.sum_count() * 4, kLine);
+  if (format.wide > 0) out.wide = reinterpret_cast<WideGroup*>(memory);
   return out;
 }
 
 void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w) {
-  const int32_t planes = x.format.values == TokenValues::kF32 ? kUnrounded : x.format.planes;
-  TACTUS_CHECK_MSG(x.cols == w.cols && x.format == TokensFor(w, planes), "tokens are packed for another matrix");
+  bool match = false;
+  for (const Rounding rounding :
+       {Rounding::kNone, Rounding::kInt8, Rounding::kMixed, Rounding::kMixed16, Rounding::kInt16}) {
+    match = match || x.format == TokensFor(w, rounding);
+  }
+  TACTUS_CHECK_MSG(match && x.cols == w.cols, "tokens are packed for another matrix");
 }
 
 bool PackedFormOf(DType dtype, int64_t rows, int64_t cols, PackedMatrix* form) {

@@ -20,28 +20,28 @@
 // int8). Codes beyond cols, up to the end of the last block, are any: tokens hold zeros there. Rows beyond the last
 // have scales (and minima) of 0.
 //
-// Tokens. Row-major, in the form that the weights ask for: f32 as they are, bf16, or integers with one f32 scale per
-// kTokenBlock columns of a token: 8 bits, with a shift for each 32 or 64 columns where weights have scales for as few
-// (so that one large value does not cost its 127 neighbours their bits), or 16 in two planes, q = 256 * high + low.
-// With two planes a token is two rows: integer weights meet nearly exact activations at half the arithmetic of int8 and
-// no more bytes of weights.
+// Tokens. Row-major, in the form that the weights ask for: f32 as they are, bf16, or integers q of 8 bits with an f32
+// scale for each `block` columns. Two refinements:
+//   wide   of every `wide` columns four neighbours, those with the largest value, have 16 bits: their lower bytes lie
+//          where all lie, their upper ones beside the row. Activations have few large values, and a block's others then
+//          have a scale of their own, for one more dot-product instruction to every `wide` / 4.
+//   parts  a token of two parts is two such rows, the second the rounding of what the first leaves over: the products
+//   of
+//          both, added, are those of 16 bits, for twice the work.
 //
 // Arithmetic, bit for bit the same on every kernel set for integer codes, for any number of tokens, tile and thread
-// count; q: the token's integers, 8 or 16 bits:
-//   per token block, with t from 0, its weight blocks b ascending:
-//     s_b = sum over b of v * q, the planes together     exact int32: at most 128 columns of 128 * 32512
-//     t = fma(float(s_b << shift_b), scale_b, t), then, with minima, t = fma(minimum_b, float(sum of q << shift_b), t)
-//   then y = fma(t, x_scale, y), token blocks ascending, from 0
-//   block == 0: y = fma(float(s over the token block), x_scale, y), at the end y * scale
-// then + bias, then the epilogue. So a scale per block of weights costs one multiply-add, and one more per 128 columns.
+// count; per part, with y from 0, weight blocks b ascending (block == 0: kTokenBlock columns each):
+//   s_b = sum over b of v * q     exact int32
+//   y = fma(float(s_b) * x_scale, scale_b, y), then, with minima, y = fma(minimum_b, float(sum of q) * x_scale, y)
+//   block == 0: y = fma(float(s_b), x_scale, y)
+// then the token's parts added; block == 0: * scale; then + bias, then the epilogue.
 //
-// Quantising: scale = max|x| / limit, q = round-to-even(x * (limit / max|x|)), limit 127 (one plane) or 32512 (two),
-// all in f32. With shifts, k <= kTokenShift is the largest for which max|x| of the few columns times 2^k is not above
-// the token block's; q is rounded from x * (limit / max|x|) * 2^k, shift = kTokenShift - k, and the scale is
-// 2^kTokenShift times smaller. A block whose max|x| is below kTokenZero has scale 0, q 0 and shift 0, one with an
-// infinity or NaN has scale NaN, q 0 and shift 0, so that nothing hides it. low = q's lowest 8 bits as a signed number,
-// high = (q - low) / 256. bf16: tokens rounded to nearest even; y is one chain of pairs, ascending, whose form is the
-// kernel set's own.
+// Quantising: scale = max of |x| * (1 / limit) over the block, limit 127, or 32512 in a wide group, which is the first
+// that holds the largest |x| of its `wide` columns (NaN above infinity); q = round-to-even(x * (1 / scale)), all in
+// f32. A scale below kTokenZero is 0, and q 0; where an x is infinite or NaN the scale is NaN and q 0, so that nothing
+// hides it. A lower byte is q's lowest 8 bits as a signed number, the upper one (q - lower) / 256. What a part leaves
+// over is x - q * scale, rounded twice. bf16: tokens rounded to nearest even; y is one chain of pairs, ascending, whose
+// form is the kernel set's own.
 //
 // f32 tokens (kF16, kF32, and any other weights where the caller asks for it): a weight is an f32 as UnpackRow has it;
 // y is one chain of multiply-adds, columns ascending, rounded once or twice each as the kernel set has it.
@@ -55,9 +55,10 @@
 namespace tactus::kernels {
 
 inline constexpr int64_t kPanelRows = 64;
-inline constexpr int32_t kTokenBlock = 128;  // columns under one scale of a token
-inline constexpr int32_t kTokenShift = 7;    // at most
+inline constexpr int32_t kTokenBlock = 128;  // columns that tokens are padded to, and the most under one scale
+inline constexpr int32_t kWideColumns = 4;   // of a wide group
 inline constexpr float kTokenZero = 1e-30f;
+inline constexpr float kNarrowReach = 1.0f / 127.0f, kWideReach = 1.0f / 32512.0f;
 
 enum class PackedCode : uint8_t { kBF16, kU8, kU4, kF16, kF32 };
 
@@ -87,37 +88,53 @@ struct PackedMatrix {
 
 enum class TokenValues : uint8_t { kBF16, kInt8, kF32 };
 
-// How tokens are rounded for a matrix.
+// What becomes of the tokens that meet integer weights.
+enum class Rounding : uint8_t {
+  kNone,     // f32, for any weights
+  kInt8,     // one part
+  kMixed,    // one part with a wide group for each 32 columns (16 where weights have scales for as few)
+  kMixed16,  // for each 16
+  kInt16,    // two parts
+};
+
+// How tokens are rounded for a matrix. block, wide and parts: of kInt8.
 struct TokenFormat {
   TokenValues values = TokenValues::kBF16;
-  int32_t planes = 1;  // of kInt8: 1 or 2; else 1
-  // Columns under one shift: 32 or 64; kTokenBlock: no shifts (two planes, one scale per row, floats).
-  int32_t block = kTokenBlock;
+  int32_t block = kTokenBlock;  // columns under one scale: 32, 64 or 128
+  int32_t wide = 0;             // columns to a wide group: 16 or 32; 0: there are none
+  int32_t parts = 1;            // 1 or 2
   bool integer() const { return values == TokenValues::kInt8; }
-  bool has_shifts() const { return block < kTokenBlock; }
   int64_t value_bytes() const { return integer() ? 1 : values == TokenValues::kBF16 ? 2 : 4; }
+  // Multiplications of 8 bits that `cols` columns take.
+  int64_t multiplies(int64_t cols) const { return parts * (wide > 0 ? cols + cols / wide * kWideColumns : cols); }
   bool operator==(const TokenFormat&) const = default;
 };
 
-// What `m` wants. planes: of integer weights' tokens; kUnrounded: tokens of f32 for any weights.
-inline constexpr int32_t kUnrounded = 0;
-TokenFormat TokensFor(const PackedMatrix& m, int32_t planes);
+// What `m` wants.
+TokenFormat TokensFor(const PackedMatrix& m, Rounding rounding);
 
-// Packed tokens in memory that the caller owns. Rows are `stride` bytes apart, cols padded with zeros to
-// RoundUp(cols, kTokenBlock). Row r of a two-plane format is token r / 2, the high plane first.
+// Four columns of 16 bits.
+struct WideGroup {
+  int8_t upper[kWideColumns];
+  int32_t first;  // column, counted from the first of its `wide` columns; a multiple of 4
+};
+
+// Packed tokens in memory that the caller owns. Rows, one a part, are `stride` bytes apart, cols padded with zeros to
+// RoundUp(cols, kTokenBlock).
 struct PackedTokens {
   TokenFormat format;
   int64_t tokens = 0, cols = 0;
   int64_t stride = 0;           // bytes
-  std::byte* values = nullptr;  // [tokens * planes] rows of f32, bf16 or int8
-  float* scales = nullptr;      // [tokens][scale_count()]
-  int32_t* sums = nullptr;      // [tokens][sum_count()]: sums of q (both planes together) over 16 columns each
-  int32_t* shifts = nullptr;    // [tokens][shift_count()]; null: none
+  std::byte* values = nullptr;  // [rows()] of f32, bf16 or int8
+  float* scales = nullptr;      // [rows()][scale_count()]
+  int32_t* sums = nullptr;      // [rows()][sum_count()]: sums of q over 16 columns each
+  WideGroup* wide = nullptr;    // [rows()][wide_count()]; null: none
 
   static int64_t PaddedCols(int64_t cols) { return (cols + kTokenBlock - 1) / kTokenBlock * kTokenBlock; }
-  int64_t scale_count() const { return format.integer() ? PaddedCols(cols) / kTokenBlock : 0; }
+  int64_t rows() const { return tokens * format.parts; }
+  int64_t scale_count() const { return format.integer() ? PaddedCols(cols) / format.block : 0; }
   int64_t sum_count() const { return format.integer() ? PaddedCols(cols) / 16 : 0; }
-  int64_t shift_count() const { return format.has_shifts() ? PaddedCols(cols) / format.block : 0; }
+  int64_t wide_count() const { return format.wide > 0 ? PaddedCols(cols) / format.wide : 0; }
 };
 // Bytes for any format of at most `tokens` tokens of `cols` columns, and a view into such memory (64-byte aligned).
 int64_t PackedTokenBytes(int64_t tokens, int64_t cols);

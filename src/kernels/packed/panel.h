@@ -8,13 +8,13 @@
 
 namespace tactus::kernels {
 
-// Panel `panel` of `w` times the tokens [first, first + tokens) of `x`.
+// Panel `panel` of `w` times the rows [first, first + rows) of `x`.
 struct PanelSums {
   const PackedMatrix* w = nullptr;
   const PackedTokens* x = nullptr;
   int64_t panel = 0;
-  int64_t first = 0, tokens = 0;
-  // out: [tokens][64], packed.h's y; of integers with block == 0 before the row's scale.
+  int64_t first = 0, rows = 0;
+  // out: [rows][64], packed.h's y; of integers with block == 0 before the row's scale.
   float* sums = nullptr;  // 64-byte aligned
 };
 

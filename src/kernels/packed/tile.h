@@ -9,7 +9,7 @@
 //   Codes, Prepare(bytes)        a lane's codes, made ready once for all rows of a tile
 //   Low(bytes), High(bytes)      nibbles
 //   kRows, VectorsOf(rows)       the largest tile, and the width of one: sums should fit the registers
-//   kMerged                      two planes of a token are one row, of 16-bit values
+//   kMerged                      values have 16 bits; else the upper bytes of wide groups come beside them (AddWide)
 //   PrepareX, kXBytes, LoadX     a row's values in the order that D likes; of one group; those in every lane
 //   Int, Dot, Add, ShiftLeft     exact sums in 32 bits; or with kPartColumns > 0, which divides 32: Dot of so many
 //   Part, Widen                  columns into a Part, then those added
@@ -43,9 +43,8 @@ enum class Opened : uint8_t { kNot, kWide };
 // What a tile's rows bring to the blocks of a chunk.
 struct TileTerms {
   alignas(32) int32_t start[kMostTileRows][kChunkBlocks];  // where a block's sum begins; has_zeros: PackSum(-sum of q)
-  float raise[kMostTileRows][kChunkBlocks];                // per token: 2 to the block's shift
-  float total[kMostTileRows][kChunkBlocks];                // with minima, per token: the sum of q
-  float scale[kMostTileRows];                              // per token
+  alignas(32) float total[kMostTileRows][kChunkBlocks];    // with minima: the sum of q times scale
+  float scale[kMostTileRows][kChunkBlocks];
 };
 
 // The codes and scales of a chunk, for all of its tiles.
@@ -62,9 +61,12 @@ struct ChunkOfWeights {
 // One tile of a chunk.
 struct TileRun {
   const ChunkOfWeights* weights;
-  const std::byte* x;  // prepared rows
+  const std::byte* x;     // prepared rows
+  const WideGroup* wide;  // the first row's first of the chunk; null: none, or D::kMerged
+  int64_t wide_stride;    // groups of a row
+  int32_t wide_columns;   // TokenFormat::wide
   const TileTerms* terms;
-  float* y;                // [tokens][64]
+  float* y;                // [rows][64]
   const std::byte* ahead;  // what to fetch meanwhile, an even share of it at each block of each vector
   int64_t ahead_bytes;
 };
@@ -174,68 +176,77 @@ inline __attribute__((always_inline)) void DotBlock(const std::byte* codes, cons
   }
 }
 
-// packed.h's arithmetic of block b from its sums on. r: the tile's first weight row; t: [tokens][rows of the tile].
-template <class D, int kPlanes, int kRows, int kVectors>
+// Adds the upper bytes of wide groups to the sums of a block, whose codes lie at `codes`.
+template <class D, bool kU4, int kRows, int kVectors>
+inline __attribute__((always_inline)) void AddWide(const std::byte* codes, const WideGroup* wide, const TileRun& run,
+                                                   typename D::Int (&total)[kRows][kVectors]) {
+  constexpr int64_t kStep = kU4 ? 8 : 4;  // columns to kGroupBytes
+  for (int64_t c = 0; c < run.weights->block; c += run.wide_columns, ++wide) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kRows; ++t) {
+      const WideGroup& group = wide[t * run.wide_stride];
+      const std::byte* at = codes + (c + group.first) / kStep * kGroupBytes;
+      const bool high = kU4 && group.first % 8 != 0;
+      const typename D::X values = D::LoadX(reinterpret_cast<const std::byte*>(group.upper));
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const auto bytes = D::LoadBytes(at + v * D::kWidth * 4);
+        const typename D::Codes ready = D::Prepare(!kU4 ? bytes : high ? D::High(bytes) : D::Low(bytes));
+        if constexpr (D::kPartColumns > 0) {
+          const auto part = D::Widen(D::Dot(D::ZeroPart(), ready, values));
+          total[t][v] = D::Add(total[t][v], D::template ShiftLeft<8>(part));
+        } else {
+          total[t][v] = D::Add(total[t][v], D::template ShiftLeft<8>(D::Dot(D::Spread(0), ready, values)));
+        }
+      }
+    }
+  }
+}
+
+// packed.h's arithmetic of block b from its sums on. r: the tile's first weight row; y: [rows][rows of the tile].
+template <class D, int kRows, int kVectors>
 inline __attribute__((always_inline)) void FinishBlock(const TileRun& run, int64_t r, int64_t b,
-                                                       typename D::Int (&sums)[kRows][kVectors], float* t) {
-  constexpr int kTokens = kRows / kPlanes;
+                                                       typename D::Int (&sums)[kRows][kVectors], float* y) {
   constexpr int64_t kTileRows = kVectors * D::kWidth;
   const ChunkOfWeights& w = *run.weights;
   const int64_t at = b * kPanelRows + r;
-  if constexpr (kPlanes == 2) {
-#pragma GCC unroll 8
-    for (int k = 0; k < kTokens; ++k) {
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v)
-        sums[k][v] = D::Add(D::template ShiftLeft<8>(sums[2 * k][v]), sums[2 * k + 1][v]);
-    }
-  }
   if (w.zeros != nullptr) {
 #pragma GCC unroll 8
-    for (int k = 0; k < kTokens; ++k) {
+    for (int k = 0; k < kRows; ++k) {
 #pragma GCC unroll 8
       for (int v = 0; v < kVectors; ++v) {
-        const auto shift =
-            D::MulZero(D::LoadInt(w.zeros + at + v * D::kWidth), run.terms->start[k * kPlanes + kPlanes - 1][b]);
+        const auto shift = D::MulZero(D::LoadInt(w.zeros + at + v * D::kWidth), run.terms->start[k][b]);
         sums[k][v] = D::Add(D::template ShiftLeft<2>(sums[k][v]), shift);
       }
     }
   }
-  if (w.scales == nullptr) {
 #pragma GCC unroll 8
-    for (int k = 0; k < kTokens; ++k) {
-      const Simd::F scale = Simd::Set1(run.terms->scale[k]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) {
-        float* y = run.y + k * kPanelRows + r + v * D::kWidth;
-        Simd::Store(y, D::MulAdd(D::ToFloat(sums[k][v]), scale, Simd::Load(y)));
-      }
-    }
-    return;
-  }
-#pragma GCC unroll 8
-  for (int k = 0; k < kTokens; ++k) {
+  for (int k = 0; k < kRows; ++k) {
+    const Simd::F scale = Simd::Set1(run.terms->scale[k][b]);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      float* to = t + k * kTileRows + v * D::kWidth;
-      const Simd::F raised = Simd::Mul(D::ToFloat(sums[k][v]), Simd::Set1(run.terms->raise[k][b]));
-      Simd::Store(to, D::MulAdd(raised, Simd::Load(w.scales + at + v * D::kWidth), Simd::Load(to)));
+      float* to = y + k * kTileRows + v * D::kWidth;
+      const Simd::F sum = D::ToFloat(sums[k][v]);
+      const Simd::F next = w.scales == nullptr ? D::MulAdd(sum, scale, Simd::Load(to))
+                                               : D::MulAdd(Simd::Mul(sum, scale),
+                                                           Simd::Load(w.scales + at + v * D::kWidth), Simd::Load(to));
+      Simd::Store(to, next);
     }
   }
   if (w.minima == nullptr) return;
-  for (int k = 0; k < kTokens; ++k) {
-    const Simd::F total = Simd::Set1(run.terms->total[k][b] * run.terms->raise[k][b]);
+  for (int k = 0; k < kRows; ++k) {
+    const Simd::F total = Simd::Set1(run.terms->total[k][b]);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      float* to = t + k * kTileRows + v * D::kWidth;
+      float* to = y + k * kTileRows + v * D::kWidth;
       Simd::Store(to, D::MulAdd(Simd::Load(w.minima + at + v * D::kWidth), total, Simd::Load(to)));
     }
   }
 }
 
-template <class D, bool kU4, int kPlanes, bool kLong, int kRows>
+template <class D, bool kU4, bool kLong, int kRows>
 __attribute__((noinline)) void RunIntTile(const TileRun& run) {
-  constexpr int kVectors = D::VectorsOf(kRows), kTokens = kRows / kPlanes;
+  constexpr int kVectors = D::VectorsOf(kRows);
   constexpr int64_t kTileRows = kVectors * D::kWidth;
   static_assert(kPanelRows % kTileRows == 0);
   const ChunkOfWeights& w = *run.weights;
@@ -243,8 +254,10 @@ __attribute__((noinline)) void RunIntTile(const TileRun& run) {
   const int64_t steps = kPanelRows / kTileRows * w.blocks * block_steps;
   Ahead ahead = {run.ahead, (run.ahead_bytes / steps + 63) / 64 * 64};
   for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
-    alignas(64) float t[kTokens * kTileRows] = {};
+    alignas(64) float y[kRows * kTileRows];
+    for (int k = 0; k < kRows; ++k) __builtin_memcpy(y + k * kTileRows, run.y + k * kPanelRows + r, kTileRows * 4);
     const std::byte *codes = w.codes + r * 4, *x = run.x;
+    const WideGroup* wide = run.wide;
     for (int64_t b = 0; b < w.blocks; ++b) {
       typename D::Int sums[kRows][kVectors];
       if constexpr (D::kOwnTile) {
@@ -259,20 +272,17 @@ __attribute__((noinline)) void RunIntTile(const TileRun& run) {
       } else {
         DotBlock<D, kU4, kLong, kRows, kVectors>(codes, x, w.block, *run.terms, b, w.zeros != nullptr, &ahead, sums);
       }
-      FinishBlock<D, kPlanes, kRows, kVectors>(run, r, b, sums, t);
+      if constexpr (!D::kMerged) {
+        if (wide != nullptr) {
+          AddWide<D, kU4, kRows, kVectors>(codes, wide, run, sums);
+          wide += w.block / run.wide_columns;
+        }
+      }
+      FinishBlock<D, kRows, kVectors>(run, r, b, sums, y);
       codes += w.codes_each;
       x += w.block / D::kGroupColumns * D::kXBytes;
     }
-    if (w.scales == nullptr) continue;  // y has them
-#pragma GCC unroll 8
-    for (int k = 0; k < kTokens; ++k) {
-      const Simd::F scale = Simd::Set1(run.terms->scale[k]);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) {
-        float* y = run.y + k * kPanelRows + r + v * D::kWidth;
-        Simd::Store(y, D::MulAdd(Simd::Load(t + k * kTileRows + v * D::kWidth), scale, Simd::Load(y)));
-      }
-    }
+    for (int k = 0; k < kRows; ++k) __builtin_memcpy(run.y + k * kPanelRows + r, y + k * kTileRows, kTileRows * 4);
   }
 }
 

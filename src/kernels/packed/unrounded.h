@@ -173,12 +173,12 @@ void SumPanelUnrounded(const PanelSums& run) {
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
   const std::byte* panel = w.data + run.panel * w.panel_bytes;
-  const bool halves = w.code == PackedCode::kF16 && run.tokens <= kFew;
+  const bool halves = w.code == PackedCode::kF16 && run.rows <= kFew;
   const bool open = w.code != PackedCode::kF32 && !halves;
-  const int64_t tiles = (run.tokens + D::kRows - 1) / D::kRows;
+  const int64_t tiles = (run.rows + D::kRows - 1) / D::kRows;
   const int64_t per_chunk = w.integer() ? kTokenBlock : kFloatColumns;
   const auto byte_of = [&w](int64_t column) { return column * w.panel_bytes / w.cols; };  // of integers about
-  std::memset(run.sums, 0, static_cast<size_t>(run.tokens * kPanelRows) * sizeof(float));
+  std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
   alignas(64) float opened[kTokenBlock * kPanelRows], values[kLoops ? D::kRows * kFloatXStride : 1];
   for (int64_t first = 0; first < w.cols; first += per_chunk) {
     const int64_t columns = per_chunk < w.cols - first ? per_chunk : w.cols - first;
@@ -191,7 +191,7 @@ void SumPanelUnrounded(const PanelSums& run) {
     tile.x_stride = kLoops ? kFloatXStride : x.stride / 4;
     tile.ahead_bytes = each;
     for (int64_t i = 0; i < tiles; ++i) {
-      const int64_t token = i * run.tokens / tiles, tokens = (i + 1) * run.tokens / tiles - token;
+      const int64_t token = i * run.rows / tiles, tokens = (i + 1) * run.rows / tiles - token;
       const std::byte* rows = x.values + (run.first + token) * x.stride + first * 4;
       tile.x = kLoops ? values : reinterpret_cast<const float*>(rows);
       for (int64_t t = 0; t < tokens && kLoops; ++t) {

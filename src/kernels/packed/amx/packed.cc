@@ -44,7 +44,7 @@ SumPanelFn Pick(const PackedTokens&, const PackedMatrix&) {
 
 bool TakesTiles(const PackedTokens& x) {
   if (x.format.values == TokenValues::kF32) return false;
-  return !x.format.integer() || x.tokens * x.format.planes >= kLeastTileRows;
+  return !x.format.integer() || x.rows() >= kLeastTileRows;
 }
 
 }  // namespace

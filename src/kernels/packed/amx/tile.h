@@ -135,6 +135,19 @@ inline void OpenChunk(const PackedMatrix& w, int64_t panel, int64_t column, AmxC
   }
 }
 
+// Rows' upper bytes of wide groups in a chunk, zeros elsewhere.
+using AmxUpper = std::byte[2 * kAmxRows][kTokenBlock];
+
+inline void OpenUpper(const PackedTokens& x, int64_t first, int64_t rows, int64_t column, AmxUpper& out) {
+  std::memset(out, 0, sizeof out);
+  for (int64_t r = 0; r < rows; ++r) {
+    const WideGroup* wide = x.wide + (first + r) * x.wide_count() + column / x.format.wide;
+    for (int64_t c = 0; c < kTokenBlock; c += x.format.wide, ++wide) {
+      std::memcpy(out[r] + c + wide->first, wide->upper, kWideColumns);
+    }
+  }
+}
+
 // The sums of block b of a chunk, 32 weight rows from `slices` on, for the rows whose values begin at x.
 template <class Tiles, bool kPair>
 void SumAmxBlock(const AmxChunk& chunk, int64_t b, int64_t slices, const std::byte* x, int64_t x_stride,
@@ -149,54 +162,49 @@ void SumAmxBlock(const AmxChunk& chunk, int64_t b, int64_t slices, const std::by
   StoreTiles<Tiles, kPair>(sums, sizeof sums[0]);
 }
 
-// t of packed/packed.h after block b, for one token; sums: of its planes.
-inline void AddAmxBlock(const PanelSums& run, const AmxChunk& chunk, int64_t b, int64_t slices, int64_t token,
-                        int64_t column, const int32_t (*sums)[2 * kAmxRows], float* t) {
+// y of packed/packed.h after block b, for one row; upper: sums of upper bytes, or null.
+inline void AddAmxBlock(const PanelSums& run, const AmxChunk& chunk, int64_t b, int64_t slices, int64_t row,
+                        int64_t column, const int32_t* sums, const int32_t* upper, float* y) {
   const PackedTokens& x = *run.x;
+  const int64_t first = column + b * chunk.block;
   int32_t sum = 0;
-  for (int64_t i = 0; i < chunk.block / 16; ++i) {
-    sum += x.sums[token * x.sum_count() + (column + b * chunk.block) / 16 + i];
-  }
-  const int32_t shift =
-      x.shifts == nullptr ? 0 : x.shifts[token * x.shift_count() + (column + b * chunk.block) / x.format.block];
-  const auto raise = static_cast<float>(1 << shift);
-  const bool scaled = run.w->block > 0, pair = x.format.planes == 2;
+  for (int64_t i = 0; i < chunk.block / 16; ++i) sum += x.sums[row * x.sum_count() + first / 16 + i];
+  const float scale = x.scales[row * x.scale_count() + first / x.format.block];
+  const bool scaled = run.w->block > 0;
   for (int64_t i = 0; i < 2 * kAmxRows; ++i) {
-    const int32_t s = (pair ? 256 * sums[0][i] + sums[1][i] : sums[0][i]) - chunk.zero * sum;
-    t[i] = scaled ? std::fma(static_cast<float>(s) * raise, chunk.scales[b][slices + i], t[i]) : static_cast<float>(s);
+    const int32_t s = (upper != nullptr ? 256 * upper[i] : 0) + sums[i] - chunk.zero * sum;
+    const auto v = static_cast<float>(s);
+    y[i] = scaled ? std::fma(v * scale, chunk.scales[b][slices + i], y[i]) : std::fma(v, scale, y[i]);
   }
   if (!run.w->has_minimum) return;
-  for (int64_t i = 0; i < 2 * kAmxRows; ++i) {
-    t[i] = std::fma(chunk.minima[b][slices + i], static_cast<float>(sum) * raise, t[i]);
-  }
+  const float total = static_cast<float>(sum) * scale;
+  for (int64_t i = 0; i < 2 * kAmxRows; ++i) y[i] = std::fma(chunk.minima[b][slices + i], total, y[i]);
 }
 
-// Tokens [first, first + tokens) of the run, whose rows fill at most two tiles.
+// Rows [first, first + rows) of the run, at most two tiles of them.
 template <class Tiles, bool kPair>
-void SumIntegerTokens(const PanelSums& run, int64_t first, int64_t tokens) {
+void SumIntegerTokens(const PanelSums& run, int64_t first, int64_t rows) {
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
-  const int64_t planes = x.format.planes, rows = tokens * planes, rows0 = rows < kAmxRows ? rows : kAmxRows;
-  alignas(64) int32_t sums[2 * kAmxRows][2 * kAmxRows];
-  alignas(64) float t[2 * kAmxRows][2 * kAmxRows];
+  const bool wide = x.format.wide > 0;
+  const int64_t rows0 = rows < kAmxRows ? rows : kAmxRows;
+  alignas(64) int32_t sums[2 * kAmxRows][2 * kAmxRows], upper_sums[2 * kAmxRows][2 * kAmxRows];
+  alignas(64) AmxUpper upper;
   AmxChunk chunk;
   const int64_t block = w.block > 0 && w.block < kAmxRowBytes ? w.block : kAmxRowBytes;
   Tiles::Configure(ConfigOf(rows0, rows - rows0, block));
   for (int64_t column = 0; column < w.cols; column += kTokenBlock) {
     OpenChunk(w, run.panel, column, &chunk);
-    const std::byte* values = x.values + (run.first + first) * planes * x.stride + column;
+    if (wide) OpenUpper(x, run.first + first, rows, column, upper);
+    const std::byte* values = x.values + (run.first + first) * x.stride + column;
     for (int64_t slices = 0; slices < kPanelRows; slices += 2 * kAmxRows) {
-      std::memset(t, 0, sizeof t);
       for (int64_t b = 0; b < chunk.blocks; ++b) {
         SumAmxBlock<Tiles, kPair>(chunk, b, slices, values, x.stride, sums);
-        for (int64_t k = 0; k < tokens; ++k) {
-          AddAmxBlock(run, chunk, b, slices, run.first + first + k, column, sums + k * planes, t[k]);
+        if (wide) SumAmxBlock<Tiles, kPair>(chunk, b, slices, upper[0], kTokenBlock, upper_sums);
+        for (int64_t k = 0; k < rows; ++k) {
+          float* y = run.sums + (first + k) * kPanelRows + slices;
+          AddAmxBlock(run, chunk, b, slices, run.first + first + k, column, sums[k], wide ? upper_sums[k] : nullptr, y);
         }
-      }
-      for (int64_t k = 0; k < tokens; ++k) {
-        const float scale = x.scales[(run.first + first + k) * x.scale_count() + column / kTokenBlock];
-        float* y = run.sums + (first + k) * kPanelRows + slices;
-        for (int64_t i = 0; i < 2 * kAmxRows; ++i) y[i] = std::fma(t[k][i], scale, y[i]);
       }
     }
   }
@@ -227,11 +235,11 @@ void SumBf16Tokens(const PanelSums& run, int64_t first, int64_t tokens) {
 template <class Tiles>
 void SumPanelByTiles(const PanelSums& run) {
   const bool bf16 = run.w->code == PackedCode::kBF16;
-  const int64_t planes = run.x->format.planes, most = 2 * kAmxRows / planes;
-  if (!bf16) std::memset(run.sums, 0, static_cast<size_t>(run.tokens * kPanelRows) * sizeof(float));
-  for (int64_t first = 0; first < run.tokens; first += most) {
-    const int64_t left = run.tokens - first, tokens = left < most ? left : most;
-    if (tokens * planes > kAmxRows) {
+  constexpr int64_t kMost = 2 * kAmxRows;
+  if (!bf16) std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
+  for (int64_t first = 0; first < run.rows; first += kMost) {
+    const int64_t left = run.rows - first, tokens = left < kMost ? left : kMost;
+    if (tokens > kAmxRows) {
       bf16 ? SumBf16Tokens<Tiles, true>(run, first, tokens) : SumIntegerTokens<Tiles, true>(run, first, tokens);
     } else {
       bf16 ? SumBf16Tokens<Tiles, false>(run, first, tokens) : SumIntegerTokens<Tiles, false>(run, first, tokens);

@@ -95,15 +95,11 @@ struct WideDotsAvx2 : BaseAvx2 {
   };
   static Codes Prepare(__m256i v) { return {_mm256_and_si256(v, _mm256_set1_epi16(0xff)), _mm256_srli_epi16(v, 8)}; }
   // Of every four values the first and third, then the second and fourth, as 16 bits.
-  static void PrepareX(const std::byte* high, const std::byte* low, std::byte* to) {
-    const auto load = [](const std::byte* p) {
-      return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-    };
+  static void PrepareX(const std::byte* values, std::byte* to) {
     const __m256i order = _mm256_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15, 0, 1, 4, 5, 2, 3, 6, 7,
                                            8, 9, 12, 13, 10, 11, 14, 15);
     for (int64_t c = 0; c < kChunkColumns; c += 16, to += 32) {
-      __m256i q = load(low + c);
-      if (high != nullptr) q = _mm256_add_epi16(q, _mm256_slli_epi16(load(high + c), 8));
+      const __m256i q = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values + c)));
       _mm256_store_si256(reinterpret_cast<__m256i*>(to), _mm256_shuffle_epi8(q, order));
     }
   }

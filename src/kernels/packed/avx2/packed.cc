@@ -12,7 +12,7 @@ namespace {
 void SumPanelCodes(const PanelSums& run) {
   const PackedMatrix& w = *run.w;
   const int32_t bits = w.code == PackedCode::kU4 ? 4 : w.code_bits;
-  if (run.x->format.planes == 2 || bits > 6) return SumPanelInt<WideDotsAvx2, WideDotsAvx2, OpenedDotsAvx2>(run);
+  if (bits > 6) return SumPanelInt<WideDotsAvx2, WideDotsAvx2, OpenedDotsAvx2>(run);
   if (bits > 5) return SumPanelInt<ByteDotsAvx2<6>, ByteDotsAvx2<6>, ByteDotsAvx2<6>>(run);
   if (bits > 4) return SumPanelInt<ByteDotsAvx2<5>, ByteDotsAvx2<5>, ByteDotsAvx2<5>>(run);
   SumPanelInt<ByteDotsAvx2<4>, ByteDotsAvx2<4>, ByteDotsAvx2<4>>(run);

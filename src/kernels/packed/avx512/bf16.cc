@@ -100,7 +100,7 @@ void SumPanelBf16(const PanelRun& run) {
   walk.Run(run, begin_chunk, [&](int64_t first, int64_t tokens, int64_t unit, int64_t units, const Ahead& ahead) {
     t.w = chunk;
     t.pairs = LeastOf(units * kPairsPerUnit, pairs - unit * kPairsPerUnit);
-    t.x = x.values + (run.first_token + first) * x.stride + unit * kPairsPerUnit * 4;
+    t.x = x.values + (run.first_row + first) * x.stride + unit * kPairsPerUnit * 4;
     t.y = run.sums + first * kPanelRows;
     t.first = unit == 0;
     t.ahead = ahead;

@@ -1,8 +1,8 @@
 // The operators over packed weights of the AVX-512 set: hands panels out, finishes their sums and rounds what comes
 // next. The products themselves: vnni.cc, bf16.cc, unrounded.cc.
 //
-// A task is a panel, or a few small ones, times up to kTaskTokens tokens; its sums are on its stack. Tasks of one
-// panel are neighbours, so that its weights come from memory once.
+// A task is a panel, or a few small ones, times up to kTaskRows rows of tokens; its sums are on its stack. Tasks of
+// one panel are neighbours, so that its weights come from memory once.
 #include "kernels/packed/avx512/packed.h"
 
 #include "kernels/packed/avx512/round.h"
@@ -12,8 +12,8 @@
 namespace tactus::kernels {
 namespace {
 
-constexpr int64_t kTaskTokens = 192;  // whose sums a task holds: 48 KiB
-constexpr size_t kOutputsMax = 8;     // of one go
+constexpr int64_t kTaskRows = 192;  // whose sums a task holds: 48 KiB
+constexpr size_t kOutputsMax = 8;   // of one go
 constexpr double kTaskMaxNs = 150e3, kTaskMinNs = 4e3;
 
 bool Multiplies(const PackedTokens& x) {
@@ -31,14 +31,14 @@ struct Cut {
   int64_t token_blocks = 1, panels_each = 1;
 };
 
-// `panel_ns`: about what one panel takes for all tokens, here only so that a task is neither too long nor too short.
-Cut CutWork(int64_t panels, int64_t tokens, double panel_ns, int32_t threads) {
+// `panel_ns`: about what one panel takes for all rows, here only so that a task is neither too long nor too short.
+Cut CutWork(int64_t panels, int64_t rows, double panel_ns, int32_t threads) {
   Cut cut;
-  cut.token_blocks = CeilDiv(tokens, kTaskTokens);
+  cut.token_blocks = CeilDiv(rows, kTaskRows);
   const auto by_time = static_cast<int64_t>(panel_ns / kTaskMaxNs) + 1;
   const int64_t by_threads = panels > 0 ? CeilDiv(int64_t{4} * threads, panels) : 1;
   // More blocks only while each keeps a few full tiles.
-  const int64_t wanted = MinOf(MaxOf(by_time, by_threads), MaxOf(1, tokens / (4 * kTileTokens)));
+  const int64_t wanted = MinOf(MaxOf(by_time, by_threads), MaxOf(1, rows / (4 * kTileTokens)));
   cut.token_blocks = MaxOf(cut.token_blocks, wanted);
   if (cut.token_blocks == 1) {
     const auto small = static_cast<int64_t>(kTaskMinNs / panel_ns);
@@ -55,7 +55,7 @@ class TaskOrder {
     int64_t group, block;  // group: groups() for tasks beyond the last
   };
   TaskOrder(const PackedTokens& x, int64_t groups, int64_t blocks) : groups_(groups), blocks_(blocks) {
-    const int64_t bytes = CeilDiv(x.tokens, blocks) * x.format.planes * x.stride;
+    const int64_t bytes = CeilDiv(x.rows(), blocks) * x.stride;
     blocks_each_ = MinOf(blocks, MaxOf(1, kPassBytes / bytes));
   }
   int64_t tasks() const { return groups_ * blocks_; }
@@ -73,7 +73,8 @@ class TaskOrder {
 
 double PanelNs(const PackedMatrix& w, const PackedTokens& x) {
   constexpr double kBytesPerNs = 20, kF32PerNs = 180, kBf16PerNs = 450, kInt8PerNs = 850;
-  const double operations = 2.0 * static_cast<double>(kPanelRows * w.cols * x.tokens * x.format.planes);
+  const double operations =
+      2.0 * static_cast<double>(kPanelRows * x.tokens * (x.format.integer() ? x.format.multiplies(w.cols) : w.cols));
   const double arithmetic = operations / (x.format.integer()                      ? kInt8PerNs
                                           : x.format.values == TokenValues::kBF16 ? kBf16PerNs
                                                                                   : kF32PerNs);
@@ -98,8 +99,9 @@ class ProductTerms {
     const TokenTerms terms = PlaceTerms(memory, x_, w);
     constexpr int64_t kSumsPerTask = 32768;
     const int64_t per_task = MaxOf(1, kSumsPerTask / x_.sum_count());
-    pool_.ParallelFor(CeilDiv(x_.tokens, per_task), [&](int64_t task, int32_t) {
-      FillTerms(x_, w, task * per_task, MinOf(per_task, x_.tokens - task * per_task), terms);
+    const int64_t rows = x_.rows();
+    pool_.ParallelFor(CeilDiv(rows, per_task), [&](int64_t task, int32_t) {
+      FillTerms(x_, w, task * per_task, MinOf(per_task, rows - task * per_task), terms);
     });
     matrices_[made_] = &w;
     terms_[made_++] = terms;
@@ -116,15 +118,30 @@ class ProductTerms {
   TokenTerms terms_[kOutputsMax];
 };
 
+// A task's tokens, and their rows.
+struct TaskTokens {
+  int64_t first, end, first_row, rows;
+  TaskTokens(const PackedTokens& x, int64_t block, int64_t blocks)
+      : first(x.tokens * block / blocks),
+        end(x.tokens * (block + 1) / blocks),
+        first_row(first * x.format.parts),
+        rows((end - first) * x.format.parts) {}
+};
+
 // Turns a panel's sums into values: the scale of a row of one block, bias.
 struct Finish {
   const float* sums;
   const float* scales;  // [64], null: applied already
   const float* bias;    // of this panel's rows, null: none
   int64_t rows;         // of the matrix in this panel
+  int64_t parts;        // of a token
 
   Finish(const PanelRun& run, const float* bias_or_null)
-      : sums(run.sums), scales(nullptr), bias(nullptr), rows(MinOf(kPanelRows, run.w->rows - run.panel * kPanelRows)) {
+      : sums(run.sums),
+        scales(nullptr),
+        bias(nullptr),
+        rows(MinOf(kPanelRows, run.w->rows - run.panel * kPanelRows)),
+        parts(run.x->format.parts) {
     if (run.x->format.integer() && run.w->block == 0) {
       const std::byte* end = run.w->data + (run.panel + 1) * run.w->panel_bytes;
       scales = reinterpret_cast<const float*>(end) - kPanelRows;
@@ -136,21 +153,23 @@ struct Finish {
 
   // Vector j of the token, counted from the first of the run.
   __attribute__((always_inline)) __m512 Value(int64_t token, int j) const {
-    __m512 v = _mm512_load_ps(sums + token * kPanelRows + 16 * j);
+    const float* from = sums + token * parts * kPanelRows + 16 * j;
+    __m512 v = _mm512_load_ps(from);
+    if (parts == 2) v = _mm512_add_ps(v, _mm512_load_ps(from + kPanelRows));
     if (scales != nullptr) v = _mm512_mul_ps(v, _mm512_load_ps(scales + 16 * j));
     if (bias != nullptr) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(Lanes(j), bias + 16 * j));
     return v;
   }
 };
 
-void StoreOutput(const LinearOutput& out, const PanelRun& run, int64_t first_token, int64_t tokens) {
+void StoreOutput(const LinearOutput& out, const PanelRun& run, const TaskTokens& tokens) {
   const Finish finish(run, out.bias);
-  for (int64_t t = 0; t < tokens; ++t) {
-    float* y = out.y + (first_token + t) * out.y_stride + run.panel * kPanelRows;
+  for (int64_t t = tokens.first; t < tokens.end; ++t) {
+    float* y = out.y + t * out.y_stride + run.panel * kPanelRows;
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
       const __mmask16 lanes = finish.Lanes(j);
-      __m512 v = finish.Value(t, j);
+      __m512 v = finish.Value(t - tokens.first, j);
       if (out.add) v = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, y + 16 * j), v);
       _mm512_mask_storeu_ps(y + 16 * j, lanes, v);
     }
@@ -190,15 +209,15 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
     panels += o.w->panels();
     ns = PanelNs(*o.w, x);
   }
-  const Cut cut = CutWork(panels, x.tokens, ns, pool.threads());
+  const Cut cut = CutWork(panels, x.rows(), ns, pool.threads());
   ProductTerms product_terms(pool, x, scratch);
   TokenTerms terms[kOutputsMax];
   for (size_t i = 0; i < outputs.size(); ++i) terms[i] = product_terms.Of(*outputs[i].w);
   const TaskOrder order(x, CeilDiv(panels, cut.panels_each), cut.token_blocks);
   pool.ParallelFor(order.tasks(), [&](int64_t task, int32_t) {
-    alignas(64) float sums[kTaskTokens * kPanelRows];
+    alignas(64) float sums[kTaskRows * kPanelRows];
     const auto [group, block] = order.At(task);
-    const int64_t first = x.tokens * block / cut.token_blocks, end = x.tokens * (block + 1) / cut.token_blocks;
+    const TaskTokens tokens(x, block, cut.token_blocks);
     // Tasks go round the threads, more or less: this thread's next.
     const int64_t next_group = order.At(task + pool.threads()).group;
     const int64_t last = MinOf(panels, (group + 1) * cut.panels_each) - 1;
@@ -209,21 +228,22 @@ void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const
       run.x = &x;
       run.terms = terms[at.output - outputs.data()];
       run.panel = at.panel;
-      run.first_token = first;
-      run.tokens = end - first;
-      run.out = at.output->y + first * at.output->y_stride + at.panel * kPanelRows;
+      run.first_row = tokens.first_row;
+      run.rows = tokens.rows;
+      run.out = at.output->y + tokens.first * at.output->y_stride + at.panel * kPanelRows;
       run.out_stride = at.output->y_stride;
+      run.out_tokens = tokens.end - tokens.first;
       run.next = PanelData(outputs, p < last ? p + 1 : next_group * cut.panels_each);
       run.sums = sums;
       SumPanel(run);
-      StoreOutput(*at.output, run, first, end - first);
+      StoreOutput(*at.output, run, tokens);
     }
   });
 }
 
 namespace {
 
-constexpr int64_t kGatedTokens = kTaskTokens / 2;
+constexpr int64_t kGatedRows = kTaskRows / 2;
 
 // One task of the gated product makes whole blocks of `out`: a panel of gate and up each, or two where a block of
 // tokens spans two panels.
@@ -237,15 +257,15 @@ struct Gated {
   TokenTerms gate_terms, up_terms;
   int64_t each;  // panels of a task
 
-  // silu(gate) * up of a panel for tokens [first, end): 64 columns of `values`, whose rows have each * 64. `after`: the
-  // panel that this thread will likely read next.
-  void Panel(int64_t panel, int64_t after, int64_t first, int64_t end, float* values) const {
-    alignas(64) float gate_sums[kGatedTokens * kPanelRows], up_sums[kGatedTokens * kPanelRows];
+  // silu(gate) * up of a panel for some tokens: 64 columns of `values`, whose rows have each * 64. `after`: the panel
+  // that this thread will likely read next.
+  void Panel(int64_t panel, int64_t after, const TaskTokens& tokens, float* values) const {
+    alignas(64) float gate_sums[kGatedRows * kPanelRows], up_sums[kGatedRows * kPanelRows];
     PanelRun run;
     run.x = &x;
     run.panel = panel;
-    run.first_token = first;
-    run.tokens = end - first;
+    run.first_row = tokens.first_row;
+    run.rows = tokens.rows;
     run.w = &gate;
     run.terms = gate_terms;
     run.next = up.data + panel * up.panel_bytes;
@@ -258,7 +278,7 @@ struct Gated {
     run.sums = up_sums;
     SumPanel(run);
     const Finish ups(run, up_bias);
-    for (int64_t t = 0; t < end - first; ++t) {
+    for (int64_t t = 0; t < tokens.end - tokens.first; ++t) {
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) {
         const __m512 g = gates.Value(t, j);
@@ -269,15 +289,16 @@ struct Gated {
     }
   }
 
-  // Group `group` of panels for tokens [first, end).
-  void Task(int64_t group, int64_t next_group, int64_t first, int64_t end) const {
-    alignas(64) float values[kGatedTokens * 2 * kPanelRows];
+  // Group `group` of panels for some tokens.
+  void Task(int64_t group, int64_t next_group, const TaskTokens& tokens) const {
+    alignas(64) float values[kGatedRows * 2 * kPanelRows];
+    const int64_t first = tokens.first, end = tokens.end;
     const int64_t columns = each * kPanelRows, column = group * columns, panels = gate.panels();
     for (int64_t i = 0; i < each; ++i) {
       const int64_t panel = group * each + i;
       float* to = values + i * kPanelRows;
       if (panel < panels) {
-        Panel(panel, i + 1 < each ? panel + 1 : next_group * each, first, end, to);
+        Panel(panel, i + 1 < each ? panel + 1 : next_group * each, tokens, to);
         continue;
       }
       for (int64_t t = 0; t < end - first; ++t) {  // beyond the matrix: the rest of a token's last block
@@ -308,14 +329,13 @@ void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatr
   const int64_t groups = CeilDiv(gate.panels(), each);
   const double ns = static_cast<double>(each) * (PanelNs(gate, x) + PanelNs(up, x));
   const int64_t token_blocks =
-      MaxOf(CutWork(groups, x.tokens, ns, pool.threads()).token_blocks, CeilDiv(x.tokens, kGatedTokens));
+      MaxOf(CutWork(groups, x.rows(), ns, pool.threads()).token_blocks, CeilDiv(x.rows(), kGatedRows));
   ProductTerms terms(pool, x, scratch);
   const Gated gated = {x, gate, gate_bias, up, up_bias, out, terms.Of(gate), terms.Of(up), each};
   const TaskOrder order(x, groups, token_blocks);
   pool.ParallelFor(order.tasks(), [&](int64_t task, int32_t) {
     const auto [group, block] = order.At(task);
-    gated.Task(group, order.At(task + pool.threads()).group, x.tokens * block / token_blocks,
-               x.tokens * (block + 1) / token_blocks);
+    gated.Task(group, order.At(task + pool.threads()).group, TaskTokens(x, block, token_blocks));
   });
 }
 

@@ -16,31 +16,30 @@ namespace tactus::kernels {
 
 inline constexpr int64_t kTileTokens = 6;  // of a tile of bf16
 
-// What tokens bring to the blocks of integer weights, the same for every panel: made once per product.
+// What rows of tokens bring to the blocks of integer weights, the same for every panel: made once per product.
 struct TokenTerms {
-  int32_t* start = nullptr;  // [tokens][stride]: -offset * (sum of the block's values), where a block's sum starts
-  int32_t* shift = nullptr;  // [tokens][stride], of one plane and scales of blocks: of the block
-  float* total = nullptr;    // [tokens][stride], with minima: sum of the block's values, shifted
-  int64_t stride = 0;        // blocks of a token, padding included
+  int32_t* start = nullptr;  // [rows][stride]: -offset * (sum of the block's values), where a block's sum starts
+  float* scale = nullptr;    // [rows][stride]: of the block
+  float* total = nullptr;    // [rows][stride], with minima: sum of the block's values * scale
+  int64_t stride = 0;        // blocks of a row, padding included
 };
 int64_t TermBytes(const PackedTokens& x, const PackedMatrix& w);
 TokenTerms PlaceTerms(std::byte* memory, const PackedTokens& x, const PackedMatrix& w);
-void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_token, int64_t tokens,
-               const TokenTerms& terms);
+void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_row, int64_t rows, const TokenTerms& terms);
 
-// One panel of `w` times the tokens [first_token, first_token + tokens) of `x`.
+// One panel of `w` times the rows [first_row, first_row + rows) of `x`.
 struct PanelRun {
   const PackedMatrix* w = nullptr;
   const PackedTokens* x = nullptr;
   TokenTerms terms;  // integer codes
   int64_t panel = 0;
-  int64_t first_token = 0, tokens = 0;
+  int64_t first_row = 0, rows = 0;
   const std::byte* next = nullptr;  // what this thread will likely read after this panel
   // Where the caller will put the sums: fetched for writing while the last chunk is worked on, as lines come slowly
   // otherwise. 256 bytes per token; null: nothing to fetch.
   const float* out = nullptr;
-  int64_t out_stride = 0;  // elements
-  float* sums = nullptr;   // out: [tokens][64], 64-byte aligned
+  int64_t out_stride = 0, out_tokens = 0;  // elements; rows
+  float* sums = nullptr;                   // out: [rows][64], 64-byte aligned
 };
 
 // Integer codes: with block > 0 the sums are y of packed/packed.h; with block == 0 before the row's scale.

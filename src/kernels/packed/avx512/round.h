@@ -27,70 +27,96 @@ inline __m256i SumEach(const __m512i (&v)[8]) {
   return _mm512_castsi512_si256(whole);
 }
 
-// Shifts of a token block's columns, `block` (32 or 64) to each, and what to multiply them by. tops, top: the largest
-// magnitudes as integers, of 32 columns and of all.
-inline void ShiftColumns(const __m512i (&tops)[4], int32_t top, float inverse, int32_t* shifts, int32_t block,
-                         float (&factors)[4]) {
-  int32_t own[4];
+// In every lane the largest of its four neighbours.
+inline __m512i LargestOfFour(__m512i v) {
+  v = _mm512_max_epu32(v, _mm512_shuffle_epi32(v, _MM_PERM_CDAB));
+  return _mm512_max_epu32(v, _mm512_shuffle_epi32(v, _MM_PERM_BADC));
+}
+
+// Lanes of the four neighbours that hold the largest magnitude, the first such: one of 16 columns, or of 32 in two
+// vectors, of which the other has none then. Returns their first column.
+template <int kVectors>
+inline int32_t FindWide(const __m512i* magnitudes, __mmask16* lanes) {
+  __m512i fours[kVectors], most = _mm512_setzero_si512();
+  for (int i = 0; i < kVectors; ++i) most = _mm512_max_epu32(most, fours[i] = LargestOfFour(magnitudes[i]));
+  const __m512i top = _mm512_set1_epi32(static_cast<int32_t>(_mm512_reduce_max_epu32(most)));
+  uint32_t holders = 0;
+  for (int i = 0; i < kVectors; ++i) holders |= uint32_t{_mm512_cmpeq_epi32_mask(fours[i], top)} << (16 * i);
+  const int32_t first = __builtin_ctz(holders);
+  const uint32_t group = 0xfu << first;
+  for (int i = 0; i < kVectors; ++i) lanes[i] = static_cast<__mmask16>(group >> (16 * i));
+  return first;
+}
+
+// The kTokenBlock columns from column `first` of a row; what is left over stays in v.
+inline __attribute__((always_inline)) void RoundPart(__m512 (&v)[8], int64_t row, int64_t first,
+                                                     const PackedTokens& out) {
+  const TokenFormat& f = out.format;
+  // Magnitudes compare as integers do, and those of infinities and NaN are the largest.
+  __m512i top[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) top[i] = _mm512_castps_si512(_mm512_abs_ps(v[i]));
+  __mmask16 lanes[8] = {};  // of wide groups
+  WideGroup* const wide = out.wide + (f.wide > 0 ? row * out.wide_count() + first / f.wide : 0);
+  if (f.wide == 32) {
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) own[i] = _mm512_reduce_max_epi32(tops[i]);
-  for (int i = 0; i < 4; ++i) {
-    const int32_t other = own[block == 64 ? i ^ 1 : i], largest = own[i] > other ? own[i] : other;
-    const int32_t times = (top - largest) >> 23, k = times < kTokenShift ? times : kTokenShift;
-    factors[i] = inverse * static_cast<float>(1 << k);
-    shifts[i * 32 / block] = inverse > 0.0f ? kTokenShift - k : 0;
+    for (int i = 0; i < 4; ++i) wide[i].first = FindWide<2>(top + 2 * i, lanes + 2 * i);
+  } else if (f.wide == 16) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) wide[i].first = FindWide<1>(top + i, lanes + i);
+  }
+  const __m512 narrow_reach = _mm512_set1_ps(kNarrowReach), wide_reach = _mm512_set1_ps(kWideReach);
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const __m512 reach = _mm512_mask_mov_ps(narrow_reach, lanes[i], wide_reach);
+    top[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_castsi512_ps(top[i]), reach));
+  }
+  float scale[4], inverse[4];  // of 32 columns
+  const int each = f.block / 32;
+  for (int i = 0; i < 4; i += each) {
+    __m512i most = _mm512_max_epi32(top[2 * i], top[2 * i + 1]);
+    for (int j = 1; j < each; ++j)
+      most = _mm512_max_epi32(most, _mm512_max_epi32(top[2 * (i + j)], top[2 * (i + j) + 1]));
+    const int32_t bits = _mm512_reduce_max_epi32(most);
+    float largest;
+    __builtin_memcpy(&largest, &bits, sizeof largest);
+    const bool finite = bits < 0x7f800000, zero = !finite || largest < kTokenZero;
+    for (int j = i; j < i + each; ++j) {
+      scale[j] = !finite ? __builtin_nanf("") : zero ? 0.0f : largest;
+      inverse[j] = zero ? 0.0f : 1.0f / largest;
+    }
+    out.scales[row * out.scale_count() + (first + i * 32) / f.block] = scale[i];
+  }
+  std::byte* to = out.values + row * out.stride + first;
+  __m512i q[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) {
+    const __mmask16 keep = scale[i / 2] > 0.0f ? 0xffff : 0;
+    q[i] = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(v[i], _mm512_set1_ps(inverse[i / 2])));
+    v[i] = _mm512_sub_ps(v[i], _mm512_mul_ps(_mm512_cvtepi32_ps(q[i]), _mm512_set1_ps(scale[i / 2])));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 16 * i), _mm512_cvtepi32_epi8(q[i]));
+  }
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.sums + row * out.sum_count() + first / 16), SumEach(q));
+  const auto store_upper = [&](int vector, WideGroup* group) {  // its four lanes to the front, then their upper bytes
+    const __m512i four = _mm512_maskz_compress_epi32(lanes[vector], q[vector]);
+    const __m512i upper = _mm512_srai_epi32(_mm512_add_epi32(four, _mm512_set1_epi32(128)), 8);
+    const int32_t bytes = _mm_cvtsi128_si32(_mm512_cvtepi32_epi8(upper));
+    __builtin_memcpy(group->upper, &bytes, sizeof bytes);
+  };
+  if (f.wide == 32) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) lanes[2 * i] != 0 ? store_upper(2 * i, wide + i) : store_upper(2 * i + 1, wide + i);
+  } else if (f.wide == 16) {
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; ++i) store_upper(i, wide + i);
   }
 }
 
 // The kTokenBlock columns from column `first` of a token.
-template <int kPlanes>
-inline __attribute__((always_inline)) void RoundBlock(const __m512 (&v)[8], int64_t token, int64_t first,
+inline __attribute__((always_inline)) void RoundBlock(__m512 (&v)[8], int64_t token, int64_t first,
                                                       const PackedTokens& out) {
-  // Magnitudes compare as integers do, and those of infinities and NaN are the largest.
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  __m512i tops[4];  // of 32 columns each
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    tops[i] = _mm512_max_epi32(_mm512_and_si512(_mm512_castps_si512(v[2 * i]), magnitude),
-                               _mm512_and_si512(_mm512_castps_si512(v[2 * i + 1]), magnitude));
-  }
-  const int32_t bits =
-      _mm512_reduce_max_epi32(_mm512_max_epi32(_mm512_max_epi32(tops[0], tops[1]), _mm512_max_epi32(tops[2], tops[3])));
-  float largest, scale = 0, inverse = 0;
-  __builtin_memcpy(&largest, &bits, sizeof largest);
-  constexpr float kLimit = kPlanes == 2 ? 32512.0f : 127.0f;
-  const bool finite = bits < 0x7f800000;
-  if (!finite) {
-    scale = __builtin_nanf("");
-  } else if (largest >= kTokenZero) {
-    scale = largest / kLimit;
-    inverse = kLimit / largest;
-  }
-  float factors[4] = {inverse, inverse, inverse, inverse};
-  if constexpr (kPlanes == 1) {
-    if (out.format.has_shifts()) {
-      scale *= 1.0f / (1 << kTokenShift);
-      ShiftColumns(tops, bits, inverse, out.shifts + token * out.shift_count() + first / out.format.block,
-                   out.format.block, factors);
-    }
-  }
-  std::byte* to = out.values + token * kPlanes * out.stride + first;
-  __m512i q[8];
-  out.scales[token * out.scale_count() + first / kTokenBlock] = scale;
-  const __mmask16 keep = finite ? 0xffff : 0;
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) {
-    q[i] = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(v[i], _mm512_set1_ps(factors[i / 2])));
-    if constexpr (kPlanes == 2) {
-      const __m128i low = _mm512_cvtepi32_epi8(q[i]);
-      const __m512i high = _mm512_srai_epi32(_mm512_sub_epi32(q[i], _mm512_cvtepi8_epi32(low)), 8);
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 16 * i), _mm512_cvtepi32_epi8(high));
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + out.stride + 16 * i), low);
-    } else {
-      _mm_storeu_si128(reinterpret_cast<__m128i*>(to + 16 * i), _mm512_cvtepi32_epi8(q[i]));
-    }
-  }
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out.sums + token * out.sum_count() + first / 16), SumEach(q));
+  RoundPart(v, token * out.format.parts, first, out);
+  if (out.format.parts == 2) RoundPart(v, 2 * token + 1, first, out);
 }
 
 // Columns [first, first + columns) of a token, for integers whole blocks; load(c) gives the 16 values from column c,
@@ -111,7 +137,7 @@ void RoundColumns(int64_t token, int64_t first, int64_t columns, const PackedTok
     __m512 v[8];
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) v[i] = load(c + 16 * i);
-    out.format.planes == 2 ? RoundBlock<2>(v, token, c, out) : RoundBlock<1>(v, token, c, out);
+    RoundBlock(v, token, c, out);
   }
 }
 

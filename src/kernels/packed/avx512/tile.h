@@ -29,14 +29,14 @@ struct Ahead {
   }
 };
 
-// The caller's lines for tokens [begin, end) of the run.
+// The caller's lines for rows [begin, end).
 inline void FetchOutput(const PanelRun& run, int64_t begin, int64_t end) {
-  for (int64_t token = begin; token < end; ++token) {
+  for (int64_t token = begin; token < LeastOf(end, run.out_tokens); ++token) {
     for (int64_t i = 0; i < kPanelRows; i += 16) __builtin_prefetch(run.out + token * run.out_stride + i, 1);
   }
 }
 
-// Calls chunk(first byte, units) and then tile(first token, tokens, chunk's first unit, units, ahead) for every tile of
+// Calls chunk(first byte, units) and then tile(first row, rows, chunk's first unit, units, ahead) for every tile of
 // it. A panel is `units` units of unit_bytes, a chunk at most `per_chunk` of them; a tile has at most tokens_max tokens
 // and takes `steps` steps per unit.
 struct Walk {
@@ -53,8 +53,8 @@ struct Walk {
   template <class Chunk, class Tile>
   void Run(const PanelRun& run, Chunk chunk, Tile tile) const {
     const std::byte* panel = run.w->data + run.panel * run.w->panel_bytes;
-    const int64_t tiles = (run.tokens + tokens_max - 1) / tokens_max;
-    const int64_t least_tokens = run.tokens / tiles, taller = run.tokens % tiles;
+    const int64_t tiles = (run.rows + tokens_max - 1) / tokens_max;
+    const int64_t least_tokens = run.rows / tiles, taller = run.rows % tiles;
     // Lines of one step's weights, shared out among the tiles.
     const int64_t step_lines = (unit_bytes + steps * kLineBytes - 1) / (steps * kLineBytes);
     const int64_t lines = (step_lines + tiles - 1) / tiles;

@@ -15,7 +15,7 @@ struct FloatsAvx512 {
 }  // namespace
 
 void SumPanelUnrounded(const PanelRun& run) {
-  SumPanelUnrounded<FloatsAvx512>({run.w, run.x, run.panel, run.first_token, run.tokens, run.sums});
+  SumPanelUnrounded<FloatsAvx512>({run.w, run.x, run.panel, run.first_row, run.rows, run.sums});
 }
 
 }  // namespace tactus::kernels

@@ -9,14 +9,13 @@ namespace {
 // Columns of a panel at a time. Codes of 512 fill two thirds of the first-level cache, which pays when many tiles pass
 // over them. A tile alone takes few: a chunk's scales are read before its codes and should have been fetched by then.
 inline constexpr int64_t kShortChunkColumns = 128, kChunkColumns = 256, kLongChunkTiles = 12;
-// Tokens of a tile. A block's integer sums and t of its token block fit the registers together, so that a block's end
-// touches no memory: vpdpbusd shares its two ports with multiplications, and stores of 64 bytes take two cycles each.
-inline constexpr int64_t kTileTokensMax = 3, kTileTokensMaxOfTwoPlanes = 2;
-// Up to four tokens of one plane are one tile nevertheless: t of two of them rests in memory, but reading the weights
-// is what limits them. Weights of one scale per row have no t that rests, and few tokens do better without tiles of
-// two. Codes of 4 bits for few tokens are taken apart by every tile, and those are of four, too; for more tokens the
-// first tile leaves them as bytes, which costs it its stores. All measured.
-inline constexpr int64_t kTileTokensMaxOfFew = 4, kFewTokens = 8, kFewTokensOfTwoPlanes = 16, kFewTokensUnscaled = 16;
+// Rows of a tile. Of up to three, a block's integer sums and y fit the registers together, so that a block's end
+// touches no memory; on Zen 5, where stores of 64 bytes take two cycles each, those do best. Of more, y rests in memory
+// between blocks; on Intel's processors, where a dot product's result is waited for longer, six do best. Up to four are
+// one tile everywhere, because reading the weights is what limits them. Codes of 4 bits for few rows are taken apart
+// by every tile; for more the first tile leaves them as bytes, which costs it its stores. All measured.
+inline constexpr int64_t kTileRowsMost = 6, kTileRowsOfZen = 3, kTileRowsOfFew = 4;
+inline constexpr int64_t kFewRows = 8, kFewRowsUnscaled = 16;
 inline constexpr int32_t kZeroPointOffset = 64;  // codes with zero points are multiplied as 64 + v, in [4, 124]
 
 inline int64_t RoundedUp(int64_t value, int64_t multiple) {
@@ -28,58 +27,62 @@ inline __mmask16 FirstLanes(int64_t n) {
 inline int64_t BlockColumns(const PackedMatrix& w) {
   return w.block > 0 ? w.block : kTokenBlock;
 }
-// A tile of one plane shifts every block's sum.
-inline bool NeedsShifts(const PackedTokens& x, const PackedMatrix& w) {
-  return w.block > 0 && x.format.planes == 1;
-}
 inline int64_t TermStride(const PackedTokens& x, const PackedMatrix& w) {
   return x.sum_count() * kSumColumns / BlockColumns(w);
 }
 
 using TileFn = void (*)(const TilePass&);
 
+template <Codes kCodes, Kept kKept, Scales kScales, int kSteps, int kGroups>
+TileFn TileOf(int64_t rows) {
+  static constexpr TileFn kTiles[] = {
+      RunTile<kCodes, kKept, kScales, kSteps, kGroups, 1>, RunTile<kCodes, kKept, kScales, kSteps, kGroups, 2>,
+      RunTile<kCodes, kKept, kScales, kSteps, kGroups, 3>, RunTile<kCodes, kKept, kScales, kSteps, kGroups, 4>,
+      RunTile<kCodes, kKept, kScales, kSteps, kGroups, 5>, RunTile<kCodes, kKept, kScales, kSteps, kGroups, 6>};
+  return kTiles[rows - 1];
+}
+
+// wide: TokenFormat's.
 template <Codes kCodes, Kept kKept, Scales kScales, int kSteps>
-TileFn TileOf(int32_t planes, int64_t tokens) {
-  static constexpr TileFn kOnePlane[] = {
-      RunTile<kCodes, kKept, kScales, kSteps, 1, 1>, RunTile<kCodes, kKept, kScales, kSteps, 1, 2>,
-      RunTile<kCodes, kKept, kScales, kSteps, 1, 3>, RunTile<kCodes, kKept, kScales, kSteps, 1, 4>};
-  static constexpr TileFn kTwoPlanes[] = {RunTile<kCodes, kKept, kScales, kSteps, 2, 1>,
-                                          RunTile<kCodes, kKept, kScales, kSteps, 2, 2>};
-  return planes == 1 ? kOnePlane[tokens - 1] : kTwoPlanes[tokens - 1];
+TileFn WideTileOf(int32_t wide, int64_t rows) {
+  if (wide == 0) return TileOf<kCodes, kKept, kScales, kSteps, 0>(rows);
+  if constexpr (kSteps > 1) {
+    if (wide == 32) return TileOf<kCodes, kKept, kScales, kSteps, kSteps / 2>(rows);
+  }
+  return TileOf<kCodes, kKept, kScales, kSteps, kSteps>(rows);
 }
 
 template <Codes kCodes, Kept kKept, Scales kScales>
-TileFn ScaledTileOf(int64_t block, int32_t planes, int64_t tokens) {
+TileFn ScaledTileOf(int64_t block, int32_t wide, int64_t rows) {
   switch (block) {
     case 16:
-      return TileOf<kCodes, kKept, kScales, 1>(planes, tokens);
+      return WideTileOf<kCodes, kKept, kScales, 1>(wide, rows);
     case 32:
-      return TileOf<kCodes, kKept, kScales, 2>(planes, tokens);
+      return WideTileOf<kCodes, kKept, kScales, 2>(wide, rows);
     case 64:
-      return TileOf<kCodes, kKept, kScales, 4>(planes, tokens);
+      return WideTileOf<kCodes, kKept, kScales, 4>(wide, rows);
     default:
-      return TileOf<kCodes, kKept, kScales, 8>(planes, tokens);
+      return WideTileOf<kCodes, kKept, kScales, 8>(wide, rows);
   }
 }
 
 template <Codes kCodes, Kept kKept>
-TileFn BlockTileOf(const PackedMatrix& w, int32_t planes, int64_t tokens) {
-  return w.has_minimum ? ScaledTileOf<kCodes, kKept, Scales::kMinimum>(w.block, planes, tokens)
-                       : ScaledTileOf<kCodes, kKept, Scales::kScale>(w.block, planes, tokens);
+TileFn BlockTileOf(const PackedMatrix& w, int32_t wide, int64_t rows) {
+  return w.has_minimum ? ScaledTileOf<kCodes, kKept, Scales::kMinimum>(w.block, wide, rows)
+                       : ScaledTileOf<kCodes, kKept, Scales::kScale>(w.block, wide, rows);
 }
 
 template <Kept kKept>
-TileFn FourBitTileOf(const PackedMatrix& w, int32_t planes, int64_t tokens) {
-  return w.has_zeros ? ScaledTileOf<Codes::kZeroed, kKept, Scales::kScale>(w.block, planes, tokens)
-                     : BlockTileOf<Codes::kNibbles, kKept>(w, planes, tokens);
+TileFn FourBitTileOf(const PackedMatrix& w, int32_t wide, int64_t rows) {
+  return w.has_zeros ? ScaledTileOf<Codes::kZeroed, kKept, Scales::kScale>(w.block, wide, rows)
+                     : BlockTileOf<Codes::kNibbles, kKept>(w, wide, rows);
 }
 
 // bytes: the codes are bytes by now.
-TileFn PickTile(const PackedMatrix& w, int32_t planes, int64_t tokens, bool bytes, Kept kept) {
-  if (w.block == 0) return TileOf<Codes::kBytes, Kept::kNo, Scales::kNone, kTokenSteps>(planes, tokens);
-  if (bytes) return BlockTileOf<Codes::kBytes, Kept::kNo>(w, planes, tokens);
-  return kept == Kept::kYes ? FourBitTileOf<Kept::kYes>(w, planes, tokens)
-                            : FourBitTileOf<Kept::kNo>(w, planes, tokens);
+TileFn PickTile(const PackedMatrix& w, int32_t wide, int64_t rows, bool bytes, Kept kept) {
+  if (w.block == 0) return WideTileOf<Codes::kBytes, Kept::kNo, Scales::kNone, kTokenSteps>(wide, rows);
+  if (bytes) return BlockTileOf<Codes::kBytes, Kept::kNo>(w, wide, rows);
+  return kept == Kept::kYes ? FourBitTileOf<Kept::kYes>(w, wide, rows) : FourBitTileOf<Kept::kNo>(w, wide, rows);
 }
 
 inline __m512 LoadHalves(const std::byte* from) {
@@ -108,7 +111,7 @@ inline void LoadNestedScales(const PackedMatrix& w, const std::byte* tail, int64
 }
 
 inline void ClearSums(const PanelRun& run) {
-  for (int64_t i = 0; i < run.tokens * kPanelRows; i += 16) _mm512_store_ps(run.sums + i, _mm512_setzero_ps());
+  for (int64_t i = 0; i < run.rows * kPanelRows; i += 16) _mm512_store_ps(run.sums + i, _mm512_setzero_ps());
 }
 
 // 64 - z in each byte of a row.
@@ -127,49 +130,43 @@ inline void LoadOffsets(const std::byte* from, int32_t* to) {
 }  // namespace
 
 int64_t TermBytes(const PackedTokens& x, const PackedMatrix& w) {
-  const int64_t each = RoundedUp(x.tokens * TermStride(x, w) * 4, kLineBytes);
-  return each * (1 + (NeedsShifts(x, w) ? 1 : 0) + (w.has_minimum ? 1 : 0));
+  return RoundedUp(x.rows() * TermStride(x, w) * 4, kLineBytes) * (w.has_minimum ? 3 : 2);
 }
 
 TokenTerms PlaceTerms(std::byte* memory, const PackedTokens& x, const PackedMatrix& w) {
   TokenTerms terms;
   terms.stride = TermStride(x, w);
+  const int64_t each = RoundedUp(x.rows() * terms.stride * 4, kLineBytes);
   terms.start = reinterpret_cast<int32_t*>(memory);
-  const int64_t each = RoundedUp(x.tokens * terms.stride * 4, kLineBytes);
-  if (NeedsShifts(x, w)) terms.shift = reinterpret_cast<int32_t*>(memory += each);
-  if (w.has_minimum) terms.total = reinterpret_cast<float*>(memory + each);
+  terms.scale = reinterpret_cast<float*>(memory + each);
+  if (w.has_minimum) terms.total = reinterpret_cast<float*>(memory + 2 * each);
   return terms;
 }
 
 // Sums of 16 columns each become the blocks', neighbours added until one is left.
-void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_token, int64_t tokens,
-               const TokenTerms& terms) {
+void FillTerms(const PackedTokens& x, const PackedMatrix& w, int64_t first_row, int64_t rows, const TokenTerms& terms) {
   const int64_t sums_each = BlockColumns(w) / kSumColumns, sum_count = x.sum_count();
   const __m512i factor = _mm512_set1_epi32(w.has_zeros ? -kZeroPointOffset : -w.zero);
-  for (int64_t token = first_token; token < first_token + tokens; ++token) {
+  for (int64_t row = first_row; row < first_row + rows; ++row) {
     for (int64_t i = 0; i < sum_count; i += 16) {
       const int64_t blocks = LeastOf(16, sum_count - i) / sums_each, first = i / sums_each;
-      __m512i v = _mm512_maskz_loadu_epi32(FirstLanes(LeastOf(16, sum_count - i)), x.sums + token * sum_count + i);
+      __m512i v = _mm512_maskz_loadu_epi32(FirstLanes(LeastOf(16, sum_count - i)), x.sums + row * sum_count + i);
       for (int64_t each = sums_each; each > 1; each /= 2) {
         v = _mm512_maskz_mov_epi32(
             0xff, _mm512_castsi256_si512(_mm512_cvtepi64_epi32(_mm512_add_epi64(v, _mm512_srli_epi64(v, 32)))));
       }
       const __mmask16 lanes = FirstLanes(blocks);
-      const int64_t at = token * terms.stride + first;
+      const int64_t at = row * terms.stride + first;
       _mm512_mask_storeu_epi32(terms.start + at, lanes, _mm512_mullo_epi32(v, factor));
-      if (terms.shift != nullptr && x.shifts != nullptr) {
-        // Blocks of 16 columns share a shift in pairs.
-        const int32_t* from = x.shifts + token * x.shift_count() + first * w.block / x.format.block;
-        const __m512i shift =
-            w.block >= 32 ? _mm512_maskz_loadu_epi32(lanes, from)
-                          : _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
-                                                     _mm512_maskz_loadu_epi32(FirstLanes(blocks / 2), from));
-        _mm512_mask_storeu_epi32(terms.shift + at, lanes, shift);
-        v = _mm512_sllv_epi32(v, shift);
-      } else if (terms.shift != nullptr) {
-        _mm512_mask_storeu_epi32(terms.shift + at, lanes, _mm512_setzero_si512());
-      }
-      if (w.has_minimum) _mm512_mask_storeu_ps(terms.total + at, lanes, _mm512_cvtepi32_ps(v));
+      // Blocks of 16 columns share a scale in pairs.
+      const float* from = x.scales + row * x.scale_count() + first * BlockColumns(w) / x.format.block;
+      const __m512 scale =
+          BlockColumns(w) >= 32
+              ? _mm512_maskz_loadu_ps(lanes, from)
+              : _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7),
+                                      _mm512_maskz_loadu_ps(FirstLanes(blocks / 2), from));
+      _mm512_mask_storeu_ps(terms.scale + at, lanes, scale);
+      if (w.has_minimum) _mm512_mask_storeu_ps(terms.total + at, lanes, _mm512_mul_ps(_mm512_cvtepi32_ps(v), scale));
     }
   }
 }
@@ -182,43 +179,38 @@ void SumPanelVnni(const PanelRun& run) {
   const int64_t block = BlockColumns(w);
   const int64_t block_bytes = scaled ? w.block_bytes() : block * kPanelRows;
   const int64_t code_bytes = scaled ? w.code_bytes() : block_bytes;
-  const int32_t planes = x.format.planes;
+  const int32_t wide = x.format.wide;
   ClearSums(run);
   ChunkScales scales;
   alignas(64) std::byte kept[kChunkColumns * kPanelRows];
   TilePass t = {};
-  if (w.has_minimum) {
-    t.total_offset =
-        reinterpret_cast<const std::byte*>(run.terms.total) - reinterpret_cast<const std::byte*>(run.terms.start);
-  }
-  if (run.terms.shift != nullptr) {
-    t.shift_offset =
-        reinterpret_cast<const std::byte*>(run.terms.shift) - reinterpret_cast<const std::byte*>(run.terms.start);
-  }
+  const auto from_start = [&run](const float* terms) {
+    return reinterpret_cast<const std::byte*>(terms) - reinterpret_cast<const std::byte*>(run.terms.start);
+  };
+  if (w.has_minimum) t.total_offset = from_start(run.terms.total);
+  t.scale_offset = from_start(run.terms.scale);
   t.scales = &scales;
   t.x_stride = x.stride;
   t.term_stride = run.terms.stride;
-  t.scale_stride = x.scale_count();
+  t.wide_stride = x.wide_count() * static_cast<int64_t>(sizeof(WideGroup));
 
   Walk walk;
   walk.units = (w.cols + block - 1) / block;
   walk.unit_bytes = block_bytes;
   walk.steps = block / kSumColumns;
-  const int64_t few_tokens = u4       ? planes == 1 ? kFewTokens : kFewTokensOfTwoPlanes
-                             : scaled ? kTileTokensMaxOfFew
-                                      : kFewTokensUnscaled;
-  const bool few = run.tokens <= few_tokens;
-  walk.tokens_max = planes == 2 ? kTileTokensMaxOfTwoPlanes : few ? kTileTokensMaxOfFew : kTileTokensMax;
+  static const bool intel = __builtin_cpu_is("intel") != 0;
+  const bool few = run.rows <= (u4 ? kFewRows : scaled ? kTileRowsOfFew : kFewRowsUnscaled);
+  walk.tokens_max = intel ? kTileRowsMost : few ? kTileRowsOfFew : kTileRowsOfZen;
   // Scales are read as soon as a chunk begins. Two tiles over codes of 8 bits do better without: measured.
-  walk.lead_bytes = scaled && (u4 || run.tokens > 2 * walk.tokens_max) ? kAheadBytes : 0;
-  const bool alone = run.tokens <= walk.tokens_max, many = run.tokens > kLongChunkTiles * walk.tokens_max;
+  walk.lead_bytes = scaled && (u4 || run.rows > 2 * walk.tokens_max) ? kAheadBytes : 0;
+  const bool alone = run.rows <= walk.tokens_max, many = run.rows > kLongChunkTiles * walk.tokens_max;
   const bool keep = u4 && !few;
   const int64_t columns = alone ? kShortChunkColumns : many && !keep ? kLongChunkColumns : kChunkColumns;
   walk.per_chunk = columns / block;
-  TileFn first_of_chunk[kTileTokensMaxOfFew], later[kTileTokensMaxOfFew];
-  for (int64_t tokens = 1; tokens <= walk.tokens_max; ++tokens) {
-    first_of_chunk[tokens - 1] = PickTile(w, planes, tokens, !u4, keep ? Kept::kYes : Kept::kNo);
-    later[tokens - 1] = PickTile(w, planes, tokens, true, Kept::kNo);
+  TileFn first_of_chunk[kTileRowsMost], later[kTileRowsMost];
+  for (int64_t rows = 1; rows <= walk.tokens_max; ++rows) {
+    first_of_chunk[rows - 1] = PickTile(w, wide, rows, !u4, keep ? Kept::kYes : Kept::kNo);
+    later[rows - 1] = PickTile(w, wide, rows, true, Kept::kNo);
   }
   const TileFn* tiles = nullptr;
   const auto begin_chunk = [&](const std::byte* at, int64_t units) {
@@ -241,15 +233,15 @@ void SumPanelVnni(const PanelRun& run) {
       if (w.has_zeros) LoadOffsets(tail + kPanelRows * 2, scales.offset[b]);
     }
   };
-  walk.Run(run, begin_chunk, [&](int64_t first, int64_t tokens, int64_t unit, int64_t units, const Ahead& ahead) {
-    const int64_t token = run.first_token + first;
+  walk.Run(run, begin_chunk, [&](int64_t first, int64_t rows, int64_t unit, int64_t units, const Ahead& ahead) {
+    const int64_t row = run.first_row + first;
     t.blocks = units;
-    t.x = x.values + token * planes * x.stride + unit * block;
-    t.start = run.terms.start + token * t.term_stride + unit;
-    t.x_scales = x.scales + token * t.scale_stride + unit * block / kTokenBlock;
+    t.x = x.values + row * x.stride + unit * block;
+    t.start = run.terms.start + row * t.term_stride + unit;
+    if (wide > 0) t.wide = x.wide + row * x.wide_count() + unit * block / x.format.wide;
     t.y = run.sums + first * kPanelRows;
     t.ahead = ahead;
-    tiles[tokens - 1](t);
+    tiles[rows - 1](t);
     if (!keep) return;
     t.codes = kept;
     t.gap = 0;

@@ -1,7 +1,7 @@
-// One tile of integer codes: up to 4 tokens, or 2 of two planes, times 64 rows of weights, over the token blocks of a
-// chunk. Included by vnni.cc alone.
+// One tile of integer codes: up to 6 rows of tokens times 64 rows of weights, over the blocks of a chunk. Included by
+// vnni.cc alone.
 //
-// A token block is one piece of assembly. GCC 12 keeps addresses of such loops in vector registers, so that the next
+// A tile is one piece of assembly. GCC 12 keeps addresses of such loops in vector registers, so that the next
 // block's loads wait for this one's arithmetic, and moves and spills sums: 10 % slower than the same in assembly.
 #pragma once
 
@@ -9,6 +9,7 @@
 
 #include "kernels/packed/avx512/tile.h"
 #include "kernels/packed/avx512/vnni_asm.h"
+#include "kernels/packed/avx512/vnni_asm_tile.h"
 
 namespace tactus::kernels {
 namespace {
@@ -43,42 +44,44 @@ struct TilePass {
   const std::byte* x;     // values at the chunk
   int64_t x_stride;       // of rows
   const int32_t* start;   // at the chunk
-  int64_t shift_offset;   // bytes from an entry of start to that of shift; of one plane with scales
-  int64_t total_offset;   // bytes from an entry of start to that of total (packed.h); with minima
-  int64_t term_stride;    // of tokens, as the next two
-  const float* x_scales;  // at the chunk
-  int64_t scale_stride;
-  float* y;  // [tokens][64]
+  int64_t scale_offset;   // bytes from an entry of start to that of scale (packed.h)
+  int64_t total_offset;   // to that of total; with minima
+  int64_t term_stride;    // of rows
+  const WideGroup* wide;  // at the chunk; null: none
+  int64_t wide_stride;    // bytes
+  float* y;               // [rows][64]
   Ahead ahead;
 };
 
-// A block is kSteps x 16 columns; without scales it is a token block.
-template <Codes kCodes, Kept kKept, Scales kScales, int kSteps, int kPlanes, int kTokens>
+// Where the assembly looks for them.
+static_assert(offsetof(ChunkScales, minimum) == 8192 && offsetof(ChunkScales, offset) == 16384);
+
+// A block is kSteps x 16 columns and has kGroups wide groups.
+template <Codes kCodes, Kept kKept, Scales kScales, int kSteps, int kGroups, int kRows>
 __attribute__((noinline)) void RunTile(const TilePass& t) {
-  static_assert(kTokens * kPlanes <= 4);
+  static_assert(kRows <= 6 && sizeof(WideGroup) == 8);
+  // From one wide group's columns to the next one's, as halves of bytes.
+  constexpr int64_t kUnitBytes = kGroups > 0 ? kSteps * kSumColumns / kGroups * kPanelRows / 2 : 0;
   const std::byte* w = t.codes;
   const std::byte* x = t.x;
   const auto* scales = reinterpret_cast<const std::byte*>(t.scales);
   const int32_t* start = t.start;
-  const float* x_scales = t.x_scales;
+  const WideGroup* wide = t.wide;
   uintptr_t ahead = t.ahead.at;
   std::byte* kept = t.kept;
-  alignas(64) float tokens_t[kTokens == 4 ? 2 * kPanelRows : 1];
-  float* const rest = tokens_t;
-  const uint32_t mask = kCodes == Codes::kZeroed ? 0x3c3c3c3c : 0x0f0f0f0f;
-  for (int64_t left = t.blocks; left > 0; left -= kTokenSteps / kSteps, ++x_scales) {
-    int64_t n = LeastOf(left, kTokenSteps / kSteps), i, k;
-    if constexpr (kCodes == Codes::kBytes) {
-      TACTUS_ENDS(TACTUS_STEP_BYTES)
-    } else if constexpr (kCodes == Codes::kNibbles && kKept == Kept::kNo) {
-      TACTUS_ENDS(TACTUS_STEP_NIBBLES)
-    } else if constexpr (kCodes == Codes::kNibbles) {
-      TACTUS_ENDS(TACTUS_STEP_NIBBLES_KEPT)
-    } else if constexpr (kKept == Kept::kNo) {
-      TACTUS_ENDS(TACTUS_STEP_ZEROED)
-    } else {
-      TACTUS_ENDS(TACTUS_STEP_ZEROED_KEPT)
-    }
+  // Of codes, and of the bit of WideGroup::first that says in which half of a byte a group's codes are.
+  const uint32_t masks[] = {kCodes == Codes::kZeroed ? 0x3c3c3c3cu : 0x0f0f0f0fu, uint32_t{kWideColumns}};
+  int64_t n = t.blocks, i, k;
+  if constexpr (kCodes == Codes::kBytes) {
+    TACTUS_TILES(BYTES, DROP)
+  } else if constexpr (kCodes == Codes::kNibbles && kKept == Kept::kNo) {
+    TACTUS_TILES(NIBBLES, DROP)
+  } else if constexpr (kCodes == Codes::kNibbles) {
+    TACTUS_TILES(NIBBLES, KEEP)
+  } else if constexpr (kKept == Kept::kNo) {
+    TACTUS_TILES(ZEROED, DROP)
+  } else {
+    TACTUS_TILES(ZEROED, KEEP)
   }
 }
 

@@ -70,13 +70,13 @@ void RunTileOf(int64_t tokens, const std::byte* w, int64_t pairs, const std::byt
 void SumPanelNeonBf16(const PanelSums& run) {
   const PackedMatrix& w = *run.w;
   const PackedTokens& x = *run.x;
-  const int64_t pairs = (w.cols + 1) / 2, tiles = (run.tokens + kMostTokens - 1) / kMostTokens;
-  std::memset(run.sums, 0, static_cast<size_t>(run.tokens * kPanelRows) * sizeof(float));
+  const int64_t pairs = (w.cols + 1) / 2, tiles = (run.rows + kMostTokens - 1) / kMostTokens;
+  std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
   for (int64_t p = 0; p < pairs; p += kChunkPairs) {
     const std::byte* at = w.data + run.panel * w.panel_bytes + p * kGroupBytes;
     const int64_t count = kChunkPairs < pairs - p ? kChunkPairs : pairs - p;
     for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t first = tile * run.tokens / tiles, rows = (tile + 1) * run.tokens / tiles - first;
+      const int64_t first = tile * run.rows / tiles, rows = (tile + 1) * run.rows / tiles - first;
       const std::byte* values = x.values + (run.first + first) * x.stride + p * 4;
       RunTileOf(rows, at, count, values, x.stride, run.sums + first * kPanelRows);
     }

@@ -75,6 +75,9 @@ struct NibbleDotsDotprod : DotsDotprod {
 struct DotsI8mm : NeonBase {
   static constexpr int32_t kCodeOffset = 0;
   static constexpr bool kOwnTile = true;
+  using Codes = uint8x16_t;
+  static Codes Prepare(uint8x16_t v) { return v; }
+  static Int Dot(Int sum, Codes w, X x) { return vusdotq_s32(sum, w, x); }
 
   template <bool kU4, int kRows>
   static void DotTile(const std::byte* codes, const std::byte* x, int64_t x_stride, int64_t columns,

@@ -50,12 +50,9 @@ struct DotsPortable {
   static U32 High(U32 v) { return (v >> 4) & 0x0f0f0f0fu; }
   static Codes Prepare(U32 v) { return {v & 0x00ff00ffu, (v >> 8) & 0x00ff00ffu}; }
   // Of every four values the first and third, then the second and fourth, as 16 bits.
-  static void PrepareX(const std::byte* high, const std::byte* low, std::byte* to) {
+  static void PrepareX(const std::byte* values, std::byte* to) {
     for (int64_t c = 0; c < kChunkColumns; c += 4, to += 8) {
-      const auto at = [high, low, c](int i) {
-        const int q = (high == nullptr ? 0 : 256 * static_cast<int8_t>(high[c + i])) + static_cast<int8_t>(low[c + i]);
-        return static_cast<int16_t>(q);
-      };
+      const auto at = [values, c](int i) { return static_cast<int16_t>(static_cast<int8_t>(values[c + i])); };
       const int16_t four[4] = {at(0), at(2), at(1), at(3)};
       std::memcpy(to, four, sizeof four);
     }

@@ -11,13 +11,14 @@
 namespace tactus::kernels {
 namespace {
 
-// A token's integer, its planes together.
-int32_t TokenValue(const PackedTokens& x, int64_t token, int64_t col) {
-  int32_t q = 0;
-  for (int32_t plane = 0; plane < x.format.planes; ++plane) {
-    q = 256 * q + static_cast<int8_t>(x.values[(token * x.format.planes + plane) * x.stride + col]);
-  }
-  return q;
+// The integer of a row's column.
+int32_t ValueOf(const PackedTokens& x, int64_t row, int64_t col) {
+  int32_t q = static_cast<int8_t>(x.values[row * x.stride + col]);
+  if (x.wide == nullptr) return q;
+  const int64_t wide = x.format.wide;
+  const WideGroup& group = x.wide[row * x.wide_count() + col / wide];
+  const int64_t i = col % wide - group.first;
+  return i >= 0 && i < kWideColumns ? q + 256 * group.upper[i] : q;
 }
 
 float WeightAt(const PackedMatrix& w, int64_t n, int64_t col) {
@@ -54,40 +55,31 @@ float DotFloats(const PackedTokens& x, int64_t token, const PackedMatrix& w, int
   return y;
 }
 
-int32_t ShiftAt(const PackedTokens& x, int64_t token, int64_t col) {
-  return x.shifts != nullptr ? x.shifts[token * x.shift_count() + col / x.format.block] : 0;
-}
-
-// Columns [first, end) of one token by one row of weights.
-int32_t DotValues(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n, int64_t first, int64_t end) {
-  int32_t dot = 0;
-  for (int64_t c = first; c < end; ++c) dot += ValueAt(w, n, c) * TokenValue(x, token, c);
-  return dot;
-}
-
-// The token block that begins at column `first`, over blocks of weights.
-float DotBlocks(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n, int64_t first) {
-  float t = 0;
-  for (int64_t b = first / w.block; b * w.block < first + kTokenBlock && b < w.blocks(); ++b) {
-    const int64_t begin = b * w.block, end = begin + w.block;
-    const int32_t factor = 1 << ShiftAt(x, token, begin);
-    t = std::fma(static_cast<float>(factor * DotValues(x, token, w, n, begin, end)), ScaleAt(w, n, b), t);
-    if (!w.has_minimum) continue;
-    int32_t sum = 0;
-    for (int64_t c = begin; c < end; ++c) sum += TokenValue(x, token, c);
-    t = std::fma(MinimumAt(w, n, b), static_cast<float>(factor * sum), t);
+float DotPart(const PackedTokens& x, int64_t row, const PackedMatrix& w, int64_t n) {
+  float y = 0;
+  const int64_t block = w.block > 0 ? w.block : kTokenBlock, padded = PackedTokens::PaddedCols(w.cols);
+  for (int64_t first = 0, b = 0; first < w.cols; first += block, ++b) {
+    int32_t dot = 0, sum = 0;
+    for (int64_t c = first; c < first + block && c < padded; ++c) {
+      const int32_t q = ValueOf(x, row, c);
+      dot += ValueAt(w, n, c) * q;
+      sum += q;
+    }
+    const float scale = x.scales[row * x.scale_count() + first / x.format.block];
+    if (w.block == 0) {
+      y = std::fma(static_cast<float>(dot), scale, y);
+      continue;
+    }
+    y = std::fma(static_cast<float>(dot) * scale, ScaleAt(w, n, b), y);
+    if (w.has_minimum) y = std::fma(MinimumAt(w, n, b), static_cast<float>(sum) * scale, y);
   }
-  return t;
+  return y;
 }
 
 float DotIntegers(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n) {
-  float y = 0;
-  for (int64_t i = 0; i < x.scale_count(); ++i) {
-    const int64_t first = i * kTokenBlock;
-    const float t = w.block > 0 ? DotBlocks(x, token, w, n, first)
-                                : static_cast<float>(DotValues(x, token, w, n, first, first + kTokenBlock));
-    y = std::fma(t, x.scales[token * x.scale_count() + i], y);
-  }
+  const int64_t parts = x.format.parts;
+  float y = DotPart(x, token * parts, w, n);
+  if (parts == 2) y += DotPart(x, token * parts + 1, w, n);
   return w.block > 0 ? y : y * ScaleAt(w, n, 0);
 }
 
@@ -96,49 +88,50 @@ float Dot(const PackedTokens& x, int64_t token, const PackedMatrix& w, int64_t n
   return bias != nullptr ? y + bias[n] : y;
 }
 
-// NaN where one is.
-float LargestOf(const float* values, int64_t count) {
-  float largest = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    if (std::isnan(values[i])) return values[i];
-    largest = std::fmax(largest, std::fabs(values[i]));
+// The first four neighbours among `wide` columns that hold the largest magnitude, NaN above infinity above all others.
+int64_t WideFirst(const float* values, int64_t wide) {
+  uint32_t largest = 0;
+  int64_t first = 0;
+  for (int64_t c = 0; c < wide; ++c) {
+    const uint32_t magnitude = BitsOf(values[c]) & 0x7fffffffu;
+    if (magnitude <= largest) continue;
+    largest = magnitude;
+    first = c / kWideColumns * kWideColumns;
   }
-  return largest;
+  return first;
 }
 
-// Rounds kTokenBlock values into columns `first` and on of the token's rows.
-void PackIntegers(const float* values, int64_t token, int64_t first, const PackedTokens& out) {
-  const int32_t planes = out.format.planes, block = out.format.block;
-  const float limit = planes == 2 ? 32512.0f : 127.0f;
-  const float largest = LargestOf(values, kTokenBlock);
-  const bool finite = std::isfinite(largest);
-  float scale = 0, inverse = 0;
-  if (!finite) {
-    scale = FloatOf(0x7fc00000u);
-  } else if (largest >= kTokenZero) {
-    scale = largest / limit * (out.format.has_shifts() ? 1.0f / (1 << kTokenShift) : 1.0f);
-    inverse = limit / largest;
+// Rounds a block of a row; values: out, what is left over.
+void RoundPart(float* values, int64_t row, int64_t first, const PackedTokens& out) {
+  const TokenFormat& f = out.format;
+  bool wide[kTokenBlock] = {};
+  for (int64_t c = 0; f.wide > 0 && c < f.block; c += f.wide) {
+    WideGroup& group = out.wide[row * out.wide_count() + (first + c) / f.wide];
+    group.first = static_cast<int32_t>(WideFirst(values + c, f.wide));
+    for (int64_t i = 0; i < kWideColumns; ++i) wide[c + group.first + i] = true;
   }
-  float factors[kTokenBlock / 32];
-  for (int32_t i = 0; i < kTokenBlock; i += block) {
-    const float own = LargestOf(values + i, block);
-    int32_t k = 0;
-    while (out.format.has_shifts() && k < kTokenShift && std::ldexp(own, k + 1) <= largest) ++k;
-    factors[i / block] = std::ldexp(inverse, k);
-    if (out.format.has_shifts()) {
-      out.shifts[token * out.shift_count() + (first + i) / block] = inverse > 0 ? kTokenShift - k : 0;
+  float scale = 0;
+  for (int64_t i = 0; i < f.block; ++i) {
+    const float own = std::fabs(values[i]) * (wide[i] ? kWideReach : kNarrowReach);
+    if (!std::isfinite(own)) scale = FloatOf(0x7fc00000u);
+    scale = std::isnan(scale) ? scale : std::fmax(scale, own);
+  }
+  const bool none = std::isnan(scale) || scale < kTokenZero;
+  if (scale < kTokenZero) scale = 0;
+  const float inverse = none ? 0.0f : 1.0f / scale;
+  out.scales[row * out.scale_count() + first / f.block] = scale;
+  for (int64_t i = 0; i < f.block; ++i) {
+    const int32_t q = none ? 0 : static_cast<int32_t>(std::nearbyint(values[i] * inverse));
+    const int32_t lower = static_cast<int8_t>(q & 0xff);
+    out.values[row * out.stride + first + i] = static_cast<std::byte>(lower);
+    if (wide[i]) {
+      WideGroup& group = out.wide[row * out.wide_count() + (first + i) / f.wide];
+      group.upper[(first + i) % kWideColumns] = static_cast<int8_t>((q - lower) / 256);
     }
-  }
-  out.scales[token * out.scale_count() + first / kTokenBlock] = scale;
-  std::byte* const high = out.values + token * planes * out.stride + first;
-  std::byte* const low = planes == 2 ? high + out.stride : high;
-  int32_t* const sums = out.sums + token * out.sum_count() + first / 16;
-  for (int32_t i = 0; i < kTokenBlock; ++i) {
-    const int32_t q = finite ? static_cast<int32_t>(std::nearbyint(values[i] * factors[i / block])) : 0;
-    const int32_t rest = static_cast<int8_t>(q & 0xff);  // of one plane: q itself
-    if (planes == 2) high[i] = static_cast<std::byte>((q - rest) / 256);
-    low[i] = static_cast<std::byte>(rest);
-    sums[i / 16] = q + (i % 16 == 0 ? 0 : sums[i / 16]);
+    int32_t& sum = out.sums[row * out.sum_count() + (first + i) / 16];
+    sum = q + (i % 16 == 0 ? 0 : sum);
+    const float rounded = static_cast<float>(q) * scale;
+    values[i] = values[i] - rounded;
   }
 }
 
@@ -160,10 +153,12 @@ void PackRow(int64_t token, const Values& values, const PackedTokens& out) {
     }
     return;
   }
-  for (int64_t first = 0; first < padded; first += kTokenBlock) {
+  for (int64_t first = 0; first < padded; first += out.format.block) {
     float block[kTokenBlock];
-    for (int64_t c = first; c < first + kTokenBlock; ++c) block[c - first] = c < out.cols ? values(c) : 0.0f;
-    PackIntegers(block, token, first, out);
+    for (int64_t c = first; c < first + out.format.block; ++c) block[c - first] = c < out.cols ? values(c) : 0.0f;
+    for (int64_t part = 0; part < out.format.parts; ++part) {
+      RoundPart(block, token * out.format.parts + part, first, out);
+    }
   }
 }
 
