@@ -4,7 +4,7 @@
 //
 //   weights (--quantization, else the file's)   --activation-dtype   linear operators
 //   every quantised format                      auto, mixed          integer codes x 8 bits a token value, but 16 for
-//                                                                    columns that are large and for the first positions
+//                                                                    the largest neighbours (packed.h: wide groups)
 //                                               int16                integer codes x 16 bits (two parts of int8)
 //                                               int8                 integer codes x 8 bits, but for a few (PackChoice)
 //   bf16; any under --dtype bfloat16            auto                 bf16 x bf16, f32 sums

@@ -105,7 +105,7 @@ struct TokenFormat {
   int32_t parts = 1;            // 1 or 2
   bool integer() const { return values == TokenValues::kInt8; }
   int64_t value_bytes() const { return integer() ? 1 : values == TokenValues::kBF16 ? 2 : 4; }
-  // Multiplications of 8 bits that `cols` columns take.
+  // Multiplications that `cols` columns take, 16 bits counted twice.
   int64_t multiplies(int64_t cols) const { return parts * (wide > 0 ? cols + cols / wide * kWideColumns : cols); }
   bool operator==(const TokenFormat&) const = default;
 };

@@ -238,11 +238,11 @@ void SumPanelByTiles(const PanelSums& run) {
   constexpr int64_t kMost = 2 * kAmxRows;
   if (!bf16) std::memset(run.sums, 0, static_cast<size_t>(run.rows * kPanelRows) * sizeof(float));
   for (int64_t first = 0; first < run.rows; first += kMost) {
-    const int64_t left = run.rows - first, tokens = left < kMost ? left : kMost;
-    if (tokens > kAmxRows) {
-      bf16 ? SumBf16Tokens<Tiles, true>(run, first, tokens) : SumIntegerTokens<Tiles, true>(run, first, tokens);
+    const int64_t left = run.rows - first, rows = left < kMost ? left : kMost;
+    if (rows > kAmxRows) {
+      bf16 ? SumBf16Tokens<Tiles, true>(run, first, rows) : SumIntegerTokens<Tiles, true>(run, first, rows);
     } else {
-      bf16 ? SumBf16Tokens<Tiles, false>(run, first, tokens) : SumIntegerTokens<Tiles, false>(run, first, tokens);
+      bf16 ? SumBf16Tokens<Tiles, false>(run, first, rows) : SumIntegerTokens<Tiles, false>(run, first, rows);
     }
   }
   Tiles::Release();

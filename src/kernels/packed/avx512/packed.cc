@@ -73,8 +73,7 @@ class TaskOrder {
 
 double PanelNs(const PackedMatrix& w, const PackedTokens& x) {
   constexpr double kBytesPerNs = 20, kF32PerNs = 180, kBf16PerNs = 450, kInt8PerNs = 850;
-  const double operations =
-      2.0 * static_cast<double>(kPanelRows * x.tokens * (x.format.integer() ? x.format.multiplies(w.cols) : w.cols));
+  const double operations = 2.0 * static_cast<double>(kPanelRows * x.tokens * x.format.multiplies(w.cols));
   const double arithmetic = operations / (x.format.integer()                      ? kInt8PerNs
                                           : x.format.values == TokenValues::kBF16 ? kBf16PerNs
                                                                                   : kF32PerNs);
