@@ -38,7 +38,9 @@ class Scheme:
     crest: float = math.inf  # 16 bits for 32 columns whose largest is above so many times the token's root mean square
     blocks: float = 0  # share of a matrix's blocks of 128 columns that have 16 bits, by the calibration's error
     wide: int = 0  # of each 32 columns so many have 16 bits, those of the largest mean square in the calibration
-    wide_by: str = "calibration"  # or "weights": those that norms and the weights before them make largest
+    wide_by: str = "calibration"  # or "weights": those that norms and the weights before them make largest; "token": see groups
+    groups: int = 0  # with "token": of each 32 columns so many groups of four neighbours, those that hold the token's largest values
+    groups_down: int = 0  # as many for d; 0: as for all
     hadamard: int = 0  # columns that are turned before they are rounded, as weights are that can be turned
     asymmetric: bool = False  # a zero point beside each scale
     clipped: bool = False  # each scale is the one of 8 that errs least
@@ -129,6 +131,13 @@ def largest_of_32(sizes: torch.Tensor, count: int) -> torch.Tensor:
     return torch.zeros(blocks.shape, dtype=torch.bool).scatter_(1, blocks.topk(count, -1).indices, True).view(-1)[:len(sizes)]
 
 
+def largest_neighbours(x: torch.Tensor, groups: int) -> torch.Tensor:
+    """Marks of each 32 columns of each token the groups of four neighbours that hold its largest values."""
+    tops = blocks_of(x, 32).abs().unflatten(-1, (8, 4)).amax(-1)
+    chosen = torch.zeros_like(tops, dtype=torch.bool).scatter_(-1, tops.topk(groups, -1).indices, True)
+    return chosen.repeat_interleave(4, -1).reshape(len(x), -1)[:, :x.shape[1]]
+
+
 class Rounded:
     """A scheme as a rounding, which counts what has two planes."""
 
@@ -142,7 +151,10 @@ class Rounded:
         mean = self.calibration.mean[site, layer] if s.centred else torch.zeros(x.shape[1])
         r = turned(x - mean, s.hadamard) if s.hadamard else x - mean
         wide = None
-        if s.wide:
+        if s.wide_by == "token":
+            count = s.groups_down if site == "d" and s.groups_down else s.groups
+            wide = largest_neighbours(r, count)
+        elif s.wide:
             squares = self.calibration.squares[site, layer] if s.wide_by == "calibration" else column_sizes(self.model, site, layer)
             wide = largest_of_32(squares, s.wide)
         y = to_8_bits(r if wide is None else torch.where(wide, 0, r), s)
@@ -158,7 +170,8 @@ class Rounded:
             chosen[errors.topk(round(s.blocks * len(errors))).indices] = True
             two |= chosen.repeat_interleave(4)[:two.shape[1]]
         if len(x) > s.first:
-            self.twice[site] += float(two[s.first:].float().mean()) * (1 - s.wide / 32) + s.wide / 32
+            share = float(wide.float().mean()) if wide is not None else 0.0
+            self.twice[site] += float(two[s.first:].float().mean()) * (1 - share) + share
             self.counted[site] += 1
         two[:s.first] = True
         y = torch.where(two.repeat_interleave(32, 1)[:, :x.shape[1]], r, y)
@@ -195,6 +208,9 @@ def schemes() -> list[Scheme]:
              replace(both, name=both.name + ", a scale for 32 columns", scale_columns=32, shift_columns=0),
              replace(both, name=both.name + ", first and last layer", layers=(0, -1)),
              replace(both, name=both.name + ", above 6 times the rms", crest=6)]
+    token = Scheme("four neighbours of 32, by token", planes=frozenset({"lm"}), scale_columns=32, shift_columns=0, wide_by="token", groups=1)
+    rows += [replace(token, name="four fixed columns of 32", wide_by="calibration", wide=4), token,
+             replace(token, name=token.name + ", two such for down (`mixed`)", groups_down=2), replace(token, name=token.name + ", two such", groups=2)]
     centred = replace(first, name="centred, first 32", centred=True)
     rows += [centred, replace(centred, name="centred, first 32, all of 8 bits", planes=none)]
     for scale, shift in ((128, 16), (128, 8), (64, 8), (32, 0), (32, 8), (16, 0)):
@@ -203,6 +219,13 @@ def schemes() -> list[Scheme]:
         rows.append(replace(finer, name=finer.name + ", above 6 times the rms", crest=6))
         rows.append(replace(finer, name=finer.name + ", k and v of 8 bits, first and last layer", planes=frozenset({"lm"}), layers=(0, -1)))
     return rows
+
+
+def first_scored(path: Path) -> list[int]:
+    """Of each text the first position that counts: in a golden file the one that gives an answer's first token."""
+    if path.suffix == ".json":
+        return [len(case["prompt"]) - 1 for case in json.loads(path.read_text())["cases"]]
+    return [0] * len([line for line in path.read_text().splitlines() if line.strip()])
 
 
 def read_texts(path: Path, most: int, vocabulary: int) -> list[torch.Tensor]:
@@ -227,7 +250,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path)
     parser.add_argument("--text", type=Path, action="append", required=True, help="ids to measure on; may be given again")
-    parser.add_argument("--calibrate", type=Path, action="append", required=True, help="ids that the means and errors are taken of")
+    parser.add_argument("--calibrate", type=Path, action="append", default=[], help="ids that the means and errors are taken of (default: two "
+                        "texts of 256 random ids)")
     parser.add_argument("--most", type=int, default=512, help="positions of a text (default 512)")
     parser.add_argument("--only", default="", help="only schemes with this in their name")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -239,14 +263,17 @@ def main() -> None:
     model = Model(options.model)
     vocabulary = len(model.weights["token_embd.weight"])
     texts = {path.stem: read_texts(path, options.most, vocabulary) for path in options.text}
-    calibration = Calibration(model, [ids for path in options.calibrate for ids in read_texts(path, options.most, vocabulary)])
+    firsts = {path.stem: first_scored(path) for path in options.text}
+    random = [torch.randint(0, vocabulary, (256,), generator=torch.Generator().manual_seed(seed)) for seed in (1, 2)]
+    calibration = Calibration(model, [ids for path in options.calibrate for ids in read_texts(path, options.most, vocabulary)] or random)
     reference = {name: [model.log_probabilities(ids, kv_bf16=False) for ids in found] for name, found in texts.items()}
 
     def kl(name: str, rounding: Rounded | None) -> float:
         parts = []
-        for ids, exact in zip(texts[name], reference[name]):
+        for ids, exact, first in zip(texts[name], reference[name], firsts[name]):
             other = model.log_probabilities(ids, rounding) if rounding else model.log_probabilities(ids)
-            parts.append((exact.exp() * (exact - other)).sum(-1))
+            last = -1 if first > 0 else None  # an answer's last token gives none
+            parts.append((exact.exp() * (exact - other)).sum(-1)[first:last])
         return float(torch.cat(parts).mean())
 
     print(f"{model.name}\n\n| rounding | arithmetic of a prompt | of a decode |" + "".join(f" {name} |" for name in texts))
