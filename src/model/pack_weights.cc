@@ -39,7 +39,7 @@ TokenRoundings RoundingsFor(const ModelConfig& config, kernels::Rounding roundin
   using kernels::Rounding;
   TokenRoundings r = {rounding, rounding, rounding, rounding};
   if (rounding == Rounding::kMixed) {
-    r.down = Rounding::kMixed16;
+    r.down = Rounding::kMixedFine;
     r.lm_head = Rounding::kInt16;
   }
   if (rounding != Rounding::kInt8) return r;

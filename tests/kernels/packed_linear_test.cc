@@ -218,15 +218,15 @@ TEST(PackedLinear, BitsAreThoseOfEveryMachine) {
   constexpr Golden kGolden[] = {
       {Quantization::kQ8_0, Rounding::kInt8, 0x5e80849af536740e},
       {Quantization::kQ8_0, Rounding::kMixed, 0x57756fb3af90c58c},
-      {Quantization::kQ8_0, Rounding::kMixed16, 0xd89c3cd486da7d00},
+      {Quantization::kQ8_0, Rounding::kMixedFine, 0xd89c3cd486da7d00},
       {Quantization::kQ8_0, Rounding::kInt16, 0x771e230820b525b7},
       {Quantization::kInt8, Rounding::kInt8, 0x3bbcd51cf05f30d8},
-      {Quantization::kInt8, Rounding::kMixed, 0x4931207ee3ba480f},
-      {Quantization::kInt8, Rounding::kMixed16, 0x1102d298945d4a92},
+      {Quantization::kInt8, Rounding::kMixed, 0x5f2a92627011288f},
+      {Quantization::kInt8, Rounding::kMixedFine, 0x4931207ee3ba480f},
       {Quantization::kInt8, Rounding::kInt16, 0x59a48cbcb3acc9ad},
       {Quantization::kInt4, Rounding::kInt8, 0x7cd78b8c53882200},
-      {Quantization::kInt4, Rounding::kMixed, 0x4bb8686b1cdc40ee},
-      {Quantization::kInt4, Rounding::kMixed16, 0x45fe1b88d3c4038a},
+      {Quantization::kInt4, Rounding::kMixed, 0x96ba25d9999dd1da},
+      {Quantization::kInt4, Rounding::kMixedFine, 0x4bb8686b1cdc40ee},
       {Quantization::kInt4, Rounding::kInt16, 0x8915f4cce206a8c8},
   };
   ThreadPool pool(2, SystemClock());

@@ -77,7 +77,7 @@ inline std::vector<Form> AllForms() {
   return forms;
 }
 
-inline constexpr Rounding kIntegerRoundings[] = {Rounding::kInt8, Rounding::kMixed, Rounding::kMixed16,
+inline constexpr Rounding kIntegerRoundings[] = {Rounding::kInt8, Rounding::kMixed, Rounding::kMixedFine,
                                                  Rounding::kInt16};
 
 inline std::string NameOf(Rounding rounding) {
@@ -87,7 +87,8 @@ inline std::string NameOf(Rounding rounding) {
 
 // f16 and f32 meet tokens of f32 whatever is asked for.
 inline std::vector<Rounding> RoundingsOf(const Form& form) {
-  if (form.integer()) return {Rounding::kInt8, Rounding::kMixed, Rounding::kMixed16, Rounding::kInt16, Rounding::kNone};
+  if (form.integer())
+    return {Rounding::kInt8, Rounding::kMixed, Rounding::kMixedFine, Rounding::kInt16, Rounding::kNone};
   const bool whole = !form.to_bf16 && form.dtype != DType::kBF16;
   return whole ? std::vector<Rounding>{Rounding::kNone} : std::vector<Rounding>{Rounding::kInt8, Rounding::kNone};
 }

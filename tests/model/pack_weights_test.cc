@@ -285,7 +285,7 @@ TEST(PackWeights, TokensKeep16BitsWhereThatIsCheap) {
   options.packing.rounding = Rounding::kMixed;
   const TokenRoundings mixed = Load(d, options).packed->roundings;
   EXPECT_EQ(mixed.kv, Rounding::kMixed);
-  EXPECT_EQ(mixed.down, Rounding::kMixed16);
+  EXPECT_EQ(mixed.down, Rounding::kMixedFine);
   EXPECT_EQ(mixed.lm_head, Rounding::kInt16);
   EXPECT_EQ(mixed.others, Rounding::kMixed);
   options.packing.rounding = Rounding::kInt16;

@@ -117,8 +117,9 @@ TokenFormat TokensFor(const PackedMatrix& m, Rounding rounding) {
   if (m.code == PackedCode::kBF16) return {};
   TokenFormat format = {.values = TokenValues::kInt8};
   format.block = m.block == 0 ? kTokenBlock : std::max(m.block, 32);
-  if (rounding == Rounding::kMixed) format.wide = m.block == 16 ? 16 : 32;
-  if (rounding == Rounding::kMixed16) format.wide = 16;
+  const int32_t wide = m.block == 0 ? 64 : std::min(m.block, 64);
+  if (rounding == Rounding::kMixed) format.wide = wide;
+  if (rounding == Rounding::kMixedFine) format.wide = std::max(wide / 2, 16);
   if (rounding == Rounding::kInt16) format.parts = 2;
   return format;
 }
@@ -161,7 +162,7 @@ PackedTokens PlaceTokens(std::byte* memory, const TokenFormat& format, int64_t t
 void CheckPackedMatch(const PackedTokens& x, const PackedMatrix& w) {
   bool match = false;
   for (const Rounding rounding :
-       {Rounding::kNone, Rounding::kInt8, Rounding::kMixed, Rounding::kMixed16, Rounding::kInt16}) {
+       {Rounding::kNone, Rounding::kInt8, Rounding::kMixed, Rounding::kMixedFine, Rounding::kInt16}) {
     match = match || x.format == TokensFor(w, rounding);
   }
   TACTUS_CHECK_MSG(match && x.cols == w.cols, "tokens are packed for another matrix");

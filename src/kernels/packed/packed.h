@@ -90,18 +90,18 @@ enum class TokenValues : uint8_t { kBF16, kInt8, kF32 };
 
 // What becomes of the tokens that meet integer weights.
 enum class Rounding : uint8_t {
-  kNone,     // f32, for any weights
-  kInt8,     // one part
-  kMixed,    // one part with a wide group for each 32 columns (16 where weights have scales for as few)
-  kMixed16,  // for each 16
-  kInt16,    // two parts
+  kNone,   // f32, for any weights
+  kInt8,   // one part
+  kMixed,  // one part with a wide group for each 32 columns; 64 or 16 where weights' scales are for so many or so few
+  kMixedFine,  // for half as many columns, at least 16
+  kInt16,      // two parts
 };
 
 // How tokens are rounded for a matrix. block, wide and parts: of kInt8.
 struct TokenFormat {
   TokenValues values = TokenValues::kBF16;
   int32_t block = kTokenBlock;  // columns under one scale: 32, 64 or 128
-  int32_t wide = 0;             // columns to a wide group: 16 or 32; 0: there are none
+  int32_t wide = 0;             // columns to a wide group: 16, 32 or 64; 0: there are none
   int32_t parts = 1;            // 1 or 2
   bool integer() const { return values == TokenValues::kInt8; }
   int64_t value_bytes() const { return integer() ? 1 : values == TokenValues::kBF16 ? 2 : 4; }

@@ -33,17 +33,17 @@ inline __m512i LargestOfFour(__m512i v) {
   return _mm512_max_epu32(v, _mm512_shuffle_epi32(v, _MM_PERM_BADC));
 }
 
-// Lanes of the four neighbours that hold the largest magnitude, the first such: one of 16 columns, or of 32 in two
-// vectors, of which the other has none then. Returns their first column.
+// Lanes of the four neighbours that hold the largest magnitude, the first such, in the vector that has them; the others
+// have none. Returns their first column.
 template <int kVectors>
 inline int32_t FindWide(const __m512i* magnitudes, __mmask16* lanes) {
   __m512i fours[kVectors], most = _mm512_setzero_si512();
   for (int i = 0; i < kVectors; ++i) most = _mm512_max_epu32(most, fours[i] = LargestOfFour(magnitudes[i]));
   const __m512i top = _mm512_set1_epi32(static_cast<int32_t>(_mm512_reduce_max_epu32(most)));
-  uint32_t holders = 0;
-  for (int i = 0; i < kVectors; ++i) holders |= uint32_t{_mm512_cmpeq_epi32_mask(fours[i], top)} << (16 * i);
-  const int32_t first = __builtin_ctz(holders);
-  const uint32_t group = 0xfu << first;
+  uint64_t holders = 0;
+  for (int i = 0; i < kVectors; ++i) holders |= uint64_t{_mm512_cmpeq_epi32_mask(fours[i], top)} << (16 * i);
+  const int32_t first = __builtin_ctzll(holders);
+  const uint64_t group = uint64_t{0xf} << first;
   for (int i = 0; i < kVectors; ++i) lanes[i] = static_cast<__mmask16>(group >> (16 * i));
   return first;
 }
@@ -58,7 +58,10 @@ inline __attribute__((always_inline)) void RoundPart(__m512 (&v)[8], int64_t row
   for (int i = 0; i < 8; ++i) top[i] = _mm512_castps_si512(_mm512_abs_ps(v[i]));
   __mmask16 lanes[8] = {};  // of wide groups
   WideGroup* const wide = out.wide + (f.wide > 0 ? row * out.wide_count() + first / f.wide : 0);
-  if (f.wide == 32) {
+  if (f.wide == 64) {
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) wide[i].first = FindWide<4>(top + 4 * i, lanes + 4 * i);
+  } else if (f.wide == 32) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) wide[i].first = FindWide<2>(top + 2 * i, lanes + 2 * i);
   } else if (f.wide == 16) {
@@ -103,12 +106,10 @@ inline __attribute__((always_inline)) void RoundPart(__m512 (&v)[8], int64_t row
     const int32_t bytes = _mm_cvtsi128_si32(_mm512_cvtepi32_epi8(upper));
     __builtin_memcpy(group->upper, &bytes, sizeof bytes);
   };
-  if (f.wide == 32) {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) lanes[2 * i] != 0 ? store_upper(2 * i, wide + i) : store_upper(2 * i + 1, wide + i);
-  } else if (f.wide == 16) {
+  const int vectors = f.wide / 16;  // of one group's columns
 #pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) store_upper(i, wide + i);
+  for (int i = 0; i < 8 && vectors > 0; ++i) {
+    if (lanes[i] != 0) store_upper(i, wide + i / vectors);
   }
 }
 

@@ -11,10 +11,11 @@ namespace {
 inline constexpr int64_t kShortChunkColumns = 128, kChunkColumns = 256, kLongChunkTiles = 12;
 // Rows of a tile. Of up to three, a block's integer sums and y fit the registers together, so that a block's end
 // touches no memory; on Zen 5, where stores of 64 bytes take two cycles each, those do best. Of more, y rests in memory
-// between blocks; on Intel's processors, where a dot product's result is waited for longer, six do best. Up to four are
-// one tile everywhere, because reading the weights is what limits them. Codes of 4 bits for few rows are taken apart
-// by every tile; for more the first tile leaves them as bytes, which costs it its stores. All measured.
-inline constexpr int64_t kTileRowsMost = 6, kTileRowsOfZen = 3, kTileRowsOfFew = 4;
+// between blocks; on Intel's processors, where a dot product's result is waited for longer, six do best, and on Zen 5
+// four where blocks begin with wide groups. Up to four are one tile everywhere, because reading the weights is what
+// limits them. Codes of 4 bits for few rows are taken apart by every tile; for more the first tile leaves them as
+// bytes, which costs it its stores. All measured.
+inline constexpr int64_t kTileRowsMost = 6, kTileRowsOfZen = 3, kTileRowsOfZenWide = 4, kTileRowsOfFew = 4;
 inline constexpr int64_t kFewRows = 8, kFewRowsUnscaled = 16;
 inline constexpr int32_t kZeroPointOffset = 64;  // codes with zero points are multiplied as 64 + v, in [4, 124]
 
@@ -42,14 +43,15 @@ TileFn TileOf(int64_t rows) {
   return kTiles[rows - 1];
 }
 
-// wide: TokenFormat's.
+// wide: TokenFormat's, of kMixed or kMixedFine.
 template <Codes kCodes, Kept kKept, Scales kScales, int kSteps>
 TileFn WideTileOf(int32_t wide, int64_t rows) {
+  constexpr int kGroups = kSteps == kTokenSteps ? 2 : 1;
   if (wide == 0) return TileOf<kCodes, kKept, kScales, kSteps, 0>(rows);
   if constexpr (kSteps > 1) {
-    if (wide == 32) return TileOf<kCodes, kKept, kScales, kSteps, kSteps / 2>(rows);
+    if (wide < kSteps * kSumColumns / kGroups) return TileOf<kCodes, kKept, kScales, kSteps, 2 * kGroups>(rows);
   }
-  return TileOf<kCodes, kKept, kScales, kSteps, kSteps>(rows);
+  return TileOf<kCodes, kKept, kScales, kSteps, kGroups>(rows);
 }
 
 template <Codes kCodes, Kept kKept, Scales kScales>
@@ -200,7 +202,7 @@ void SumPanelVnni(const PanelRun& run) {
   walk.steps = block / kSumColumns;
   static const bool intel = __builtin_cpu_is("intel") != 0;
   const bool few = run.rows <= (u4 ? kFewRows : scaled ? kTileRowsOfFew : kFewRowsUnscaled);
-  walk.tokens_max = intel ? kTileRowsMost : few ? kTileRowsOfFew : kTileRowsOfZen;
+  walk.tokens_max = intel ? kTileRowsMost : few ? kTileRowsOfFew : wide > 0 ? kTileRowsOfZenWide : kTileRowsOfZen;
   // Scales are read as soon as a chunk begins. Two tiles over codes of 8 bits do better without: measured.
   walk.lead_bytes = scaled && (u4 || run.rows > 2 * walk.tokens_max) ? kAheadBytes : 0;
   const bool alone = run.rows <= walk.tokens_max, many = run.rows > kLongChunkTiles * walk.tokens_max;

@@ -140,23 +140,19 @@
   TACTUS_RAISE(address, a, b, c, d, e, f, g, h, o) \
   "vpbroadcastd " address ", %%zmm28\n\t" TACTUS_FOUR("vpaddd %%zmm28", a, b, c, d)
 // A wide group's codes from its first column, [k]; `at`: from the block's first code to those of the group's
-// columns, as halves of bytes; its address lies `place` beyond the row's. Turned, halves lie where the mask is.
+// columns, as halves of bytes; its address lies `place` beyond the row's. The bit that tells the half is 4, which is by
+// how much the upper one is shifted. (A rotation would take a slot of the dot products.)
 #define TACTUS_WIDE_BYTES(address, place, at) \
   "shl $6, %[k]\n\t" TACTUS_LOAD("2*" #at "*%c[unit]", "(%[w], %[k])", 24, 25, 26, 27)
 #define TACTUS_WIDE_HALVES(address, place, at) \
-  "vptestmd 4+" #place address "%{1to16%}, %%zmm30, %%k1\n\t" \
+  "vpandd 4+" #place address "%{1to16%}, %%zmm30, %%zmm28\n\t" \
   "and $-8, %[k]\n\t" \
-  "shl $5, %[k]\n\t" TACTUS_LOAD(#at "*%c[unit]", "(%[w], %[k])", 24, 25, 26, 27)
-#define TACTUS_TURN(by, which) \
-  "vprold $" #by ", %%zmm24, %%zmm24" which "\n\t" \
-  "vprold $" #by ", %%zmm25, %%zmm25" which "\n\t" \
-  "vprold $" #by ", %%zmm26, %%zmm26" which "\n\t" \
-  "vprold $" #by ", %%zmm27, %%zmm27" which "\n\t"
-#define TACTUS_WIDE_NIBBLES(address, place, at) \
-  TACTUS_WIDE_HALVES(address, place, at) TACTUS_TURN(28, "%{%%k1%}") TACTUS_MASK
+  "shl $5, %[k]\n\t" TACTUS_LOAD(#at "*%c[unit]", "(%[w], %[k])", 24, 25, 26, 27) \
+  TACTUS_BY_COUNT(24) TACTUS_BY_COUNT(25) TACTUS_BY_COUNT(26) TACTUS_BY_COUNT(27)
+#define TACTUS_BY_COUNT(a) "vpsrlvd %%zmm28, %%zmm" #a ", %%zmm" #a "\n\t"
+#define TACTUS_WIDE_NIBBLES(address, place, at) TACTUS_WIDE_HALVES(address, place, at) TACTUS_MASK
 #define TACTUS_WIDE_ZEROED(address, place, at) \
-  TACTUS_WIDE_HALVES(address, place, at) TACTUS_TURN(2, "") TACTUS_TURN(28, "%{%%k1%}") TACTUS_MASK \
-  TACTUS_OFFSETS("%[k]")
+  TACTUS_WIDE_HALVES(address, place, at) TACTUS_FOUR("vpsllw $2", 24, 25, 26, 27) TACTUS_MASK TACTUS_OFFSETS("%[k]")
 #define TACTUS_GROUP(CODES, address, place, at, a, b, c, d) \
   "mov 4+" #place address ", %k[k]\n\t" TACTUS_WIDE_##CODES(address, place, at) \
   TACTUS_ROW(#place address, a, b, c, d)
@@ -164,34 +160,19 @@
 #define TACTUS_BYTES_WIDE1(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(BYTES, address, 8, 1, a, b, c, d)
 #define TACTUS_BYTES_WIDE2(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(BYTES, address, 16, 2, a, b, c, d)
 #define TACTUS_BYTES_WIDE3(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(BYTES, address, 24, 3, a, b, c, d)
-#define TACTUS_BYTES_WIDE4(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(BYTES, address, 32, 4, a, b, c, d)
-#define TACTUS_BYTES_WIDE5(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(BYTES, address, 40, 5, a, b, c, d)
-#define TACTUS_BYTES_WIDE6(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(BYTES, address, 48, 6, a, b, c, d)
-#define TACTUS_BYTES_WIDE7(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(BYTES, address, 56, 7, a, b, c, d)
 #define TACTUS_NIBBLES_WIDE0(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(NIBBLES, address, 0, 0, a, b, c, d)
 #define TACTUS_NIBBLES_WIDE1(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(NIBBLES, address, 8, 1, a, b, c, d)
 #define TACTUS_NIBBLES_WIDE2(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(NIBBLES, address, 16, 2, a, b, c, d)
 #define TACTUS_NIBBLES_WIDE3(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(NIBBLES, address, 24, 3, a, b, c, d)
-#define TACTUS_NIBBLES_WIDE4(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(NIBBLES, address, 32, 4, a, b, c, d)
-#define TACTUS_NIBBLES_WIDE5(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(NIBBLES, address, 40, 5, a, b, c, d)
-#define TACTUS_NIBBLES_WIDE6(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(NIBBLES, address, 48, 6, a, b, c, d)
-#define TACTUS_NIBBLES_WIDE7(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(NIBBLES, address, 56, 7, a, b, c, d)
 #define TACTUS_ZEROED_WIDE0(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(ZEROED, address, 0, 0, a, b, c, d)
 #define TACTUS_ZEROED_WIDE1(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(ZEROED, address, 8, 1, a, b, c, d)
 #define TACTUS_ZEROED_WIDE2(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(ZEROED, address, 16, 2, a, b, c, d)
 #define TACTUS_ZEROED_WIDE3(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(ZEROED, address, 24, 3, a, b, c, d)
-#define TACTUS_ZEROED_WIDE4(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(ZEROED, address, 32, 4, a, b, c, d)
-#define TACTUS_ZEROED_WIDE5(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(ZEROED, address, 40, 5, a, b, c, d)
-#define TACTUS_ZEROED_WIDE6(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(ZEROED, address, 48, 6, a, b, c, d)
-#define TACTUS_ZEROED_WIDE7(address, a, b, c, d, e, f, g, h, o) TACTUS_GROUP(ZEROED, address, 56, 7, a, b, c, d)
 #define TACTUS_WIDE(N, DO) TACTUS_EACH##N(DO, "%[wide]", "%[wide_stride]", "1", "2")
 #define TACTUS_GROUPS1(CODES, N) TACTUS_WIDE(N, TACTUS_##CODES##_WIDE0)
 #define TACTUS_GROUPS2(CODES, N) TACTUS_GROUPS1(CODES, N) TACTUS_WIDE(N, TACTUS_##CODES##_WIDE1)
 #define TACTUS_GROUPS4(CODES, N) \
   TACTUS_GROUPS2(CODES, N) TACTUS_WIDE(N, TACTUS_##CODES##_WIDE2) TACTUS_WIDE(N, TACTUS_##CODES##_WIDE3)
-#define TACTUS_GROUPS8(CODES, N) \
-  TACTUS_GROUPS4(CODES, N) TACTUS_WIDE(N, TACTUS_##CODES##_WIDE4) TACTUS_WIDE(N, TACTUS_##CODES##_WIDE5) \
-  TACTUS_WIDE(N, TACTUS_##CODES##_WIDE6) TACTUS_WIDE(N, TACTUS_##CODES##_WIDE7)
 // By the number of wide groups of a block. With minima codes have no offset, and terms are 0.
 #define TACTUS_START0(CODES, RAISE, N) TACTUS_TERMS(N, TACTUS_BEGIN, "%[start]")
 #define TACTUS_START(CODES, RAISE, GROUPS, N) \
@@ -200,6 +181,5 @@
 #define TACTUS_START1(CODES, RAISE, N) TACTUS_START(CODES, RAISE, 1, N)
 #define TACTUS_START2(CODES, RAISE, N) TACTUS_START(CODES, RAISE, 2, N)
 #define TACTUS_START4(CODES, RAISE, N) TACTUS_START(CODES, RAISE, 4, N)
-#define TACTUS_START8(CODES, RAISE, N) TACTUS_START(CODES, RAISE, 8, N)
 
 // clang-format on

@@ -125,10 +125,8 @@
     TACTUS_BY_ROWS(CODES, KEEP, RAISE, END, 1) \
   } else if constexpr (kGroups == 2) { \
     TACTUS_BY_ROWS(CODES, KEEP, RAISE, END, 2) \
-  } else if constexpr (kGroups == 4) { \
-    TACTUS_BY_ROWS(CODES, KEEP, RAISE, END, 4) \
   } else { \
-    TACTUS_BY_ROWS(CODES, KEEP, RAISE, END, 8) \
+    TACTUS_BY_ROWS(CODES, KEEP, RAISE, END, 4) \
   }
 #define TACTUS_TILES(CODES, KEEP) \
   if constexpr (kScales == Scales::kNone) { \
