@@ -83,7 +83,8 @@ class Runner {
       double total = 0;
       for (int32_t done = 0; done < tokens; done += kChunk) {
         if (box_s > 0 && total > box_s) {
-          return Status(StatusCode::kDeadlineExceeded, fmt::format("{} of {} tokens took {:.0f} s", done, tokens, total));
+          return Status(StatusCode::kDeadlineExceeded,
+                        fmt::format("{} of {} tokens took {:.0f} s", done, tokens, total));
         }
         plan_.Clear();
         if (done == 0) Start(kPromptSlot);
