@@ -138,7 +138,7 @@ def run_hybrid(run, bench: Bench) -> None:
     run.progress(f"{bench.fmt}: hybrid step, 512 + 16, and its parts")
     bench.turns(run.result["hybrid"], bench.fmt,
                 {"chunk": "prefill tokens=512 repeat=1", "decode": "decode batch=16 context=128 steps=3", "hybrid": "hybrid chunk=512 batch=16 context=128 steps=1"},
-                plan.hybrid_turns(run.args.rounds))
+                run.args.rounds)
 
 
 def run_operators(run, bench: Bench) -> None:

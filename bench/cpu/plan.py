@@ -54,10 +54,6 @@ def decode_turns(batch: int, rounds: int) -> tuple[int, int]:
     return 2 * rounds, 2 if batch >= 16 else 4
 
 
-def hybrid_turns(rounds: int) -> int:
-    return rounds if rounds == 1 else rounds + 1
-
-
 def fill_s(name: str, fmt: str, batch: int, context: int) -> float:
     """Contexts of a decode cell: OpenVINO computes every one, the others copy the first."""
     return context / prefill_rate(name, fmt) * (batch if kind(name) == "OpenVINO" else 1 + 0.02 * batch)
@@ -93,7 +89,7 @@ def loading_s(names: list[str], fmt: str) -> float:
 
 def hybrid_s(names: list[str], fmt: str, rounds: int) -> float:
     each = lambda n: 1.1 * 1024 / prefill_rate(n, fmt) + fill_s(n, fmt, 16, 128) + 5 * decode_step_s(n, 16, 128)
-    return sum(hybrid_turns(rounds) * (each(n) + CEILINGS_S) for n in names)
+    return sum(rounds * (each(n) + CEILINGS_S) for n in names)
 
 
 def served_s(name: str, fmt: str, scenario: str, prompt_tokens: int, output_tokens: int, arrivals_s: float) -> float:

@@ -123,7 +123,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--engines", default="", help="names that begin so only, comma-separated: tactus,OpenVINO,llama.cpp,ik_llama.cpp")
     parser.add_argument("--variants", type=int, default=2, help="how many of our own ways to run a format (engines.py lists them); 0: all")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--rounds", type=int, default=2, help="turns of every engine per cell: one more for prompts and hybrid steps, twice as many for decode steps")
+    parser.add_argument("--rounds", type=int, default=2, help="turns of every engine per cell: one more for prompts, twice as many for decode steps")
     parser.add_argument("--rate", type=float, default=0.15, help="Poisson arrivals per second, bursts not counted")
     parser.add_argument("--poisson-requests", type=int, default=10)
     parser.add_argument("--tactus-args", default="", help="more flags for our own side, space-separated")
