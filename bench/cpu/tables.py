@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 import statistics
 
-from aims import FORMATS, cell_rows, engines_of, flat, is_ours, loaded_loss, mean_ttft, speeds, stall_points, work_of
+from aims import FORMATS, cell_rows, engines_of, flat, loaded_loss, mean_ttft, speeds, stall_points, work_of
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

@@ -353,6 +353,23 @@ class CommandLine(unittest.TestCase):
         self.assertEqual([(per_format, [p.name for p in group]) for per_format, group in groups], [(False, ["stall"]), (True, ["cells", "hybrid"]), (False, ["long"])])
         self.assertEqual(len(parts.NAMES), len(set(parts.NAMES)))
 
+    def test_every_part_has_an_estimate_and_a_section(self):
+        here = pathlib.Path("x")
+        fake = FakeRun()
+        fake.logs, fake.places = here, engines.Places(here, here, 2, here, here, here, [])
+        vars(fake.args).update(parts=parts.NAMES, formats=["int8"], serve_format="int8", engines=[], poisson_requests=10, rate=0.15)
+        whole = dict(run.planned(fake))
+        for name in parts.NAMES:
+            fake.args.parts = [name]
+            rows = run.planned(fake)
+            self.assertTrue(rows and all(seconds > 0 for _, seconds in rows), name)
+        self.assertEqual([what for what in whole if "contexts of" in what], [f"int8: contexts of {n} tokens, tactus int8, tactus int8, int8 activations, tactus int8, int8 KV, "
+                                                                             "OpenVINO GenAI, llama.cpp, ik_llama.cpp" for n in (8192, 32768)])
+        fake.args.quick = True
+        self.assertLess(sum(s for _, s in run.planned(fake)), sum(s for what, s in whole.items() if "contexts of" in what))
+        empty = {"machine": {}, "cells": {}, "hybrid": {}, "operators": [], "stall": {}, "served": {}, "loaded": {}}
+        self.assertEqual([part.section(empty) + part.aims(empty) for part in parts.PARTS], [[]] * len(parts.PARTS))
+
     def test_results_of_before_are_not_added_to(self):
         with tempfile.TemporaryDirectory() as folder:
             keys = ("date", "command", "machine", "versions", "threads", "cells", "hybrid", "operators", "stall", "served", "loaded", "settings", "load_s", "notes")
