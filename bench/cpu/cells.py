@@ -12,10 +12,11 @@ CEILINGS = ("bf16_ops", "int8_ops", "f32_ops", "read_bytes")
 
 
 class Bench:
-    """The processes of one format, plus the ceilings' process. `run` keeps the result, notes and progress (run.py)."""
+    """The processes of one format, plus the ceilings' process. `run` keeps the result, notes and progress (run.py); `label` is what they
+    call this bench."""
 
-    def __init__(self, run, fmt: str):
-        self.run, self.fmt = run, fmt
+    def __init__(self, run, fmt: str, limits: engines.Limits = engines.Limits(), label: str = ""):
+        self.run, self.fmt, self.limits, self.label = run, fmt, limits, label or fmt
         self.processes: list[engines.Process] = []
         self.ceilings: engines.Process | None = None
         self.broken: set[tuple[str, str]] = set()
@@ -28,24 +29,24 @@ class Bench:
             process.close()
 
     def load(self) -> None:
-        self.run.progress(f"{self.fmt}: loading")
-        for spec in [engines.ceilings_spec(self.run.places), *engines.specs(self.run.places, self.fmt, self.run.args.engines)]:
+        self.run.progress(f"{self.label}: loading")
+        for spec in [engines.ceilings_spec(self.run.places), *engines.specs(self.run.places, self.fmt, self.run.args.engines, self.limits)]:
             process = self.start(spec)
             if process and spec.name == "ceilings":
                 self.ceilings = process
             elif process:
                 self.processes.append(process)
-                self.run.result["settings"][f"{self.fmt} {spec.name}"] = spec.settings
-                self.run.result["load_s"][f"{self.fmt} {spec.name}"] = round(process.about.get("load_seconds", 0), 2)
+                self.run.result["settings"][f"{self.label} {spec.name}"] = spec.settings
+                self.run.result["load_s"][f"{self.label} {spec.name}"] = round(process.about.get("load_seconds", 0), 2)
 
     def start(self, spec: engines.Spec) -> engines.Process | None:
         try:
-            process = engines.Process(spec, self.run.logs / f"{self.fmt}-{spec.name.replace(' ', '-')}.log")
+            process = engines.Process(spec, self.run.logs / f"{self.label}-{spec.name}.log".replace(" ", "-"))
             if spec.name != "ceilings":
                 process.ask("prefill tokens=128 repeat=1")      # touches every page once
             return process
         except (CellError, OSError) as error:
-            self.run.note(f"{self.fmt} {spec.name}: {error}")
+            self.run.note(f"{self.label} {spec.name}: {error}")
             return None
 
     def revive(self) -> None:
@@ -63,7 +64,7 @@ class Bench:
         try:
             return {k: float(f"{v:.4g}") for k, v in self.ceilings.ask("ceilings").items()}
         except CellError as error:
-            self.run.note(f"{self.fmt} ceilings: {error}")
+            self.run.note(f"{self.label} ceilings: {error}")
             self.ceilings = None
             return {}
 
@@ -76,7 +77,7 @@ class Bench:
             return process.ask(line, timeout_s=300)["seconds"]
         except CellError as error:
             self.broken.add((name, key))
-            self.run.note(f"{self.fmt} {name}, {key}: {error}")
+            self.run.note(f"{self.label} {name}, {key}: {error}")
             return None
 
     def turns(self, cells: dict, key: str, commands: dict[str, str], count: int, warm: str = "", skip: int = 0) -> None:
@@ -137,14 +138,14 @@ def run_hybrid(run, bench: Bench) -> None:
     run.progress(f"{bench.fmt}: hybrid step, 512 + 16, and its parts")
     bench.turns(run.result["hybrid"], bench.fmt,
                 {"chunk": "prefill tokens=512 repeat=1", "decode": "decode batch=16 context=128 steps=3", "hybrid": "hybrid chunk=512 batch=16 context=128 steps=1"},
-                plan.hybrid_turns(run.args.rounds))
+                run.args.rounds)
 
 
 def run_operators(run, bench: Bench) -> None:
-    """With 8-bit activations, then with our default's; what has 16 bits counts as twice the operations."""
+    """With our default's activations, then with 8-bit ones; what has 16 bits counts as twice the operations."""
     kept = [o for o in run.result["operators"] if o["format"].split(",")[0] != bench.fmt]
-    others = [(f"{bench.fmt}, default numerics", "mixed")] if bench.fmt != "bf16" and not run.args.quick else []
-    for label, rounding in [(bench.fmt, "int8"), *others]:
+    others = [(f"{bench.fmt}, int8 activations", "int8")] if bench.fmt != "bf16" and not run.args.quick else []
+    for label, rounding in [(bench.fmt, "mixed"), *others]:
         if bench.ceilings is None:
             return
         run.progress(f"{label}: operators")
@@ -159,4 +160,15 @@ def run_operators(run, bench: Bench) -> None:
         run.save()
 
 
-PARTS = {"operators": run_operators, "cells": run_cells, "hybrid": run_hybrid}
+# --- What the plan says of each ---------------------------------------------------------------------------------------
+
+def cells_s(run, fmt: str, names: list[str]) -> float:
+    return plan.cells_s(names, fmt, run.args.rounds, *shapes(run.args.quick))
+
+
+def hybrid_s(run, fmt: str, names: list[str]) -> float:
+    return plan.hybrid_s(names, fmt, run.args.rounds)
+
+
+def operators_s(run, fmt: str, names: list[str]) -> float:
+    return 15 if fmt == "bf16" or run.args.quick else 30

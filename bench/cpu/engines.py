@@ -105,14 +105,30 @@ class Places:
         return self.build / "tactus"
 
 
-# Our own ways to run a format: (label, whose file, flags). The peers' quantised formats round activations to 8 bits; ours does by
-# choice and rounds to 16 otherwise. The others are measured on request (--variants).
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The most that cells ask of an engine: tokens of a prompt and of a context, decodes at once."""
+    prompt: int = 2048
+    context: int = 1024
+    batch: int = 32
+
+    @property
+    def is_long(self) -> bool:
+        return self.context > 2048
+
+
+STEPS = 256            # room behind a long context
+
+# Our own ways to run a format: (label, whose file, flags). First what a user gets who asks for nothing, then 8-bit activations, which
+# the peers have under quantised weights. The others are measured on request (--variants).
 VARIANTS = {
     "bf16": [("tactus", "bf16", [])],
-    "int8": [("tactus int8", "bf16", ["--quantization", "int8", "--activation-dtype", "int8"]), ("tactus int8, default numerics", "bf16", ["--quantization", "int8"]),
-             ("tactus Q8_0", "int8", ["--activation-dtype", "int8"]), ("tactus Q8_0, default numerics", "int8", [])],
-    "int4": [("tactus int4", "bf16", ["--quantization", "int4", "--activation-dtype", "int8"]), ("tactus int4, default numerics", "bf16", ["--quantization", "int4"]),
-             ("tactus Q4_0", "int4", ["--activation-dtype", "int8"]), ("tactus Q4_0, default numerics", "int4", [])],
+    "int8": [("tactus int8", "bf16", ["--quantization", "int8"]), ("tactus int8, int8 activations", "bf16", ["--quantization", "int8", "--activation-dtype", "int8"]),
+             ("tactus int8, int16 activations", "bf16", ["--quantization", "int8", "--activation-dtype", "int16"]),
+             ("tactus Q8_0", "int8", []), ("tactus Q8_0, int8 activations", "int8", ["--activation-dtype", "int8"])],
+    "int4": [("tactus int4", "bf16", ["--quantization", "int4"]), ("tactus int4, int8 activations", "bf16", ["--quantization", "int4", "--activation-dtype", "int8"]),
+             ("tactus int4, int16 activations", "bf16", ["--quantization", "int4", "--activation-dtype", "int16"]),
+             ("tactus Q4_0", "int4", []), ("tactus Q4_0, int8 activations", "int4", ["--activation-dtype", "int8"])],
 }
 
 
@@ -122,12 +138,17 @@ def tactus_models(places: Places, fmt: str) -> list[tuple[str, list[str]]]:
     return [(label, [str(make_models.gguf_path(places.models, file)), *flags]) for label, file, flags in chosen]
 
 
-def specs(places: Places, fmt: str, only: list[str]) -> list[Spec]:
+def specs(places: Places, fmt: str, only: list[str], limits: Limits = Limits()) -> list[Spec]:
     found = []
     threads = str(places.threads)
-    for label, model in tactus_models(places, fmt):
-        found.append(Spec(label, [str(places.build / "bench/model/model_speed"), *model, "--serve", "on", "--threads", threads, *places.tactus_args],
-                          f"model_speed {' '.join(pathlib.Path(m).name for m in model)} {' '.join(places.tactus_args)}".strip(), is_peer=False))
+    models = tactus_models(places, fmt)
+    if limits.is_long and "--kv-cache-dtype" not in " ".join(places.tactus_args):
+        models.append((f"{models[0][0]}, int8 KV", [*models[0][1], "--kv-cache-dtype", "int8"]))
+    size = ["--max-prefill", str(limits.prompt), "--max-context", str(limits.context), "--max-batch", str(limits.batch)]
+    for label, model in models:
+        flags = [*size, *places.tactus_args]
+        found.append(Spec(label, [str(places.build / "bench/model/model_speed"), *model, "--serve", "on", "--threads", threads, *flags],
+                          f"model_speed {' '.join(pathlib.Path(m).name for m in model)} {' '.join(flags)}".strip(), is_peer=False))
     if places.openvino_python:
         folder = str(make_models.openvino_path(places.models, fmt))
         base = [str(places.openvino_python), str(HERE / "openvino_driver.py"), folder, "--threads", threads]
@@ -135,13 +156,22 @@ def specs(places: Places, fmt: str, only: list[str]) -> list[Spec]:
                           "dynamic split fuse, steps of at most 2112 tokens, prefix caching off"))
     for label, folder in (("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
         if folder:
-            # Repacking on, ubatch 512, 33 sequences; their context: llama.cpp has one KV stream per sequence, and the prompt of 2,048 must fit
-            # into one, the fork has one for all.
-            layout = ["1", "512", "33", "2176" if label == "llama.cpp" else "1280"]
+            layout = ["1", "512", *llama_layout(label, limits)]       # repacking on, ubatch 512
             found.append(Spec(label, [str(folder / "llama_driver"), str(make_models.gguf_path(places.models, fmt)), threads, *layout],
                               "libllama, flash attention on, ubatch 512, batch 2112, KV f16, "
-                              + ("weights repacked as by its default, one KV stream per sequence" if label == "llama.cpp" else "weights repacked (-rtr), its fused operators on")))
+                              + (f"weights repacked as by its default, {'one KV stream' if layout[-1] == '1' else 'one KV stream per sequence'}" if label == "llama.cpp" else "weights repacked (-rtr), its fused operators on")))
     return [s for s in found if not only or any(s.name.startswith(o) for o in only)]
+
+
+def llama_layout(label: str, limits: Limits) -> list[str]:
+    """Sequences, tokens of each, and whether they share one KV stream. llama.cpp has a stream per sequence where there are several, and the
+    longest prompt must fit into one; the fork has one for all. A single long context is put together from copies, which takes a second
+    sequence and one stream (llama_driver.cc)."""
+    if limits.is_long and limits.batch == 1:
+        return ["2", str((limits.context + 2 * STEPS) // 2), "1"]
+    if limits.is_long:
+        return [str(limits.batch), str(limits.context + STEPS), "0"]
+    return ["33", "2176" if label == "llama.cpp" else "1280", "0"]
 
 
 def ceilings_spec(places: Places) -> Spec:

@@ -3,11 +3,12 @@
 // take turns cell by cell with the weights loaded once. Compiled by setup.sh against each of the two, TACTUS_IK for the
 // fork.
 //
-//   prefill tokens=N repeat=R             whole prompts on an empty cache
+//   prefill tokens=N repeat=R [box=T]     whole prompts on an empty cache; an error once one has taken T seconds
 //   decode batch=B context=C steps=S      B sequences of C tokens of their own, one token each per step
 //   hybrid chunk=N batch=B context=C steps=S   a prompt of N tokens of another sequence and those B decodes in one
 //   batch
 // Every answer: {"seconds": [...]} per prompt or step. Sampling is not included, as in llama-batched-bench.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -22,8 +23,10 @@
 namespace {
 
 struct Settings {
-  int threads = 2, repack = 1, ubatch = 512, sequences = 33, context = 1280;
+  int threads = 2, repack = 1, ubatch = 512, sequences = 33, context = 1280, unified = 0;
 };
+
+constexpr int kChunk = 2048;  // tokens of a prompt in one call; there is room for 64 decodes besides
 
 double Now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -43,7 +46,7 @@ class Engine {
     if (model_ == nullptr) return false;
     llama_context_params cp = llama_context_default_params();
     cp.n_ctx = static_cast<uint32_t>(s.sequences * s.context);
-    cp.n_batch = 2048 + 64;
+    cp.n_batch = kChunk + 64;
     cp.n_ubatch = static_cast<uint32_t>(s.ubatch);
     cp.n_seq_max = static_cast<uint32_t>(s.sequences);
     cp.n_threads = s.threads;
@@ -52,27 +55,41 @@ class Engine {
     cp.flash_attn = true;
 #else
     cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
-    cp.kv_unified = false;  // each sequence attends to its own cells only, which suits prompts that share nothing
+    cp.kv_unified =
+        s.unified != 0;  // 0: each sequence attends to its own cells only, which suits prompts that share nothing
     cp.no_perf = true;
 #endif
     ctx_ = llama_init_from_model(model_, cp);
     if (ctx_ == nullptr) return false;
     vocab_ = llama_vocab_n_tokens(llama_model_get_vocab(model_));
-    batch_ = llama_batch_init(2048 + 64, 0, 1);
+    batch_ = llama_batch_init(kChunk + 64, 0, 1);
     chunk_sequence_ = s.sequences - 1;
+    unified_ = s.unified != 0;
     return true;
   }
 
-  std::vector<double> Prefill(int tokens, int repeat) {
+  // `error` says how far a prompt came that took longer than `box_s` (0: any time will do). The last prompt stays: it
+  // is a context that Contexts need not compute again.
+  std::vector<double> Prefill(int tokens, int repeat, double box_s, std::string* error) {
     std::vector<double> seconds;
-    Forget();
     for (int r = 0; r < repeat; ++r) {
       Clear();
-      batch_.n_tokens = 0;
-      for (int i = 0; i < tokens; ++i) Add(i, 0, i == tokens - 1);
-      seconds.push_back(Decode());
+      double total = 0;
+      for (int done = 0; done < tokens;) {
+        const int count = std::min(kChunk, tokens - done);
+        total += Prompt(done, count, done + count == tokens);
+        done += count;
+        if (box_s > 0 && total > box_s && done < tokens) {
+          Clear();
+          *error =
+              std::to_string(done) + " of " + std::to_string(tokens) + " tokens took " + std::to_string(total) + " s";
+          return {};
+        }
+      }
+      seconds.push_back(total);
     }
-    Clear();
+    context_ = tokens;
+    batch_size_ = 1;
     return seconds;
   }
 
@@ -103,6 +120,13 @@ class Engine {
     batch_.logits[i] = logits;
   }
 
+  // Seconds for tokens [from, from + count) of sequence 0.
+  double Prompt(int from, int count, bool last) {
+    batch_.n_tokens = 0;
+    for (int i = from; i < from + count; ++i) Add(i, 0, last && i == from + count - 1);
+    return Decode();
+  }
+
   double Decode() {
     const double start = Now();
     if (llama_decode(ctx_, batch_) != 0) {
@@ -114,34 +138,74 @@ class Engine {
   }
 
   // Sequences [0, batch) hold `context` tokens each: one is computed, the others get copies of its state in cells of
-  // their own. A larger set of the same context is cut down; its last cells were those of the last sequences.
+  // their own. A larger set of the same context is cut down; its last cells were those of the last sequences. In a
+  // unified cache a long one consists of copies of its first tokens, moved to their positions.
   void Contexts(int batch, int context) {
     if (context_ == context && batch_size_ >= batch) {
       for (int s = batch; s < batch_size_; ++s) Remove(s, 0);
       batch_size_ = batch;
       return;
     }
-    Clear();
-    batch_.n_tokens = 0;
-    for (int i = 0; i < context; ++i) Add(i, 0, i == context - 1);
-    Decode();
-#ifdef TACTUS_IK
-    std::vector<uint8_t> state(llama_state_seq_get_size(ctx_, 0, 0));
-    llama_state_seq_get_data(ctx_, state.data(), state.size(), 0, 0);
-    for (int s = 1; s < batch; ++s) llama_state_seq_set_data(ctx_, state.data(), state.size(), s, 0);
-#else
-    std::vector<uint8_t> state(llama_state_seq_get_size(ctx_, 0));
-    llama_state_seq_get_data(ctx_, state.data(), state.size(), 0);
-    for (int s = 1; s < batch; ++s) llama_state_seq_set_data(ctx_, state.data(), state.size(), s);
-#endif
+    if (context_ != context) {
+      Clear();
+      const int computed = unified_ ? std::min(context, kChunk) : context;
+      for (int done = 0; done < computed; done += kChunk) Prompt(done, std::min(kChunk, computed - done), false);
+      if (computed < context) Extend(computed, context);
+      batch_size_ = 1;
+    }
+    const std::vector<uint8_t> state = State();
+    for (int s = batch_size_; s < batch; ++s) Restore(state, s);
     context_ = context;
     batch_size_ = batch;
   }
 
-  void Forget() { context_ = batch_size_ = -1; }
+  // Sequence 0 holds `computed` tokens and has `context` afterwards. The last sequence is the one that copies go
+  // through.
+  void Extend(int computed, int context) {
+    const std::vector<uint8_t> state = State();
+    for (int at = computed; at < context; at += computed) {
+      Restore(state, chunk_sequence_);
+      if (context - at < computed) Remove(chunk_sequence_, context - at);
+#ifdef TACTUS_IK
+      llama_kv_cache_seq_add(ctx_, chunk_sequence_, 0, -1, at);
+      llama_kv_cache_seq_cp(ctx_, chunk_sequence_, 0, 0, -1);
+#else
+      llama_memory_t memory = llama_get_memory(ctx_);
+      llama_memory_seq_add(memory, chunk_sequence_, 0, -1, at);
+      llama_memory_seq_cp(memory, chunk_sequence_, 0, 0, -1);
+#endif
+      Remove(chunk_sequence_, 0);
+    }
+  }
+
+#ifdef TACTUS_IK
+  std::vector<uint8_t> State() {
+    std::vector<uint8_t> state(llama_state_seq_get_size(ctx_, 0, 0));
+    llama_state_seq_get_data(ctx_, state.data(), state.size(), 0, 0);
+    return state;
+  }
+  void Restore(const std::vector<uint8_t>& state, int s) {
+    Must(llama_state_seq_set_data(ctx_, state.data(), state.size(), s, 0));
+  }
+#else
+  std::vector<uint8_t> State() {
+    std::vector<uint8_t> state(llama_state_seq_get_size(ctx_, 0));
+    llama_state_seq_get_data(ctx_, state.data(), state.size(), 0);
+    return state;
+  }
+  void Restore(const std::vector<uint8_t>& state, int s) {
+    Must(llama_state_seq_set_data(ctx_, state.data(), state.size(), s));
+  }
+#endif
+
+  static void Must(size_t bytes) {
+    if (bytes != 0) return;
+    std::fprintf(stderr, "llama_driver: a sequence's state did not fit\n");
+    std::exit(1);
+  }
 
   void Clear() {
-    Forget();
+    context_ = batch_size_ = -1;
 #ifdef TACTUS_IK
     llama_kv_cache_clear(ctx_);
 #else
@@ -161,18 +225,21 @@ class Engine {
   llama_context* ctx_ = nullptr;
   llama_batch batch_{};
   int vocab_ = 0, context_ = -1, batch_size_ = -1, chunk_sequence_ = 0;
+  bool unified_ = false;
 };
 
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::fprintf(stderr, "usage: llama_driver MODEL.gguf [threads [repack [ubatch [sequences [context]]]]]\n");
+    std::fprintf(stderr,
+                 "usage: llama_driver MODEL.gguf [threads [repack [ubatch [sequences [context [unified]]]]]]\n");
     return 2;
   }
   Settings settings;
-  int* const fields[] = {&settings.threads, &settings.repack, &settings.ubatch, &settings.sequences, &settings.context};
-  for (int i = 2; i < argc && i < 7; ++i) *fields[i - 2] = std::atoi(argv[i]);
+  int* const fields[] = {&settings.threads,   &settings.repack,  &settings.ubatch,
+                         &settings.sequences, &settings.context, &settings.unified};
+  for (int i = 2; i < argc && i < 8; ++i) *fields[i - 2] = std::atoi(argv[i]);
   Engine engine;
   const double start = Now();
   if (!engine.Load(argv[1], settings)) {
@@ -191,12 +258,16 @@ int main(int argc, char** argv) {
       if (at != std::string::npos) arg[word.substr(0, at)] = std::atoi(word.c_str() + at + 1);
     }
     std::vector<double> seconds;
+    std::string error;
     if (op == "prefill") {
-      seconds = engine.Prefill(arg["tokens"], arg["repeat"]);
+      seconds = engine.Prefill(arg["tokens"], arg["repeat"], arg["box"], &error);
     } else if (op == "decode" || op == "hybrid") {
       seconds = engine.Steps(op == "hybrid" ? arg["chunk"] : 0, arg["batch"], arg["context"], arg["steps"]);
     } else {
-      std::printf("{\"error\": \"unknown command\"}\n");
+      error = "unknown command";
+    }
+    if (!error.empty()) {
+      std::printf("{\"error\": \"%s\"}\n", error.c_str());
       std::fflush(stdout);
       continue;
     }

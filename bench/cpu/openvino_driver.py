@@ -5,7 +5,8 @@ has no server of its own, so this process is one, with lines instead of HTTP (wh
   openvino_driver.py FOLDER [--threads 2] [--chunk N | --no-split-fuse] [--cache-gib 3] [--max-seqs 33]
 
 Cells (one JSON line per answer, {"seconds": [...]} of every step):
-  prefill tokens=N repeat=R | decode batch=B context=C steps=S | hybrid chunk=N batch=B context=C steps=S
+  prefill tokens=N repeat=R [box=T] | decode batch=B context=C steps=S | hybrid chunk=N batch=B context=C steps=S
+An answer is an error once a prompt has taken T seconds.
 Serving: "serve" switches to it for good. Then every line {"id": 7, "prompt": [ids], "max_tokens": 32} is a request, and the answers are
 {"id": 7, "tokens": n, "time": t} as tokens appear and {"id": 7, "done": true}; t is CLOCK_MONOTONIC in seconds, taken here.
 """
@@ -22,6 +23,9 @@ import time
 import numpy as np
 import openvino as ov
 import openvino_genai as genai
+
+
+STEPS = 2048       # more than a set of decodes is ever asked for
 
 
 def generation(max_tokens: int) -> genai.GenerationConfig:
@@ -72,7 +76,7 @@ class Driver:
         for handle in handles:
             drain(handle)
 
-    def prefill(self, tokens: int, repeat: int) -> list[float]:
+    def prefill(self, tokens: int, repeat: int, box: int = 0) -> list[float]:
         self.stop(self.running)
         self.running, self.context = [], -1
         seconds = []
@@ -81,6 +85,9 @@ class Driver:
             total = 0.0
             while self.pipeline.has_non_finished_requests():
                 total += self.step()
+                if box and total > box and self.pipeline.has_non_finished_requests():
+                    self.stop([handle])
+                    raise TimeoutError(f"a prompt of {tokens} tokens takes longer than {box} s")
             drain(handle)
             seconds.append(total)
         return seconds
@@ -94,7 +101,7 @@ class Driver:
             return
         self.stop(self.running)
         self.running, self.context = [], context
-        self.running = [self.add(context, 4096 - context) for _ in range(batch)]
+        self.running = [self.add(context, STEPS) for _ in range(batch)]
         waiting = list(self.running)
         while waiting:     # the first ones decode a few tokens while the last ones' prompts are computed
             self.pipeline.step()

@@ -9,10 +9,10 @@ BATCHES = [32, 16, 8, 4, 1]          # descending: OpenVINO's larger set is cut 
 CONTEXTS = [128, 1024]
 BOX_S = {"saturation": 90.0, "poisson": 40.0}      # per server: as a whole; after the last arrival
 
-# Prompt tokens per second; ours with 16-bit activations is listed by its suffix.
-PREFILL = {"bf16": {"tactus": 430, "OpenVINO": 345, "llama.cpp": 235, "ik_llama.cpp": 330}, "int8": {"tactus": 690, "OpenVINO": 400, "llama.cpp": 126, "ik_llama.cpp": 320},
-           "int4": {"tactus": 640, "OpenVINO": 450, "llama.cpp": 240, "ik_llama.cpp": 320}}
-DEFAULT_PREFILL = 500
+# Prompt tokens per second, ours with its default activations.
+PREFILL = {"bf16": {"tactus": 430, "OpenVINO": 345, "llama.cpp": 235, "ik_llama.cpp": 330}, "int8": {"tactus": 640, "OpenVINO": 400, "llama.cpp": 126, "ik_llama.cpp": 320},
+           "int4": {"tactus": 600, "OpenVINO": 450, "llama.cpp": 240, "ik_llama.cpp": 320}}
+INT8_ACTIVATIONS = 1.1                              # times as fast as the default's
 CEILINGS_S = 0.05                                   # before and after every engine's turn
 LOAD_S = {"tactus": 3, "OpenVINO": 4, "llama.cpp": 4, "ik_llama.cpp": 6}
 
@@ -22,19 +22,22 @@ def kind(name: str) -> str:
     return next((k for k in ("tactus", "OpenVINO", "ik_llama.cpp", "llama.cpp") if name.startswith(k)), "tactus")
 
 
-def is_default(name: str) -> bool:
-    """Whether a way of ours is what a user gets who asks for nothing; in results of before 2026-11-24 those were 16-bit activations."""
-    return "default numerics" in name or "int16 activations" in name
-
-
 def prefill_rate(name: str, fmt: str) -> float:
-    return DEFAULT_PREFILL if is_default(name) else PREFILL[fmt][kind(name)]
+    return PREFILL[fmt][kind(name)] * (INT8_ACTIVATIONS if "int8 activations" in name else 1.0)
+
+
+def prompt_s(name: str, fmt: str, tokens: int) -> float:
+    """Of a long prompt, whose attention grows with its square."""
+    return tokens / prefill_rate(name, fmt) * (1 + tokens / 16384)
 
 
 def decode_step_s(name: str, batch: int, context: int) -> float:
     engine, far = kind(name), context > 512
+    if context > 2048:
+        per_8192 = {"tactus": 0.006, "OpenVINO": 0.02, "llama.cpp": 0.04, "ik_llama.cpp": 0.03 * batch}[engine]
+        return decode_step_s(name, batch, 1024) + batch * per_8192 * context / 8192
     if engine == "tactus":
-        return (0.02 + 0.0014 * batch) * (1.5 if far else 1) * (1.2 if is_default(name) else 1)
+        return (0.02 + 0.0014 * batch) * (1.5 if far else 1)
     if engine == "OpenVINO":
         return (0.03 + 0.0028 * batch) * (1.7 if far else 1)
     if engine == "ik_llama.cpp" and far:
@@ -51,13 +54,19 @@ def decode_turns(batch: int, rounds: int) -> tuple[int, int]:
     return 2 * rounds, 2 if batch >= 16 else 4
 
 
-def hybrid_turns(rounds: int) -> int:
-    return rounds if rounds == 1 else rounds + 1
-
-
 def fill_s(name: str, fmt: str, batch: int, context: int) -> float:
     """Contexts of a decode cell: OpenVINO computes every one, the others copy the first."""
     return context / prefill_rate(name, fmt) * (batch if kind(name) == "OpenVINO" else 1 + 0.02 * batch)
+
+
+def long_fill_s(name: str, fmt: str, batch: int, context: int, has_prompt: bool) -> float:
+    """Ours copies what 2,048 tokens have left, the llama.cpp family too where there is one sequence, else the prompt before."""
+    engine = kind(name)
+    if engine == "OpenVINO":
+        return batch * prompt_s(name, fmt, context)
+    if engine == "tactus" or batch == 1:
+        return prompt_s(name, fmt, 2048) + 0.5 * batch * context / 8192
+    return (0 if has_prompt else prompt_s(name, fmt, context)) + batch
 
 
 def cells_s(names: list[str], fmt: str, rounds: int, prefills: list[int], batches: list[int], contexts: list[int]) -> float:
@@ -80,7 +89,7 @@ def loading_s(names: list[str], fmt: str) -> float:
 
 def hybrid_s(names: list[str], fmt: str, rounds: int) -> float:
     each = lambda n: 1.1 * 1024 / prefill_rate(n, fmt) + fill_s(n, fmt, 16, 128) + 5 * decode_step_s(n, 16, 128)
-    return sum(hybrid_turns(rounds) * (each(n) + CEILINGS_S) for n in names)
+    return sum(rounds * (each(n) + CEILINGS_S) for n in names)
 
 
 def served_s(name: str, fmt: str, scenario: str, prompt_tokens: int, output_tokens: int, arrivals_s: float) -> float:

@@ -3,7 +3,7 @@
 ceilings measured in the same turns.
 
   bench/cpu/setup.sh CACHE                       once: Python packages, llama.cpp, models (about 16 GB)
-  bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--parts served,stall,loaded,operators,cells,hybrid] [--formats int8,bf16,int4]
+  bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--parts served,stall,loaded,operators,cells,hybrid,long] [--formats int8,bf16,int4]
                    [--minutes N] [--append] [--plan]
 
 Prints what it will do and about how long that takes, then progress, then a Markdown report. The JSON is written after every cell, so
@@ -13,8 +13,8 @@ with is in the report.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import datetime
+import itertools
 import json
 import os
 import pathlib
@@ -22,18 +22,18 @@ import signal
 import sys
 import tempfile
 
+import aims
 import cells
 import engines
 import make_models
 import plan
 import report
-import served
 from engines import warn
+from parts import NAMES, PARTS, Part
 from result_file import ResultFile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PARTS = [*served.PARTS, *cells.PARTS]
 FORMATS = ["int8", "bf16", "int4"]
 PEERS = ["OpenVINO GenAI", "llama.cpp", "ik_llama.cpp"]
 
@@ -57,12 +57,12 @@ class Run(ResultFile):
         self.logs = pathlib.Path(tempfile.mkdtemp(prefix="tactus-bench-"))
         this = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "command": " ".join(["bench/cpu/run.py", *args.public]),
                 "machine": engines.machine(), "versions": engines.versions(places)}
-        self.result = {**this, "runs": [], "threads": places.threads, "kv": kv_format(args.tactus_args), "settings": {}, "load_s": {},
-                             "cells": {}, "hybrid": {}, "operators": [], "stall": {}, "served": {}, "loaded": {}, "notes": []}
+        self.result = {**this, "runs": [], "first": aims.DEFAULT, "threads": places.threads, "kv": kv_format(args.tactus_args), "settings": {}, "load_s": {},
+                       **{part.name: part.empty() for part in PARTS}, "notes": []}
         if args.append and args.output.exists():
             before = json.loads(args.output.read_text())
-            for part in ("settings", "load_s", "cells", "hybrid", "operators", "stall", "served", "loaded", "notes"):
-                self.result[part] = before[part]
+            for key in ("settings", "load_s", *NAMES, "notes"):
+                self.result[key] = before.get(key, self.result[key])
             self.result["runs"] = before.get("runs") or [{k: before[k] for k in ("date", "command", "machine", "versions", "seconds") if k in before}]
         self.result["runs"].append({**this, "seconds": 0.0})
 
@@ -80,32 +80,22 @@ class Run(ResultFile):
 
 def planned(run: Run) -> list[tuple[str, float]]:
     """(what, about how many seconds), in the order in which it is done."""
-    args, places, rows = run.args, run.places, []
-    fmt = args.serve_format
-    for part in [p for p in PARTS if p in args.parts]:
-        if part == "served":
-            for scenario, requests in served.scenarios(run).items():
-                rows_of = served.served_rows(run)
-                names = [n for n, _ in (served.poisson_rows(run, rows_of) if scenario == "poisson" else rows_of)]
-                tokens, answers = sum(len(r.prompt) for r in requests), sum(r.max_tokens for r in requests)
-                rows.append((f"served, {scenario}: {len(names)} servers", sum(plan.served_s(n, fmt, scenario, tokens, answers, max(r.due_s for r in requests)) for n in names)))
-        elif part == "stall":
-            names = [n for n, _ in served.stall_rows(run)]
-            rows.append((f"stall test: {len(names)} servers and --tbt-slo with its profile",
-                         sum(plan.stall_s(n, fmt, *served.stall_shape(run, n)) for n in names) + served.profile_limit_s(args.quick) + 20))
-        elif part == "loaded":
-            rows.append(("loaded server", 45))
-    for fmt in args.formats if set(args.parts) & set(cells.PARTS) else []:
-        names = [s.name for s in engines.specs(places, fmt, args.engines)]
-        seconds = plan.loading_s(names, fmt)
-        if "operators" in args.parts:
-            seconds += 15 if fmt == "bf16" or args.quick else 30
-        if "cells" in args.parts:
-            seconds += plan.cells_s(names, fmt, args.rounds, *cells.shapes(args.quick))
-        if "hybrid" in args.parts:
-            seconds += plan.hybrid_s(names, fmt, args.rounds)
-        rows.append((f"{fmt}: {', '.join(p for p in cells.PARTS if p in args.parts)} of {', '.join(names)}", seconds))
+    args, rows = run.args, []
+    for per_format, parts in wanted_parts(args):
+        if not per_format:
+            rows += [row for part in parts for row in part.planned(run)]
+            continue
+        for fmt in args.formats:
+            names = [s.name for s in engines.specs(run.places, fmt, args.engines)]
+            seconds = plan.loading_s(names, fmt) + sum(part.planned(run, fmt, names) for part in parts)
+            rows.append((f"{fmt}: {', '.join(part.name for part in parts)} of {', '.join(names)}", seconds))
     return rows
+
+
+def wanted_parts(args: argparse.Namespace) -> list[tuple[bool, list[Part]]]:
+    """The chosen parts in their order, in groups of those that are played format by format and those that are not."""
+    chosen_ones = [p for p in PARTS if p.name in args.parts]
+    return [(per_format, list(group)) for per_format, group in itertools.groupby(chosen_ones, key=lambda p: p.per_format)]
 
 
 def print_plan(run: Run) -> None:
@@ -127,13 +117,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="a build of this project with -DTACTUS_BUILD_BENCH=ON")
     parser.add_argument("--ik", type=pathlib.Path, help="folder with ik_llama.cpp's bin/llama-server and llama_driver, where setup.sh did not build it")
     parser.add_argument("-o", "--output", type=pathlib.Path, help="default: bench/results/DATE-cpu.json")
-    parser.add_argument("--parts", default=",".join(PARTS), help=f"default: {','.join(PARTS)}")
+    parser.add_argument("--parts", default=",".join(NAMES), help=f"default: {','.join(NAMES)}")
     parser.add_argument("--formats", help=f"of the in-process cells; default: {','.join(FORMATS)}, with --quick int8")
-    parser.add_argument("--serve-format", default="int8", choices=["bf16", "int8", "int4"], help="of the stall test and the load tests")
+    parser.add_argument("--serve-format", default="int8", choices=["bf16", "int8", "int4"], help="of the stall test, the load tests and long contexts")
     parser.add_argument("--engines", default="", help="names that begin so only, comma-separated: tactus,OpenVINO,llama.cpp,ik_llama.cpp")
     parser.add_argument("--variants", type=int, default=2, help="how many of our own ways to run a format (engines.py lists them); 0: all")
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--rounds", type=int, default=2, help="turns of every engine per cell: one more for prompts and hybrid steps, twice as many for decode steps")
+    parser.add_argument("--rounds", type=int, default=2, help="turns of every engine per cell: one more for prompts, twice as many for decode steps")
     parser.add_argument("--rate", type=float, default=0.15, help="Poisson arrivals per second, bursts not counted")
     parser.add_argument("--poisson-requests", type=int, default=10)
     parser.add_argument("--tactus-args", default="", help="more flags for our own side, space-separated")
@@ -142,7 +132,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--append", action="store_true", help="add to what --output holds, replacing the cells that are measured again")
     parser.add_argument("--plan", action="store_true", help="say what would be done and about how long it takes, and do nothing")
     args = parser.parse_args()
-    args.parts = chosen(parser, "--parts", args.parts, PARTS)
+    args.parts = chosen(parser, "--parts", args.parts, NAMES)
     args.formats = chosen(parser, "--formats", args.formats or ("int8" if args.quick else ",".join(FORMATS)), FORMATS)
     args.engines = chosen(parser, "--engines", args.engines, ["tactus", *PEERS], lambda e, k: any(x.startswith(e) for x in k))
     for name in ("threads", "rounds", "poisson_requests"):
@@ -185,14 +175,12 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     script = "bench/cpu/setup.sh"
     if not args.cache.is_dir():
         parser.error(f"--cache {args.cache}: no such folder; {script} {args.cache} fills it")
-    needed = ["tactus"] if set(args.parts) & set(served.PARTS) else []
-    needed += ["bench/model/model_speed"] if set(args.parts) & {"cells", "hybrid", "loaded"} else []
-    needed += ["bench/cpu/cpu_operators"] if set(args.parts) & set(cells.PARTS) else []
+    wanted = [p for p in PARTS if p.name in args.parts]
+    needed = dict.fromkeys(n for p in wanted for n in p.programs)
     missing = [n for n in needed if not os.access(args.build / n, os.X_OK)]
     if missing:
         parser.error(f"--build {args.build} has no {', '.join(missing)}: cmake --preset release -DTACTUS_BUILD_BENCH=ON && cmake --build build/release")
-    formats = set(args.formats) if set(args.parts) & set(cells.PARTS) else set()
-    formats |= {args.serve_format} if set(args.parts) & set(served.PARTS) else set()
+    formats = {fmt for p in wanted for fmt in (args.formats if p.per_format else [args.serve_format])}
     files = {make_models.gguf_path(args.cache / "models", f) for f in formats | {"bf16"}}       # ours quantises the bf16 file
     if is_wanted(args, "OpenVINO GenAI") and (args.cache / "venv").exists():
         files |= {make_models.openvino_path(args.cache / "models", f) for f in formats}
@@ -207,9 +195,12 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         parser.error(f"-o {args.output}: cannot write to {folder}")
     if args.append and args.output.exists():
         try:
-            report.check(json.loads(args.output.read_text()))
+            before = json.loads(args.output.read_text())
+            report.check(before)
         except ValueError as error:
             parser.error(f"--append: {args.output} is not a result of this program: {error}")
+        if aims.first_of(before) != aims.DEFAULT:
+            parser.error(f"--append: {args.output} is older than the names of today, a plain one of which is the default: give another file to -o")
 
 
 def is_wanted(args: argparse.Namespace, name: str) -> bool:
@@ -245,15 +236,14 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)      # a shell's background jobs begin with it ignored
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        for part, scenario in served.PARTS.items():
-            if part in args.parts:
-                asyncio.run(scenario(run))
-        for fmt in args.formats if set(args.parts) & set(cells.PARTS) else []:
-            with cells.Bench(run, fmt) as bench:
-                bench.load()
-                for part, play in cells.PARTS.items():
-                    if part in args.parts:
-                        play(run, bench)
+        for per_format, parts in wanted_parts(args):
+            for part in [] if per_format else parts:
+                part.play(run)
+            for fmt in args.formats if per_format else []:
+                with cells.Bench(run, fmt) as bench:
+                    bench.load()
+                    for part in parts:
+                        part.play(run, bench)
     except (KeyboardInterrupt, OutOfTime) as reason:
         run.note(f"{'out of time' if isinstance(reason, OutOfTime) else 'interrupted'}: what comes after this is missing")
     run.save()

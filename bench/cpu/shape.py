@@ -70,6 +70,10 @@ def arithmetic_s(w: Work, fmt: str, c: Ceilings) -> float:
     return linear_ops(w) / c.arithmetic(fmt) + attention_ops(w) / c.bf16
 
 
+def reading_s(w: Work, fmt: str, c: Ceilings, kv: str = "bf16") -> float:
+    return bytes_read(w, fmt, kv) / c.read
+
+
 def least_s(w: Work, fmt: str, c: Ceilings, kv: str = "bf16") -> float:
     """No step of this work is faster: the larger of its arithmetic and its bytes."""
-    return max(arithmetic_s(w, fmt, c), bytes_read(w, fmt, kv) / c.read)
+    return max(arithmetic_s(w, fmt, c), reading_s(w, fmt, c, kv))

@@ -1,9 +1,10 @@
-// Speed of a model on the CPU executor, without server or scheduler: whole prompts as one step, decode steps at each
+// Speed of a model on the CPU executor, without server or scheduler: whole prompts, decode steps at each
 // batch size and context, and the hybrid step of a prompt's chunk with decodes. Either one run with a JSON object on
 // stdout, or
 // (--serve) the line protocol of bench/cpu/engines.py, which lets engines take turns cell by cell:
 //
-//   prefill tokens=N repeat=R                  whole prompts, one step each
+//   prefill tokens=N repeat=R [box=T]          whole prompts, in steps of at most 2,048 tokens; an error once one has
+//                                              taken T seconds
 //   decode batch=B context=C steps=S           B sequences after C tokens each, one token each per step
 //   hybrid chunk=N batch=B context=C steps=S   one step with a whole prompt of N tokens and those decodes
 // Every answer: {"seconds": [...]} per prompt or step, from Submit until the result is there, greedy sampling included.
@@ -68,20 +69,31 @@ struct SpeedOptions {
 };
 
 constexpr int32_t kSpareTokens = 256;  // steps that a context may be followed by
+constexpr int32_t kChunk = 2048;       // most tokens of a prompt in one step
 
 // Runs plans one at a time. Slot 0 is the prompt's, slots 1 to max_batch decode; each owns a fixed range of blocks.
 class Runner {
  public:
   static Result<std::unique_ptr<Runner>> Create(const SpeedOptions& options, nlohmann::ordered_json* about);
 
-  Result<std::vector<double>> Prefill(int32_t tokens, int64_t repeat) {
+  // An error once a prompt has taken `box_s` seconds; 0: never.
+  Result<std::vector<double>> Prefill(int32_t tokens, int64_t repeat, double box_s = 0) {
     std::vector<double> seconds;
     for (int64_t r = 0; r < repeat; ++r) {
-      plan_.Clear();
-      Start(kPromptSlot);
-      AddItem(kPromptSlot, 0, tokens, true);
-      TACTUS_ASSIGN_OR_RETURN(const double s, Run());
-      seconds.push_back(s);
+      double total = 0;
+      for (int32_t done = 0; done < tokens; done += kChunk) {
+        if (box_s > 0 && total > box_s) {
+          return Status(StatusCode::kDeadlineExceeded,
+                        fmt::format("{} of {} tokens took {:.0f} s", done, tokens, total));
+        }
+        plan_.Clear();
+        if (done == 0) Start(kPromptSlot);
+        const int32_t count = std::min(kChunk, tokens - done);
+        AddItem(kPromptSlot, done, count, done + count == tokens);
+        TACTUS_ASSIGN_OR_RETURN(const double s, Run());
+        total += s;
+      }
+      seconds.push_back(total);
     }
     return seconds;
   }
@@ -130,20 +142,21 @@ class Runner {
  private:
   static constexpr SlotId kPromptSlot = 0;
 
-  // Slots 1 to batch hold `context` tokens each: slot 1's are computed, the others get copies in blocks of their own.
+  // Slots 1 to batch hold `context` tokens each: slot 1's first kChunk are computed, the rest of it and the others are
+  // copies of these in blocks of their own.
   Status FillContexts(int32_t batch, int32_t context) {
     if (filled_context_ == context && filled_batch_ >= batch) return Status();
     plan_.Clear();
     Start(1);
-    AddItem(1, 0, context, false);
+    AddItem(1, 0, std::min(context, kChunk), false);
     TACTUS_RETURN_IF_ERROR(Run().status());
-    const int32_t blocks = (context + block_size_ - 1) / block_size_;
-    for (int32_t b = 1; b < batch; ++b) {
+    const int32_t blocks = (context + block_size_ - 1) / block_size_, computed = kChunk / block_size_;
+    for (int32_t b = 0; b < batch; ++b) {
       plan_.Clear();
-      Start(1 + b);
-      for (int32_t i = 0; i < blocks; ++i)
+      if (b > 0) Start(1 + b);
+      for (int32_t i = b > 0 ? 0 : computed; i < blocks; ++i)
         plan_.copies.push_back(
-            {FirstBlock(1) + i, FirstBlock(1 + b) + i, std::min(block_size_, context - i * block_size_)});
+            {FirstBlock(1) + i % computed, FirstBlock(1 + b) + i, std::min(block_size_, context - i * block_size_)});
       AddItem(1 + b, context, 1, true);
       TACTUS_RETURN_IF_ERROR(Run().status());
     }
@@ -231,7 +244,8 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nloh
   exec.max_slots = static_cast<int32_t>(options.max_batch) + 1;
   exec.num_blocks = runner->prompt_blocks_ + options.max_batch * runner->decode_blocks_;
   exec.max_step_items = exec.max_slots;
-  exec.max_step_tokens = std::max(options.max_prefill, options.max_context) + options.max_batch;
+  exec.max_step_tokens =
+      std::min<int64_t>(kChunk, std::max(options.max_prefill, options.max_context)) + options.max_batch;
   exec.max_model_len = std::max(options.max_prefill, options.max_context + kSpareTokens) + 1;
   TACTUS_ASSIGN_OR_RETURN(runner->executor_, MakeCpuExecutor(description.config, std::move(weights), exec));
   runner->executor_->SetWakeup([r = runner.get()] {
@@ -259,7 +273,7 @@ Result<std::vector<double>> RunCommand(Runner& runner, const std::string& line) 
   const int32_t chunk = op == "hybrid" ? value["chunk"] : 0;
   TACTUS_RETURN_IF_ERROR(
       runner.Check(op == "prefill" ? value["tokens"] : chunk, value["batch"], value["context"], value["steps"]));
-  if (op == "prefill") return runner.Prefill(value["tokens"], value["repeat"]);
+  if (op == "prefill") return runner.Prefill(value["tokens"], value["repeat"], value["box"]);
   if (op == "decode" || op == "hybrid") return runner.Steps(chunk, value["batch"], value["context"], value["steps"]);
   return InvalidArgument("unknown command '" + line + "': prefill, decode or hybrid");
 }

@@ -11,15 +11,20 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench/cpu"))
+import aims  # noqa: E402
 import cells  # noqa: E402
 import engines  # noqa: E402
 import load  # noqa: E402
+import long_contexts  # noqa: E402
+import make_models  # noqa: E402
+import parts  # noqa: E402
 import plan  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 import served  # noqa: E402
 import servers  # noqa: E402
 import shape  # noqa: E402
+import tables  # noqa: E402
 
 
 class Shape(unittest.TestCase):
@@ -55,75 +60,127 @@ def cell(ours: float, theirs: float, tokens: int, ceilings: dict) -> dict:
 
 
 class Verdicts(unittest.TestCase):
-    fast = {"bf16_ops": [1e18], "int8_ops": [1e18], "f32_ops": [1e18], "read_bytes": [1e18]}
+    """Of figures that are made up here. `fast` is a machine with no ceiling worth naming, and that of reading the lower one."""
+    fast = {"bf16_ops": [1e30], "int8_ops": [1e30], "f32_ops": [1e30], "read_bytes": [1e18]}
 
-    def judge(self, ours: float, theirs: float, ceilings: dict, key: str = "decode 16 at 128") -> dict:
-        tokens = report.work_of(key)[1]
-        (aim,) = report.aims({"cells": {"int8": {key: cell(ours, theirs, tokens, ceilings)}}})
-        return aim
+    def judge(self, key: str, ours: float, ceilings: dict, fmt: str = "int8") -> dict[str, dict]:
+        """Aims of one cell in which the best peer has 100 tokens/s, by what they are about."""
+        name = "tactus" if fmt == "bf16" else f"tactus {fmt}"
+        tokens = aims.work_of(key)[1]
+        found = {n: {"all": [tokens / speed] * 3} for n, speed in ((name, ours), ("OpenVINO GenAI", 100), ("llama.cpp", 50))}
+        judged = report.judged({"first": aims.DEFAULT, "cells": {fmt: {key: {**found, "ceilings": ceilings}}}})
+        self.assertTrue(all(a["who"] == name and a["basis"] == aims.DEFAULT for a in judged))
+        return {a["what"].split(", ")[1]: a for a in judged}
 
-    def test_ratio_to_the_best_peer(self):
-        self.assertTrue(self.judge(201, 100, self.fast)["met"])
-        missed = self.judge(150, 100, self.fast)
-        self.assertFalse(missed["met"])
-        self.assertEqual(missed["verdict"], "short by 25 %")
-        self.assertIn("1.50 times OpenVINO GenAI", missed["found"])
+    def test_the_ratios_that_just_meet_and_just_miss(self):
+        wanted = {("bf16", "prefill 128"): 1.15, ("bf16", "prefill 2048"): 1.15, ("int8", "prefill 128"): 1.5, ("int8", "prefill 512"): 1.5, ("int4", "prefill 2048"): 1.5,
+                  ("bf16", "decode 8 at 128"): 1.4, ("bf16", "decode 32 at 128"): 1.4, ("int8", "decode 8 at 128"): 2, ("int4", "decode 16 at 128"): 2, ("int8", "decode 32 at 128"): 2,
+                  ("bf16", "decode 8 at 1024"): 2.5, ("int8", "decode 4 at 1024"): 2.5, ("int4", "decode 32 at 1024"): 2.5,
+                  ("bf16", "decode 1 at 128"): 1.05, ("int4", "decode 1 at 1024"): 1.05}
+        for (fmt, key), ratio in wanted.items():
+            with self.subTest(fmt=fmt, key=key):
+                (met,) = self.judge(key, 100 * ratio + 0.1, self.fast, fmt).values()
+                self.assertEqual((met["what"], met["met"], met["verdict"], met["aim"]), (f"{fmt} {key}, times the best peer", True, "met", f"at least {ratio:g}"))
+                (missed,) = self.judge(key, 100 * ratio - 0.1, self.fast, fmt).values()
+                self.assertFalse(missed["met"])
+                self.assertRegex(missed["verdict"], "short by 0.[01] %")
+        self.assertEqual(self.judge("decode 4 at 128", 500, self.fast), {})
+        missed = self.judge("decode 16 at 128", 150, self.fast)["times the best peer"]
+        self.assertEqual((missed["found"], missed["verdict"]), ("1.50 (OpenVINO GenAI)", "short by 25.0 %"))
 
-    def test_four_fifths_of_the_ceiling_will_do(self):
-        work, tokens = report.work_of("decode 16 at 128")
-        read = shape.bytes_read(work, "int8") / (tokens / 150)     # a ceiling of 150 tokens/s
-        ceilings = {"bf16_ops": [1e18], "int8_ops": [1e18], "f32_ops": [1e18], "read_bytes": [read]}
-        self.assertTrue(self.judge(121, 100, ceilings)["met"])
-        self.assertFalse(self.judge(119, 100, ceilings)["met"])
+    def bound(self, key: str, limit: float, arithmetic: float) -> dict:
+        """Ceilings under which reading alone allows `limit` tokens/s, and arithmetic `arithmetic` times the time of reading."""
+        work, tokens = aims.work_of(key)
+        seconds = tokens / limit
+        ops = (shape.linear_ops(work) + shape.attention_ops(work)) / (seconds * arithmetic)
+        return {"bf16_ops": [ops], "int8_ops": [ops], "f32_ops": [ops], "read_bytes": [shape.bytes_read(work, "int8") / seconds]}
+
+    def test_the_share_of_the_ceiling_is_an_aim_of_its_own_where_arithmetic_bounds(self):
+        ceilings = self.bound("decode 16 at 128", 202, 1.01)       # arithmetic allows 200 tokens/s
+        near = self.judge("decode 16 at 128", 150.2, ceilings)
+        self.assertEqual((near["share of the ceiling"]["found"], near["share of the ceiling"]["met"], near["share of the ceiling"]["aim"]), ("75.1 %", True, "at least 75 %"))
+        self.assertFalse(near["times the best peer"]["met"])       # 1.5 times is not 2, whatever the share
+        short = self.judge("decode 16 at 128", 149.8, ceilings)["share of the ceiling"]
+        self.assertEqual((short["found"], short["met"], short["verdict"]), ("74.9 %", False, "short by 0.1 %"))
+        self.assertEqual(list(self.judge("decode 16 at 128", 90, self.bound("decode 16 at 128", 200, 0.99))), ["times the best peer"])    # reading bounds
+
+    def test_a_share_without_a_peer_and_no_aim_of_ratio(self):
+        tokens = aims.work_of("decode 4 at 128")[1]
+        cell = {"tactus int8": {"all": [tokens / 100]}, "ceilings": self.bound("decode 4 at 128", 202, 1.01)}
+        self.assertEqual([(a["what"], a["met"]) for a in report.judged({"first": aims.DEFAULT, "cells": {"int8": {"decode 4 at 128": cell}}})],
+                         [("int8 decode 4 at 128, share of the ceiling", False)])
 
     def test_a_share_is_taken_against_the_ceilings_of_its_own_turn(self):
         """The machine halves its read rate between two turns: both turns are at 90 % of what there was."""
-        work, tokens = report.work_of("decode 1 at 128")
+        work, tokens = aims.work_of("decode 1 at 128")
         at = lambda rate: {"bf16_ops": 1e18, "int8_ops": 1e18, "f32_ops": 1e18, "read_bytes": rate}
         least = lambda rate: shape.bytes_read(work, "int8") / rate
         ours = {"all": [[least(60e9) / 0.9] * 4, [least(30e9) / 0.9] * 4], "ceilings": [at(60e9), at(30e9)]}
-        (row,) = report.cell_rows("int8", {"decode 1 at 128": {"tactus int8": ours, "ceilings": {"read_bytes": [60e9, 30e9], "bf16_ops": [1e18], "int8_ops": [1e18], "f32_ops": [1e18]}}})
+        (row,) = aims.cell_rows("int8", {"decode 1 at 128": {"tactus int8": ours, "ceilings": {"read_bytes": [60e9, 30e9], "bf16_ops": [1e18], "int8_ops": [1e18], "f32_ops": [1e18]}}})
         self.assertAlmostEqual(row["share"], 0.9)
-        self.assertEqual(len(report.speeds({"tactus int8": ours}, "tactus int8", 1)), 8)
+        self.assertEqual(len(aims.speeds({"tactus int8": ours}, "tactus int8", 1)), 8)
 
     def test_verdicts_say_whose_numerics_they_judge(self):
-        tokens = report.work_of("decode 16 at 128")[1]
-        both = cell(201, 100, tokens, self.fast)
-        both["tactus int8, default numerics"] = {"all": [tokens / 150] * 3}
-        found = {a["who"]: (a["basis"], a["met"]) for a in report.aims({"cells": {"int8": {"decode 16 at 128": both}}})}
-        self.assertEqual(found, {"tactus int8": (report.LIKE, True), "tactus int8, default numerics": (report.DEFAULT, False)})
+        names = ["tactus int8", "tactus int8, int8 activations", "tactus int8, int16 activations", "tactus int8, default numerics"]
+        self.assertEqual([aims.basis(n, aims.DEFAULT) for n in names], [aims.DEFAULT, aims.LIKE, None, aims.DEFAULT])
+        self.assertEqual([aims.basis(n, aims.first_of({})) for n in names], [aims.LIKE, aims.LIKE, aims.DEFAULT, aims.DEFAULT])     # results of before
+        tokens = aims.work_of("decode 16 at 128")[1]
+        rates = dict(zip([*names[:3], "OpenVINO GenAI"], (150, 201, 150, 100)))
+        cells = {"int8": {"decode 16 at 128": {"ceilings": self.fast} | {n: {"all": [tokens / rate] * 3} for n, rate in rates.items()}}}
+        result = {"first": aims.DEFAULT, "cells": cells}
+        self.assertEqual([(a["who"], a["basis"], a["met"]) for a in report.judged(result)], [(names[0], aims.DEFAULT, False), (names[1], aims.LIKE, True)])
+        text = "\n".join(report.aims_tables(result))
+        self.assertLess(text.index("Default settings"), text.index("| tactus int8 |"))
+        self.assertLess(text.index("| tactus int8 |"), text.index("Like for like"))
+        self.assertLess(text.index("Like for like"), text.index("| tactus int8, int8 activations |"))
 
     def test_saturation_counts_a_server_that_was_cut(self):
         row = lambda rate, completed, cut=False: {"output_tokens_per_s": rate, "completed": completed, "requests": 20, "cut": cut}
-        rows = {"tactus": row(60, 20), "tactus, default numerics": row(33, 20), "OpenVINO GenAI, chunks of 256": row(30, 20), "llama.cpp, default": row(20, 9, True), "broken": row(90, 3)}
-        self.assertEqual([(a["who"], a["found"], a["met"]) for a in report.saturation_aims(rows)],
-                         [("tactus", "2.00 times OpenVINO GenAI, chunks of 256", True), ("tactus, default numerics", "1.10 times OpenVINO GenAI, chunks of 256", False)])
+        rows = {"tactus": row(51, 20), "tactus, int8 activations": row(57.7, 20), "OpenVINO GenAI, chunks of 256": row(30, 20), "OpenVINO GenAI, no split fuse": row(34, 20),
+                "llama.cpp, default": row(20, 9, True), "broken": row(90, 3)}
+        result = lambda: {"first": aims.DEFAULT, "served": {"saturation": rows}}
+        # The default is judged beside the peers' defaults, like for like beside the best.
+        self.assertEqual([(a["who"], a["basis"], a["found"], a["met"]) for a in aims.saturation(result())],
+                         [("tactus", aims.DEFAULT, "1.70 (OpenVINO GenAI, chunks of 256)", True), ("tactus, int8 activations", aims.LIKE, "1.70 (OpenVINO GenAI, no split fuse)", False)])
+        rows["llama.cpp, default"]["output_tokens_per_s"] = 30.1
+        self.assertEqual([(a["found"], a["verdict"]) for a in aims.saturation(result())][0], ("1.69 (llama.cpp, default)", "short by 0.3 %"))
 
-    def test_wanted_ratios(self):
-        wanted = report.wanted_ratio
-        self.assertEqual([wanted("bf16", "prefill 512"), wanted("int4", "prefill 128"), wanted("bf16", "decode 8 at 128"), wanted("bf16", "decode 8 at 1024"),
-                          wanted("int8", "decode 32 at 128"), wanted("int8", "decode 1 at 1024"), wanted("int8", "decode 4 at 128")], [1.1, 1.6, 1.4, 2.0, 2.0, 1.0, None])
+    def test_the_loaded_server_may_cost_three_percent(self):
+        judged = lambda loss: aims.loaded({"first": aims.DEFAULT, "loaded": {"bare_step_s": [1.0, 1.0], "served": [{"step_s": 1 + loss}]}})[0]
+        self.assertEqual([(judged(x)["met"], judged(x)["found"], judged(x)["verdict"]) for x in (0.0299, 0.031)], [(True, "+3.0 %", "met"), (False, "+3.1 %", "short by 0.1 points")])
+
+    def test_int8_keys_and_values_have_a_ceiling_of_their_own(self):
+        seconds = {"all": [1.0]}
+        cells = {"decode 1 at 32768": {"tactus int8": seconds, "tactus int8, int8 KV": seconds, "ceilings": {"bf16_ops": [1e18], "int8_ops": [1e18], "f32_ops": [1e18], "read_bytes": [1e9]}}}
+        limits = [row["limit"] for row in aims.cell_rows("int8", cells)]
+        work = shape.decode(1, 32768)
+        for limit, kv in zip(limits, ("bf16", "int8")):
+            self.assertAlmostEqual(limit, 1e9 / shape.bytes_read(work, "int8", kv))
 
     def test_trade_off_curve(self):
         row = lambda gap, ttft: {"quiet": {"p50_s": 0.05, "p99_s": 0.05}, "disturbed": {"p50_s": gap, "p99_s": gap, "max_s": gap}, "ttft_s": [ttft, ttft], "settings": ""}
         theirs = {"OpenVINO GenAI, chunks of 256": row(1.2, 9), "llama.cpp, default": row(16, 17)}
-        self.assertEqual(report.undominated({"tactus, budget 64": row(0.2, 9)}, theirs), [])
-        self.assertEqual(report.undominated({"tactus, budget 64": row(0.2, 10)}, theirs), ["OpenVINO GenAI, chunks of 256"])
-        text = "\n".join(report.trade_off({"tactus": row(2, 5), "tactus, budget 64": row(0.2, 10), **theirs}))
+        self.assertEqual(aims.undominated({"tactus, budget 64": row(0.2, 9)}, theirs), [])
+        self.assertEqual(aims.undominated({"tactus, budget 64": row(0.2, 10)}, theirs), ["OpenVINO GenAI, chunks of 256"])
+        text = "\n".join(tables.trade_off({"stall": {"tactus": row(2, 5), "tactus, budget 64": row(0.2, 10), **theirs}}))
         self.assertIn("| OpenVINO GenAI, chunks of 256 | 1200 | 9.00 | 2000 (default) | 10.00 (budget 64) |", text)
         self.assertIn("| llama.cpp, default | 16000 | 17.00 | 200 (budget 64) | 5.00 (default) |", text)
-        found = {a["aim"][:30]: a["met"] for a in report.stall_aims({"tactus": row(2, 5), "tactus, --tbt-slo": row(0.07, 8.9), **theirs})}
-        self.assertEqual(list(found.values()), [True, True, True])
-        found = [a["met"] for a in report.stall_aims({"tactus": row(2, 5), "tactus, --tbt-slo": row(0.08, 9.1), **theirs})]
+        found = [a["met"] for a in aims.stall({"first": aims.DEFAULT, "stall": {"tactus": row(2, 5), "tactus, --tbt-slo": row(0.07, 8.9), **theirs}})]
+        self.assertEqual(found, [True, True, True])
+        found = [a["met"] for a in aims.stall({"stall": {"tactus": row(2, 5), "tactus, --tbt-slo": row(0.08, 9.1), **theirs}})]
         self.assertEqual(found, [False, False, False])   # 0.08 s is too long, 9.1 s too late, and nothing else beats (1.2, 9)
+        like = {"first": aims.DEFAULT, "stall": {"tactus, int8 activations": row(0.1, 1), "tactus": row(2, 5), **theirs}}
+        self.assertFalse(aims.stall(like)[0]["met"])     # the curve is the default's own
 
     def test_a_report_of_everything_renders(self):
         result = {"date": "", "command": "", "machine": {"cpu": "", "cores": 2, "memory_gib": 1, "load_average": 0}, "threads": 2, "versions": {}, "settings": {}, "load_s": {},
-                  "cells": {"int8": {"prefill 512": cell(100, 100, 512, self.fast)}},
+                  "first": aims.DEFAULT, "cells": {"int8": {"prefill 512": cell(100, 100, 512, self.fast)}}, "long": {"int8": {"decode 1 at 8192": cell(50, 25, 1, self.fast)}},
                   "hybrid": {"int8": {"tactus int8": {"chunk": [1.0], "decode": [0.2], "hybrid": [1.1]}, "ceilings": self.fast}}, "operators": [], "stall": {}, "served": {}, "loaded": {}, "notes": []}
         text = report.markdown(result)
-        self.assertIn("| int8 hybrid step: at most 1.15 times its chunk alone | tactus int8 | 1.10 | met |", text)
-        self.assertIn("1.00 times OpenVINO GenAI", text)
+        self.assertIn("| int8 hybrid step, times its chunk alone | tactus int8 | 1.10 | at most 1.15 | met |", text)
+        self.assertIn("| int8 prefill 512, times the best peer | tactus int8 | 1.00 (OpenVINO GenAI) | at least 1.5 | short by 33.3 % |", text)
+        self.assertIn("## Long contexts", text)
+        self.assertIn("| decode 1 at 8192 | 50.0 (50.0-50.0; 3) | 25.0 (25.0-25.0; 3) | 12.5 (12.5-12.5; 3) | 2.00 |", text)
         self.assertIn("| 100 (100-100; 3) |", text)
         report.check(result)
         with self.assertRaisesRegex(ValueError, "lacks cells"):
@@ -234,11 +291,11 @@ class Turns(unittest.TestCase):
 
     def test_operators_of_both_roundings_replace_those_of_their_format(self):
         bench = cells.Bench(FakeRun(), "int8")
-        bench.run.result["operators"] = [{"format": f, "name": "old"} for f in ("bf16", "int8", "int8, default numerics")]
-        bench.ceilings = Fake("ceilings", [{"operators": [{"name": "8 bits"}]}, {"operators": [{"name": "mixed"}]}])
+        bench.run.result["operators"] = [{"format": f, "name": "old"} for f in ("bf16", "int8", "int8, int8 activations")]
+        bench.ceilings = Fake("ceilings", [{"operators": [{"name": "mixed"}]}, {"operators": [{"name": "8 bits"}]}])
         cells.run_operators(bench.run, bench)
-        self.assertEqual([(o["format"], o["name"]) for o in bench.run.result["operators"]], [("bf16", "old"), ("int8", "8 bits"), ("int8, default numerics", "mixed")])
-        self.assertEqual(bench.ceilings.lines, ["operators format=int8 rounding=int8", "operators format=int8 rounding=mixed"])
+        self.assertEqual([(o["format"], o["name"]) for o in bench.run.result["operators"]], [("bf16", "old"), ("int8", "mixed"), ("int8, int8 activations", "8 bits")])
+        self.assertEqual(bench.ceilings.lines, ["operators format=int8 rounding=mixed", "operators format=int8 rounding=int8"])
 
     def test_a_slow_engine_has_one_turn(self):
         bench = cells.Bench(FakeRun(), "int8")
@@ -246,6 +303,34 @@ class Turns(unittest.TestCase):
         found = {}
         bench.turns(found, "prefill 2048", {"all": "prefill"}, 3)
         self.assertEqual((len(found["prefill 2048"]["tactus int8"]["all"]), found["prefill 2048"]["llama.cpp"]["all"], bench.run.notes), (3, [[13.0]], []))
+
+
+class LongContexts(unittest.TestCase):
+    def test_a_prompt_that_cannot_end_in_its_box_is_noted_instead(self):
+        bench = cells.Bench(FakeRun(), "int8")
+        fast, slow, new = Fake("tactus int8", [{"seconds": [50.0]}]), Fake("llama.cpp", []), Fake("OpenVINO GenAI", [engines.CellError("20480 of 32768 tokens took 61 s")])
+        bench.processes = [fast, slow, new]
+        found = {"prefill 8192": {"tactus int8": {"all": [[14.9]]}, "llama.cpp": {"all": [[15.1]]}}}
+        long_contexts.prompt(bench.run, bench, found, long_contexts.Shape(32768, [1], 60))
+        self.assertEqual(fast.lines, ["prefill tokens=32768 repeat=1 box=60"])
+        self.assertEqual((slow.lines, len(new.lines)), ([], 1))
+        self.assertEqual(found["prefill 32768"]["tactus int8"]["all"], [[50.0]])
+        self.assertEqual(len(bench.run.notes), 2)
+        self.assertIn("llama.cpp, prefill 32768: not measured, it would take more than 60 s (60 by", bench.run.notes[0])
+
+    def test_every_engine_has_room_for_what_is_asked(self):
+        here = pathlib.Path("x")
+        places = engines.Places(here, here, 2, here, here, here, [])
+        for context, batch in ((8192, 4), (32768, 1)):
+            specs = {s.name: s.command for s in engines.specs(places, "int8", [], engines.Limits(context, context, batch))}
+            self.assertEqual(list(specs), ["tactus int8", "tactus int8, int8 activations", "tactus int8, int8 KV", "OpenVINO GenAI", "llama.cpp", "ik_llama.cpp"])
+            flags = specs["tactus int8"]
+            self.assertEqual([flags[flags.index(f) + 1] for f in ("--max-prefill", "--max-context", "--max-batch")], [str(context), str(context), str(batch)])
+            for name in ("llama.cpp", "ik_llama.cpp"):
+                sequences, each, unified = map(int, specs[name][-3:])
+                self.assertGreaterEqual(sequences, batch + unified)        # one more that copies go through
+                self.assertGreater(each * (sequences if unified else 1), context)
+        self.assertEqual([s.name for s in engines.specs(places, "int8", ["tactus"])], ["tactus int8", "tactus int8, int8 activations"])
 
 
 class CommandLine(unittest.TestCase):
@@ -263,6 +348,40 @@ class CommandLine(unittest.TestCase):
             self.assertIn("--engines: vllm unknown", self.refused("--cache", folder, "--engines", "vllm"))
             self.assertIn("has no tactus", self.refused("--cache", folder, "--build", folder))
 
+    def test_parts_keep_their_order_and_share_their_engines(self):
+        groups = run.wanted_parts(argparse.Namespace(parts=["long", "hybrid", "stall", "cells"]))
+        self.assertEqual([(per_format, [p.name for p in group]) for per_format, group in groups], [(False, ["stall"]), (True, ["cells", "hybrid"]), (False, ["long"])])
+        self.assertEqual(len(parts.NAMES), len(set(parts.NAMES)))
+
+    def test_every_part_has_an_estimate_and_a_section(self):
+        here = pathlib.Path("x")
+        fake = FakeRun()
+        fake.logs, fake.places = here, engines.Places(here, here, 2, here, here, here, [])
+        vars(fake.args).update(parts=parts.NAMES, formats=["int8"], serve_format="int8", engines=[], poisson_requests=10, rate=0.15)
+        whole = dict(run.planned(fake))
+        for name in parts.NAMES:
+            fake.args.parts = [name]
+            rows = run.planned(fake)
+            self.assertTrue(rows and all(seconds > 0 for _, seconds in rows), name)
+        self.assertEqual([what for what in whole if "contexts of" in what], [f"int8: contexts of {n} tokens, tactus int8, tactus int8, int8 activations, tactus int8, int8 KV, "
+                                                                             "OpenVINO GenAI, llama.cpp, ik_llama.cpp" for n in (8192, 32768)])
+        fake.args.quick = True
+        self.assertLess(sum(s for _, s in run.planned(fake)), sum(s for what, s in whole.items() if "contexts of" in what))
+        empty = {"machine": {}, "cells": {}, "hybrid": {}, "operators": [], "stall": {}, "served": {}, "loaded": {}}
+        self.assertEqual([part.section(empty) + part.aims(empty) for part in parts.PARTS], [[]] * len(parts.PARTS))
+
+    def test_results_of_before_are_not_added_to(self):
+        with tempfile.TemporaryDirectory() as folder:
+            keys = ("date", "command", "machine", "versions", "threads", "cells", "hybrid", "operators", "stall", "served", "loaded", "settings", "load_s", "notes")
+            (pathlib.Path(folder) / "old.json").write_text(json.dumps(dict.fromkeys(keys, {})))
+            done = argparse.Namespace(parts=[], formats=[], build=pathlib.Path(folder), cache=pathlib.Path(folder), engines=[], append=True, output=pathlib.Path(folder) / "old.json", serve_format="int8")
+            (pathlib.Path(folder) / "models").mkdir()
+            make_models.gguf_path(done.cache / "models", "bf16").touch()
+            parser = argparse.ArgumentParser(exit_on_error=False)
+            parser.error = lambda text: (_ for _ in ()).throw(ValueError(text))
+            with self.assertRaisesRegex(ValueError, "give another file to -o"):
+                run.check(parser, done)
+
     def test_a_command_is_reported_without_this_machines_folders(self):
         self.assertEqual(run.public(["--cache", "/a/b", "--build=/c", "-o", "x.json", "--rounds", "3"]), ["--cache", "CACHE", "--build=BUILD", "-o", "FILE", "--rounds", "3"])
 
@@ -272,10 +391,9 @@ class CommandLine(unittest.TestCase):
         self.assertGreater(plan.cells_s(names, "int8", 2, plan.PREFILLS, plan.BATCHES, plan.CONTEXTS), 2 * some)
         self.assertGreater(plan.cells_s([*names, "llama.cpp"], "int8", 2, [512], [16, 1], [128]), some)
 
-    def test_poisson_takes_the_faster_of_the_llama_family(self):
-        fake = argparse.Namespace(result={"served": {"saturation": {"llama.cpp, default": {"output_tokens_per_s": 9.0}, "ik_llama.cpp, default": {"output_tokens_per_s": 20.0}}}})
+    def test_arrivals_are_without_the_llama_family(self):
         rows = [(n, None) for n in ("tactus", "OpenVINO GenAI, chunks of 256", "llama.cpp, default", "ik_llama.cpp, default")]
-        self.assertEqual([n for n, _ in served.poisson_rows(fake, rows)], ["tactus", "OpenVINO GenAI, chunks of 256", "ik_llama.cpp, default"])
+        self.assertEqual([n for n, _ in served.poisson_rows(rows)], ["tactus", "OpenVINO GenAI, chunks of 256"])
 
 
 class Clients(unittest.TestCase):
