@@ -35,12 +35,13 @@ bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* f
   return kernels::QuantizedFormOf(wide ? Quantization::kInt8 : choice.quantization, m.rows, m.cols, form);
 }
 
-TokenRoundings RoundingsFor(const ModelConfig& config, kernels::Rounding rounding) {
+TokenRoundings RoundingsFor(const ModelConfig& config, const PackChoice& choice) {
   using kernels::Rounding;
+  const Rounding rounding = choice.rounding;
   TokenRoundings r = {rounding, rounding, rounding, rounding};
   if (rounding == Rounding::kMixed) {
     r.down = Rounding::kMixedFine;
-    r.lm_head = Rounding::kInt16;
+    r.lm_head = choice.quantization == Quantization::kInt4 ? Rounding::kMixedFine : Rounding::kInt16;
   }
   if (rounding != Rounding::kInt8) return r;
   const int64_t kv = 2 * config.num_kv_heads * config.head_dim * config.hidden_size;
@@ -139,7 +140,7 @@ Status PackAll(const PackPlan& plan, WeightSource& source, kernels::ThreadPool& 
 void BindPacked(const PackPlan& plan, const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
                 const std::byte* memory, ModelWeights* weights) {
   auto packed = std::make_shared<PackedWeights>();
-  packed->roundings = RoundingsFor(config, choice.rounding);
+  packed->roundings = RoundingsFor(config, choice);
   packed->layers.resize(static_cast<size_t>(config.num_layers));
   const std::vector<MatrixPlace> places = MatrixPlaces(config, names, weights, packed.get());
   for (size_t i = 0; i < places.size(); ++i) {

@@ -18,9 +18,10 @@ namespace tactus {
 struct PackChoice {
   kernels::Quantization quantization = kernels::Quantization::kNone;
   bool round_to_bf16 = false;  // every matrix, quantised ones too
-  // Of tokens that meet integer weights; kNone: of any. With kInt8 and kMixed the output matrix has kInt16. With kMixed
-  // w_down has kMixedFine: its tokens have more values that are large, and make nearly half of the error. With kInt8 wk
-  // and wv have kInt16 where grouped queries make them at most a twelfth of a layer (docs/numerics.md).
+  // Of tokens that meet integer weights; kNone: of any. With kInt8 and kMixed the output matrix has kInt16, but
+  // kMixedFine under kMixed where quantising to int4 costs far more. With kMixed w_down has kMixedFine: its
+  // tokens have more values that are large, and make nearly half of the error. With kInt8 wk and wv have kInt16 where
+  // grouped queries make them at most a twelfth of a layer (docs/numerics.md).
   kernels::Rounding rounding = kernels::Rounding::kInt16;
 };
 

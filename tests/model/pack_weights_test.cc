@@ -288,6 +288,8 @@ TEST(PackWeights, TokensKeep16BitsWhereThatIsCheap) {
   EXPECT_EQ(mixed.down, Rounding::kMixedFine);
   EXPECT_EQ(mixed.lm_head, Rounding::kInt16);
   EXPECT_EQ(mixed.others, Rounding::kMixed);
+  options.packing.quantization = Quantization::kInt4;
+  EXPECT_EQ(Load(d, options).packed->roundings.lm_head, Rounding::kMixedFine);
   options.packing.rounding = Rounding::kInt16;
   EXPECT_EQ(Load(d, options).packed->roundings.others, Rounding::kInt16);
 }
