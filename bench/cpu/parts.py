@@ -8,6 +8,7 @@ import typing
 import aims
 import cells
 import long_contexts
+import neighbours
 import served
 import tables
 
@@ -49,5 +50,6 @@ PARTS = [
     Part("cells", cells.cells_s, cells.run_cells, tables.cells, aims.cells, (EXECUTOR, OPERATORS), per_format=True),
     Part("hybrid", cells.hybrid_s, cells.run_hybrid, tables.hybrid, aims.hybrid, (EXECUTOR, OPERATORS), per_format=True),
     Part("long", long_contexts.planned, long_contexts.run_long, tables.long, programs=(EXECUTOR, OPERATORS)),
+    Part("neighbours", neighbours.planned, neighbours.run_neighbours, tables.beside_neighbours, programs=(EXECUTOR, OPERATORS)),
 ]
 NAMES = [p.name for p in PARTS]

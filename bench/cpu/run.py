@@ -3,7 +3,7 @@
 ceilings measured in the same turns.
 
   bench/cpu/setup.sh CACHE                       once: Python packages, llama.cpp, models (about 16 GB)
-  bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--parts served,stall,loaded,operators,cells,hybrid,long] [--formats int8,bf16,int4]
+  bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--parts served,stall,loaded,operators,cells,hybrid,long,neighbours] [--formats int8,bf16,int4]
                    [--minutes N] [--append] [--plan]
 
 Prints what it will do and about how long that takes, then progress, then a Markdown report. The JSON is written after every cell, so

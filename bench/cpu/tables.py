@@ -4,6 +4,7 @@ from __future__ import annotations
 import math
 import statistics
 
+import neighbours
 from aims import FORMATS, cell_rows, engines_of, flat, loaded_loss, mean_ttft, speeds, stall_points, work_of
 
 
@@ -47,6 +48,18 @@ def cells(result: dict) -> list[str]:
 def long(result: dict) -> list[str]:
     tables = cells_tables(result.get("long", {}), result.get("kv", "bf16"))
     return ["## Long contexts", "", "As above; a prompt is computed in steps of at most 2,048 tokens.", "", *tables] if tables else []
+
+
+def beside_neighbours(result: dict) -> list[str]:
+    rows = []
+    for fmt, cells_of in result.get("neighbours", {}).items():
+        for key, cell in cells_of.items():
+            for name, row in cell.items():
+                shares = neighbours.kept(row)
+                if shares:
+                    rows.append([fmt, key, name, f"{statistics.median(row[neighbours.ALONE]) * 1000:.1f}", *(f"{shares[k] * 100:.0f} %" if k in shares else "-" for k in neighbours.NEIGHBOURS)])
+    text = "The share of its undisturbed speed that an engine keeps while a process on the first core is busy, medians of turns."
+    return ["## Beside a neighbour", "", text, "", table(["format", "cell", "engine", "alone, ms", *(f"kept, {k}" for k in neighbours.NEIGHBOURS)], rows), ""] if rows else []
 
 
 def loaded(result: dict) -> list[str]:

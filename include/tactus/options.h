@@ -56,9 +56,9 @@ struct EngineOptions : SchedulingOptions {
             {.choices = "none|q8_0|int8|int4",
              .help = "quantise the weights at load; q8_0: 8 bits, a scale per 32; int8: 8 bits, a scale per row; int4: "
                      "4 bits, a scale per 64"});
-    v.Field(
-        "weight-cache", weight_cache,
-        {.help = "folder that keeps packed weights for the next start; default: weights are packed at every start"});
+    v.Field("weight-cache", weight_cache,
+            {.help = "folder that keeps packed weights and measured step times for the next start; default: every "
+                     "start packs and measures"});
     v.Field("chat-template", chat_template, {.help = "Jinja file that replaces the model's own chat template"});
     v.Field("seed", seed, {.help = "seed of dummy weights, and of the requests that state none"});
     v.Field("profile", profile,

@@ -6,12 +6,12 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/output_file.h"
 #include "cli/alone_latency.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/load_generator.h"
 #include "cli/option_binding.h"
-#include "cli/output_file.h"
 #include "cli/run_length_text.h"
 #include "cli/slo_text.h"
 #include "obs/run_result.h"

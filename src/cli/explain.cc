@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include "api/explain_text.h"
+#include "base/output_file.h"
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
-#include "cli/output_file.h"
 #include "trace/replay.h"
 
 namespace tactus::cli {

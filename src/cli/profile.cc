@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/output_file.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
-#include "cli/output_file.h"
 #include "cost/step_spread.h"
 #include "engine/profile_model.h"
 #include "kernels/thread_pool.h"

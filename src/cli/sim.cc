@@ -7,11 +7,11 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/output_file.h"
 #include "base/printable.h"
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
-#include "cli/output_file.h"
 #include "cli/sim_replay.h"
 #include "cost/cost_model.h"
 #include "obs/run_result.h"

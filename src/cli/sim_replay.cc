@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "cli/output_file.h"
+#include "base/output_file.h"
 #include "cost/cost_model.h"
 #include "cost/step_table.h"
 #include "engine/profile_model.h"

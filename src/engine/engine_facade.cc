@@ -24,6 +24,7 @@
 #include "engine/check_model.h"
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
+#include "engine/kept_step_times.h"
 #include "engine/migration_port.h"
 #include "engine/profile_model.h"
 #include "exec/make_backend.h"
@@ -462,14 +463,10 @@ void SayScheduler(const sched::Scheduler& scheduler, const EngineOptions& option
   }
 }
 
-// Measures the step times that are wanted and not stored, on the executor that will serve, and makes the scheduler by
-// them. What goes wrong is said, and leaves everything as it was.
-Status MeasureQuickly(Executor* executor, const ExecutorSize& size, Clock& clock, const Backend::Say& say, Setup* s,
-                      std::unique_ptr<Replica>* replica) {
-  say(fmt::format(
-      "no step times of this machine are stored ({}): measuring some for about 2 s; `tactus profile` measures "
-      "more of them and stores them",
-      s->profile_wanted));
+// Finds the step times that are wanted and not stored, and makes the scheduler by them. What goes wrong is said, and
+// leaves everything as it was.
+Status SizeByQuickProfile(Executor* executor, const ExecutorSize& size, const std::string& weight_format, Clock& clock,
+                          const Backend::Say& say, Setup* s, std::unique_ptr<Replica>* replica) {
   ProfileLimits limits;
   limits.max_step_tokens = size.max_step_tokens;
   limits.max_decodes = std::max(0, size.max_step_items - 1);
@@ -477,12 +474,9 @@ Status MeasureQuickly(Executor* executor, const ExecutorSize& size, Clock& clock
   limits.num_blocks = size.num_blocks;
   limits.block_size = size.block_size;
   limits.vocab_size = s->description.config.vocab_size;
-  const TimeNs start_ns = clock.NowNs();
-  TACTUS_ASSIGN_OR_RETURN(const MeasuredProfile measured,
-                          MeasureSteps(executor, QuickLimits(limits), QuickProfile(), clock));
-  TACTUS_ASSIGN_OR_RETURN(s->profile, cost::FitStepProfile(measured.samples, {}));
-  say(fmt::format("step times measured in {:.1f} s: {}", static_cast<double>(clock.NowNs() - start_ns) * 1e-9,
-                  s->profile->Describe()));
+  const auto remarks = StepTimeRemarks(s->description, weight_format, s->computes, QuickLimits(limits));
+  TACTUS_ASSIGN_OR_RETURN(s->profile, QuickStepTimes(executor, QuickLimits(limits), remarks, s->options.weight_cache,
+                                                     s->profile_wanted, clock, say));
   TACTUS_ASSIGN_OR_RETURN(auto sized, MakeReplica(*s));
   if (sized->scheduler().max_step_tokens() > size.max_step_tokens) {
     return InvalidArgument(
@@ -512,7 +506,8 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
   size.max_step_items = scheduler.max_running();
   TACTUS_ASSIGN_OR_RETURN(auto executor, setup.backend->CreateExecutor(size));
   if (!setup.profile_wanted.empty()) {
-    const Status measured = MeasureQuickly(executor.get(), size, *parts.clock, say, &setup, &replica);
+    const Status measured =
+        SizeByQuickProfile(executor.get(), size, info.weight_format, *parts.clock, say, &setup, &replica);
     if (!measured.ok()) say("warning: no step times were measured: " + measured.message());
     SayScheduler(replica->scheduler(), setup.options, say);
   }

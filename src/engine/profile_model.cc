@@ -179,7 +179,7 @@ Result<std::unique_ptr<cost::StepProfile>> FitMeasured(MeasuredProfile* profile)
 }
 
 std::string ProfileText(const MeasuredProfile& profile) {
-  std::string text = "# Step times of the engine's executor, medians, by `tactus profile`.\n";
+  std::string text = "# Step times of the engine's executor, medians.\n";
   for (const auto& [key, value] : profile.remarks) text += fmt::format("# {}: {}\n", key, value);
   text += "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n";
   for (const cost::StepSample& s : profile.samples) {

@@ -1,6 +1,7 @@
 // The compute threads of one executor. ParallelFor claims tasks dynamically (an atomic counter), so a core that the
 // system takes away costs one task, not a step; results must not depend on who runs a task. Waits spin for at most
-// 50 us, then sleep; nothing spins when idle.
+// 50 us, then sleep; nothing spins when idle. Where other processes keep cores away, some threads leave short jobs to
+// the others (kernels/team_size.h).
 #pragma once
 
 #include <cstdint>
@@ -8,14 +9,15 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "kernels/team_size.h"
 
 namespace tactus::kernels {
 
 class ThreadPool {
  public:
   // threads >= 1; the calling thread is one of them. `clock` bounds the spinning and outlives the pool. Throws
-  // std::system_error where the system has no more threads to give.
-  ThreadPool(int32_t threads, Clock& clock);
+  // std::system_error where the system has no more threads to give. `waited` tells how long threads had no core.
+  ThreadPool(int32_t threads, Clock& clock, WaitedFn waited = WaitedForCores);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

@@ -119,6 +119,60 @@ TEST_F(FacadeTest, StepTimesThatAreNotStoredAreMeasuredQuickly) {
   unsetenv("TACTUS_CACHE_DIR");
 }
 
+// With --weight-cache a start leaves its step times to the next one of the same build, machine, format and limits.
+TEST_F(FacadeTest, StepTimesOfAStartAreKeptForTheNext) {
+  setenv("TACTUS_CACHE_DIR", (folder_ / "empty_cache").c_str(), 1);
+  const std::filesystem::path kept = folder_ / "kept" / "here";
+  EngineOptions o = Options();
+  o.weight_cache = kept.string();
+  const auto start = [&o] {
+    std::string all;
+    auto engine = Engine::Create(o, [&all](std::string_view line) { all += std::string(line) + "\n"; });
+    EXPECT_TRUE(engine.ok()) << engine.status().ToString();
+    return all;
+  };
+  const auto files = [&kept] {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(kept)) found.push_back(entry.path());
+    return found;
+  };
+  const auto measures = [](const std::string& text) { return text.find("step times measured in") != text.npos; };
+  const std::string first = start();
+  EXPECT_TRUE(measures(first)) << first;
+  EXPECT_EQ(first.find("of an earlier start"), std::string::npos) << first;
+  ASSERT_EQ(files().size(), 1u);
+  const std::string file = files()[0].string();
+  const std::string second = start();
+  EXPECT_FALSE(measures(second)) << second;
+  EXPECT_NE(second.find("step times of an earlier start, " + file + ": "), std::string::npos) << second;
+  EXPECT_NE(second.find("every step the largest of at most"), std::string::npos) << second;
+
+  o.max_num_seqs = 4;  // measured for fewer decodes: not those, and replaced
+  const std::string fewer = start();
+  EXPECT_NE(fewer.find("are not used: they were measured with limits '"), std::string::npos) << fewer;
+  EXPECT_TRUE(measures(fewer)) << fewer;
+  EXPECT_FALSE(measures(start()));
+  EXPECT_EQ(files().size(), 1u);
+
+  o.threads = 1;  // another place
+  EXPECT_TRUE(measures(start()));
+  EXPECT_EQ(files().size(), 2u);
+
+  o.threads = 2;
+  std::ofstream(file) << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n1,0,nonsense\n";
+  const std::string damaged = start();
+  EXPECT_NE(damaged.find(file + ", are not used: "), std::string::npos) << damaged;
+  EXPECT_TRUE(measures(damaged)) << damaged;
+  EXPECT_FALSE(measures(start())) << "what was damaged has been replaced";
+
+  std::ofstream(folder_ / "no_folder") << "a file";
+  o.weight_cache = (folder_ / "no_folder").string();
+  const std::string unwritable = start();
+  EXPECT_TRUE(measures(unwritable)) << unwritable;
+  EXPECT_NE(unwritable.find("warning: cannot write --weight-cache '"), std::string::npos) << unwritable;
+  unsetenv("TACTUS_CACHE_DIR");
+}
+
 // Step times of another model, machine, kernel set or number of threads: refused where they are asked for, measured
 // anew where they only lie there.
 TEST_F(FacadeTest, StepTimesThatWereMeasuredOtherwiseAreNotUsed) {

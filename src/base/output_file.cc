@@ -1,4 +1,4 @@
-#include "cli/output_file.h"
+#include "base/output_file.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace tactus::cli {
+namespace tactus {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,4 +64,4 @@ Status ReplaceFile(const std::string& path, const std::string& text, const char*
   return status;
 }
 
-}  // namespace tactus::cli
+}  // namespace tactus

@@ -1,4 +1,4 @@
-#include "cli/output_file.h"
+#include "base/output_file.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace tactus::cli {
+namespace tactus {
 namespace {
 
 namespace fs = std::filesystem;
@@ -59,4 +59,4 @@ TEST_F(OutputFile, AFullDeviceIsAnErrorAndStaysADevice) {
 }
 
 }  // namespace
-}  // namespace tactus::cli
+}  // namespace tactus
