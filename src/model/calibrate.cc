@@ -235,7 +235,7 @@ class Calibration {
   Result<std::vector<int32_t>> Write(const TensorNames& names) {
     ModelWeights nearest = weights_;
     PackChoice choice;
-    choice.rounding = kernels::Rounding::kMixed;
+    choice.rounding = kernels::Rounding::kInt16;
     BindPacked(plan_, config_, names, choice, memory_, &nearest);
     return WriteTokens(config_, nearest, pool_, [this](double part) { Progress(kWritingPart * part); });
   }
