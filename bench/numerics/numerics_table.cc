@@ -256,8 +256,9 @@ int main(int argc, char** argv) {
     }
   }
   if (words.size() < 2 || words.size() > 4) {
-    std::fprintf(stderr,
-                 "usage: numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] [--only NAME] [--dump FILE]\n");
+    std::fprintf(
+        stderr,
+        "usage: numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] [--only NAME] [--dump FILE]\n");
     return 2;
   }
   input.model = words[0];

@@ -110,9 +110,8 @@ Result<Memory> Allocate(int64_t elements) {
 // K and V of every token of the calibration, sequence after sequence, in `memory` from element `at` on.
 kernels::KvLayer KvAt(const ModelConfig& config, const Memory& memory, int64_t at) {
   float* k = static_cast<float*>(memory.get()) + at;
-  return {k,        k + kTokens * config.num_kv_heads * config.head_dim,
-          DType::kF32, kKvBlock,
-          static_cast<int32_t>(config.num_kv_heads), static_cast<int32_t>(config.head_dim)};
+  return {k,        k + kTokens * config.num_kv_heads * config.head_dim, DType::kF32,
+          kKvBlock, static_cast<int32_t>(config.num_kv_heads),           static_cast<int32_t>(config.head_dim)};
 }
 
 // `count` tokens of every sequence, from position `first` on.

@@ -1,8 +1,8 @@
 // Rounding a model's matrices to int4 by least squares against the model's own activations (kernels/fit/).
 //
-// The model writes the calibration itself: 4,096 tokens, sampled with each matrix rounded to the nearest. Then a forward
-// pass in f32 reads them. Each matrix is rounded when its input is known, and the pass goes on with the rounded one, so
-// that later matrices make up for the errors of earlier ones.
+// The model writes the calibration itself: 4,096 tokens, sampled with each matrix rounded to the nearest. Then a
+// forward pass in f32 reads them. Each matrix is rounded when its input is known, and the pass goes on with the rounded
+// one, so that later matrices make up for the errors of earlier ones.
 //
 // Nothing but the model decides: the weights are the same on every start, for any number of threads and kernel set, on
 // every machine of an architecture. What of a kernel set has bits of its own is left to the set `scalar`, and products

@@ -306,9 +306,8 @@ Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOpti
     TACTUS_RETURN_IF_ERROR(
         PackAll(plan, *l->source, pool, fresh, [&](int64_t done_bytes) { report.Progress(done_bytes); }));
     if (plan.calibrate && !options.dummy) {
-      TACTUS_RETURN_IF_ERROR(PackCalibrated(plan, d.config, *l->names, *l->source, weights, pool, fresh, [&](double part) {
-        report.Rounded(part);
-      }));
+      TACTUS_RETURN_IF_ERROR(PackCalibrated(plan, d.config, *l->names, *l->source, weights, pool, fresh,
+                                            [&](double part) { report.Rounded(part); }));
     }
     const double seconds = report.seconds();
     how = fmt::format(

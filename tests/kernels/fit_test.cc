@@ -42,8 +42,7 @@ TEST(Fit, ProductsHaveTheBitsOfTheirDefinition) {
           }
         }
         if (k > 256) continue;  // else not the same chain backwards
-        AddProduct(pool,
-                   {.a = va, .b = vb, .c = c.data(), .m = m, .k = k, .n = n, .c_stride = n, .subtract = true});
+        AddProduct(pool, {.a = va, .b = vb, .c = c.data(), .m = m, .k = k, .n = n, .c_stride = n, .subtract = true});
         for (int64_t i = 0; i < m * n; ++i) ASSERT_NEAR(c[i], start[i], 1e-5f);
       }
     }
@@ -173,8 +172,7 @@ TEST(Fit, GridsHeedWeights) {
   for (int i = 0; i < 64; ++i) weights[static_cast<size_t>(i)] = i < 8 ? 100.0f : 1.0f;
   const auto error = [&](const BlockScale& s, const uint8_t* c) {
     double sum = 0;
-    for (size_t i = 0; i < 64; ++i)
-      sum += weights[i] * std::pow((4.0 * c[i] - s.zero) * F16ToF32(s.scale) - x[i], 2);
+    for (size_t i = 0; i < 64; ++i) sum += weights[i] * std::pow((4.0 * c[i] - s.zero) * F16ToF32(s.scale) - x[i], 2);
     return sum;
   };
   const BlockScale weighted = QuantizeInt4(x.data(), weights.data(), codes);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "kernels/fit/clones.h"
+#include "kernels/clones.h"
 #include "kernels/fit/product.h"
 #include "kernels/packed/quantize_blocks.h"
 #include "tensor/float16.h"
@@ -33,7 +33,7 @@ bool FactorBlock(float* h, int64_t stride, int64_t n) {
 }
 
 // x [n] = x R^-T, where by_column[p * n + q] = R[q, p].
-TACTUS_WIDE_CLONES void SolveRow(const float* by_column, int64_t n, float* x) {
+TACTUS_CLONES void SolveRow(const float* by_column, int64_t n, float* x) {
   for (int64_t p = n - 1; p >= 0; --p) {
     const float* column = by_column + p * n;
     const float v = x[p] / column[p];
@@ -52,7 +52,7 @@ struct Group {
 
 // Rounds column after column; u: of the group's columns, rows `stride` apart. Leaves the rounded weights in values and
 // what they lack in errors.
-TACTUS_WIDE_CLONES void RoundGroup(const float* u, int64_t stride, int64_t cols, Group* g) {
+TACTUS_CLONES void RoundGroup(const float* u, int64_t stride, int64_t cols, Group* g) {
   for (int64_t k = 0; k < cols; ++k) {
     float *x = g->values[k], *e = g->errors[k];
     for (int64_t r = 0; r < kPanelRows; ++r) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/fit/clones.h"
+#include "kernels/clones.h"
 
 namespace tactus::kernels {
 namespace {
@@ -34,7 +34,7 @@ void PackSlivers(const StridedView& from, int64_t k0, int64_t depth, int64_t fir
 }
 
 // sums[kRows][kCols] = a [depth][kRows] * b [depth][kCols]
-TACTUS_WIDE_CLONES void RegisterTile(const float* a, const float* b, int64_t depth, float* sums) {
+TACTUS_CLONES void RegisterTile(const float* a, const float* b, int64_t depth, float* sums) {
   Lanes acc[kRows][kVectors] = {};
   for (int64_t k = 0; k < depth; ++k, a += kRows, b += kCols) {
     Lanes v[kVectors];

@@ -4,16 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/clones.h"
 #include "tensor/float16.h"
-
-// Also compiled for AVX2, chosen when the program starts; the same roundings either way. Sanitizers are not ready that
-// early.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define TACTUS_CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define TACTUS_CLONES
-#endif
 
 namespace tactus::kernels {
 namespace {
