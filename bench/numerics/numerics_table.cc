@@ -1,4 +1,5 @@
-// numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] | numerics_table MODEL CHATS.json --dump FILE
+// numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] [--only NAME] |
+// numerics_table MODEL CHATS.json --dump FILE
 //
 // How far each arithmetic moves the model's next-token distribution from f32: Kullback-Leibler divergence KL(f32 || x)
 // in nats and how often the most likely token is the same, position by position on given text (teacher forcing), as a
@@ -6,6 +7,7 @@
 // each arithmetic must give by itself. TOKENS.txt: token ids of a text (`tactus tokenize MODEL --ids`), in windows of
 // 512.
 // --operators: which linear operators int8 activations hurt, instead of the engine's choices.
+// --only: the arithmetics alone whose names hold NAME, beside the reference.
 // --dump: writes the reference's logits instead, f32 [positions, vocab], of the chat answers and then of TOKENS, for
 // llama_cpp_row.py. One arithmetic is in memory at a time; the reference's logits are kept.
 #include <fmt/format.h>
@@ -152,7 +154,7 @@ std::string RowText(const std::string& name, Score& s) {
 }
 
 struct Input {
-  std::string model, chats, tokens, dump;
+  std::string model, chats, tokens, dump, only;
   size_t max_tokens = 4096;
   bool operators = false;
 };
@@ -214,6 +216,7 @@ int Run(const Input& input) {
   std::vector<std::vector<std::vector<float>>> reference(texts.chats.size() + texts.running.size());
   std::vector<std::string> running_rows;
   for (const NumericsVariant& v : variants) {
+    if (&v != &variants.front() && v.name.find(input.only) == std::string::npos) continue;
     LoadedVariant loaded = Need(LoadVariant(description, v));
     const CpuExecutorOptions options = OptionsOf(loaded);
     const auto runner = Need(StepRunner::Create(description.config, std::move(loaded.weights), options));
@@ -246,13 +249,16 @@ int main(int argc, char** argv) {
       input.operators = true;
     } else if (word == "--dump" && i + 1 < argc) {
       input.dump = argv[++i];
+    } else if (word == "--only" && i + 1 < argc) {
+      input.only = argv[++i];
     } else {
       words.push_back(word);
     }
   }
   if (words.size() < 2 || words.size() > 4) {
-    std::fprintf(stderr,
-                 "usage: numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] [--dump FILE]\n");
+    std::fprintf(
+        stderr,
+        "usage: numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] [--only NAME] [--dump FILE]\n");
     return 2;
   }
   input.model = words[0];

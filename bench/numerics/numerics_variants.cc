@@ -83,8 +83,10 @@ std::vector<NumericsVariant> MakeVariants(bool integer_weights) {
     v.push_back({"auto, int8 KV", {.kv_cache_dtype = "int8"}});
   }
   v.push_back({"weights and activations bf16, bf16 KV", {.activation_dtype = "bfloat16"}});
-  for (const auto& [quantization, text] :
-       {std::pair{"q8_0", "to q8_0"}, {"int8", "to int8 (a scale per row)"}, {"int4", "to int4 (groups of 64)"}}) {
+  for (const auto& [quantization, text] : {std::pair{"q8_0", "to q8_0"},
+                                           {"int8", "to int8 (a scale per row)"},
+                                           {"int4", "to int4 (groups of 64)"},
+                                           {"int4_nearest", "to int4, each weight to the nearest"}}) {
     v.push_back({std::string("quantised ") + text + ", int16 activations",
                  {.activation_dtype = "int16", .quantization = quantization}});
     v.push_back({std::string("quantised ") + text + ", mixed activations", {.quantization = quantization}});

@@ -50,12 +50,14 @@ struct EngineOptions : SchedulingOptions {
         {.choices = "auto|dummy", .help = "auto: read the weights; dummy: seeded random weights for any config.json"});
     v.Field("activation-dtype", activation_dtype,
             {.choices = "auto|float32|bfloat16|int16|int8",
-             .help = "what the inputs of linear operators are rounded to; auto: int16 (nearly exact) for quantised "
+             .help = "what the inputs of linear operators are rounded to; auto: mixed for quantised "
                      "weights, bfloat16 for bfloat16 ones; int8 is faster and less accurate"});
     v.Field("quantization", quantization,
-            {.choices = "none|q8_0|int8|int4",
+            {.choices = "none|q8_0|int8|int4|int4_nearest",
              .help = "quantise the weights at load; q8_0: 8 bits, a scale per 32; int8: 8 bits, a scale per row; int4: "
-                     "4 bits, a scale per 64"});
+                     "4 bits, a scale per 64, by least squares against the model's activations, which takes a minute "
+                     "or several (--weight-cache keeps it); int4_nearest: each weight to the nearest, which is fast "
+                     "and far less accurate"});
     v.Field("weight-cache", weight_cache,
             {.help = "folder that keeps packed weights and measured step times for the next start; default: every "
                      "start packs and measures"});

@@ -39,7 +39,7 @@ struct ModelsOptions {
             {.choices = "auto|float32|bfloat16|mixed|int16|int8",
              .help = "inspect: plan for this, as `tactus serve` takes it"});
     v.Field("quantization", engine.quantization,
-            {.choices = "none|q8_0|int8|int4", .help = "inspect: plan for this, as `tactus serve` takes it"});
+            {.choices = "none|q8_0|int8|int4|int4_nearest", .help = "inspect: plan for this, as `tactus serve` takes it"});
     v.Field("kv-cache-dtype", engine.kv_cache_dtype,
             {.choices = "auto|bfloat16|float32|int8", .help = "inspect: plan for this, as `tactus serve` takes it"});
   }

@@ -40,12 +40,17 @@ constexpr Choices<Activation, 6> kActivation{"activation-dtype",
                                                {"int16", Activation::kInt16},
                                                {"int8", Activation::kInt8}}}};
 
-constexpr Choices<Quantization, 4> kQuantization{"quantization",
-                                                 "none, q8_0, int8, int4",
-                                                 {{{"none", Quantization::kNone},
-                                                   {"q8_0", Quantization::kQ8_0},
-                                                   {"int8", Quantization::kInt8},
-                                                   {"int4", Quantization::kInt4}}}};
+struct Quantizing {
+  Quantization form = Quantization::kNone;
+  bool calibrate = false;
+};
+constexpr Choices<Quantizing, 5> kQuantization{"quantization",
+                                               "none, q8_0, int8, int4, int4_nearest",
+                                               {{{"none", {}},
+                                                 {"q8_0", {Quantization::kQ8_0}},
+                                                 {"int8", {Quantization::kInt8}},
+                                                 {"int4", {Quantization::kInt4, true}},
+                                                 {"int4_nearest", {Quantization::kInt4}}}}};
 
 constexpr Choices<std::optional<DType>, 4> kKv{
     "kv-cache-dtype",
@@ -55,7 +60,7 @@ constexpr Choices<std::optional<DType>, 4> kKv{
 struct Asked {
   Compute dtype;
   Activation activation;
-  Quantization quantization;
+  Quantizing quantization;
   bool integer;  // the weights are integers with scales, from the file or by --quantization
   DType stored;
   std::string typed_activation, typed_quantization;
@@ -64,7 +69,7 @@ struct Asked {
 Status CheckTogether(const Asked& a) {
   const std::string activation = "--activation-dtype " + a.typed_activation;
   const std::string quantization = "--quantization " + a.typed_quantization;
-  const bool quantizes = a.quantization != Quantization::kNone;
+  const bool quantizes = a.quantization.form != Quantization::kNone;
   if (a.dtype == Compute::kFloat32) {
     if (quantizes) {
       return InvalidArgument(quantization + " contradicts --dtype float32, the reference mode: leave one of them out",
@@ -103,7 +108,7 @@ Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dty
   TACTUS_ASSIGN_OR_RETURN(a.quantization, kQuantization.Of(options.quantization));
   TACTUS_ASSIGN_OR_RETURN(const std::optional<DType> kv, kKv.Of(options.kv_cache_dtype));
   a.stored = weight_dtype;
-  a.integer = a.quantization != Quantization::kNone || InfoOf(weight_dtype).block_elements > 1;
+  a.integer = a.quantization.form != Quantization::kNone || InfoOf(weight_dtype).block_elements > 1;
   a.typed_activation = options.activation_dtype;
   a.typed_quantization = options.quantization;
   TACTUS_RETURN_IF_ERROR(CheckTogether(a));
@@ -112,7 +117,8 @@ Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dty
   n.dequantize_to_f32 = a.dtype == Compute::kFloat32;
   n.kv_dtype = kv.value_or(n.dequantize_to_f32 ? DType::kF32 : DType::kBF16);
   if (n.dequantize_to_f32) return n;
-  n.packing.quantization = a.quantization;
+  n.packing.quantization = a.quantization.form;
+  n.packing.calibrate = a.quantization.calibrate;
   n.packing.round_to_bf16 = a.activation == Activation::kBFloat16 || (!a.integer && a.dtype == Compute::kBFloat16);
   if (n.packing.round_to_bf16) {
     n.tokens = Numerics::Tokens::kBF16;

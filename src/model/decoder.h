@@ -13,6 +13,7 @@
 // block tables (exec/), sampling (model/sampler.h). One thread at a time; the pool's threads do the work.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -31,6 +32,9 @@ struct DecoderOptions {
   int64_t max_model_len = 0;
   int64_t max_logit_rows = 0;  // that Logits is asked for at once; see DecoderLogitRows
   int32_t threads = 1;
+  // The reference pass calls it before it multiplies x [tokens, w.cols] with w, one of the weights' matrices; it may
+  // change the values of w. Null: nothing is called.
+  std::function<void(const MatrixView& w, const float* x)> before_linear;
 };
 
 // One step's tokens, sequence after sequence. Arrays of [tokens] unless they say otherwise.

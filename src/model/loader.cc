@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "model/calibrate.h"
 #include "model/dummy_weights.h"
 #include "model/file_weights.h"
 #include "model/gguf_config.h"
@@ -202,15 +203,24 @@ class PackReport {
   PackReport(const std::function<void(const std::string&)>& say, int64_t total_bytes, Clock& clock)
       : say_(say), total_bytes_(total_bytes), clock_(clock) {}
   void Progress(int64_t done_bytes) {
-    const TimeNs now_ns = clock_.NowNs();
-    if (!say_ || now_ns - said_ns_ < 2 * kSecond) return;
-    said_ns_ = now_ns;
-    say_(fmt::format("weights: {:.0f} % read", 100.0 * static_cast<double>(done_bytes) /
-                                                   static_cast<double>(std::max<int64_t>(total_bytes_, 1))));
+    Say([&] {
+      return fmt::format("weights: {:.0f} % read", 100.0 * static_cast<double>(done_bytes) /
+                                                       static_cast<double>(std::max<int64_t>(total_bytes_, 1)));
+    });
+  }
+  void Rounded(double part) {
+    Say([&] { return fmt::format("weights: {:.0f} % rounded to int4 by least squares", 100.0 * part); });
   }
   double seconds() const { return std::max(static_cast<double>(clock_.NowNs() - start_ns_) * 1e-9, 1e-6); }
 
  private:
+  template <class Text>
+  void Say(Text text) {
+    const TimeNs now_ns = clock_.NowNs();
+    if (!say_ || now_ns - said_ns_ < 2 * kSecond) return;
+    said_ns_ = now_ns;
+    say_(text());
+  }
   const std::function<void(const std::string&)>& say_;
   const int64_t total_bytes_;
   Clock& clock_;
@@ -295,6 +305,10 @@ Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOpti
     }
     TACTUS_RETURN_IF_ERROR(
         PackAll(plan, *l->source, pool, fresh, [&](int64_t done_bytes) { report.Progress(done_bytes); }));
+    if (plan.calibrate && !options.dummy) {
+      TACTUS_RETURN_IF_ERROR(PackCalibrated(plan, d.config, *l->names, *l->source, weights, pool, fresh,
+                                            [&](double part) { report.Rounded(part); }));
+    }
     const double seconds = report.seconds();
     how = fmt::format(
         "{} of weights packed into {} in {:.2f} s ({:.2f} GB/s), {:.0f} % of it in huge pages",

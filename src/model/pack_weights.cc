@@ -84,9 +84,14 @@ void RunTask(const PackTask& task, WeightSource& source, std::byte* scratch, std
 
 }  // namespace
 
+bool IsInt4(const kernels::PackedMatrix& form) {
+  return form.code == kernels::PackedCode::kU4 && form.has_zeros;
+}
+
 Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
                              ModelWeights* weights) {
   PackPlan plan;
+  plan.calibrate = choice.calibrate && choice.quantization == Quantization::kInt4;
   for (const MatrixPlace& place : MatrixPlaces(config, names, weights, nullptr)) {
     PackedSlot slot;
     slot.name = place.name;
@@ -167,7 +172,7 @@ std::string PackedFormatText(const PackChoice& choice, const std::string& source
     case Quantization::kInt8:
       return "int8 from " + source_format;
     case Quantization::kInt4:
-      return "int4 from " + source_format;
+      return std::string(choice.calibrate ? "int4 by least squares from " : "int4 from ") + source_format;
   }
   return source_format;
 }

@@ -17,6 +17,8 @@ namespace tactus {
 // Which form the matrices take, and for which tokens. As it stands: each matrix as its file has it.
 struct PackChoice {
   kernels::Quantization quantization = kernels::Quantization::kNone;
+  // kInt4: rounded by least squares against the model's activations (calibrate.h), not each weight for itself.
+  bool calibrate = false;
   bool round_to_bf16 = false;  // every matrix, quantised ones too
   // Of tokens that meet integer weights; kNone: of any. With kInt8 and kMixed the output matrix has kInt16, but
   // kMixedFine under kMixed where quantising to int4 costs far more. With kMixed w_down has kMixedFine: its
@@ -36,7 +38,11 @@ struct PackPlan {
   std::vector<PackedSlot> slots;  // in the order of MatrixPlaces
   int64_t bytes = 0;              // of the packed memory
   int64_t source_bytes = 0;       // of the rows that are read for it
+  bool calibrate = false;         // int4's matrices are rounded once more, by PackCalibrated
 };
+
+// The form of --quantization int4, which no file has.
+bool IsInt4(const kernels::PackedMatrix& form);
 
 // kInvalidArgument: a matrix that has no packed form in this choice.
 Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names, const PackChoice& choice,

@@ -66,6 +66,7 @@ void Decoder::FeedForward(kernels::ThreadPool& pool, int64_t tokens, const Layer
 
 void Decoder::Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
                      float* y) {
+  if (options_.before_linear) options_.before_linear(w, x);
   options_.ops->linear(pool, x, tokens, w, bias, y, workspace_);
 }
 

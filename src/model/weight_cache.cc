@@ -151,6 +151,11 @@ Result<WeightCacheKey> MakeWeightCacheKey(const std::string& folder, const std::
   }
   key.head = fmt::format("tactus packed weights, layout {}\n", kLayoutVersion) + files + matrices +
              fmt::format("bytes {}\n", plan.bytes);
+  if (plan.calibrate) {
+    constexpr const char* kHow = "int4 by least squares, calibration 1\n";  // raised where the same plan gives others
+    key.head += kHow;
+    forms += kHow;  // a file of its own
+  }
   const std::string what = model.string() + "\n" + forms;
   const std::string name = model.has_filename() ? model.stem().string() : model.parent_path().filename().string();
   key.path =

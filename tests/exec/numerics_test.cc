@@ -110,7 +110,10 @@ TEST(Numerics, EveryWordIsItsValue) {
   EXPECT_EQ(ChooseNumerics({.quantization = "none"}, DType::kF32)->packing.quantization, Quantization::kNone);
   EXPECT_EQ(ChooseNumerics({.quantization = "q8_0"}, DType::kF32)->packing.quantization, Quantization::kQ8_0);
   EXPECT_EQ(ChooseNumerics({.quantization = "int8"}, DType::kF32)->packing.quantization, Quantization::kInt8);
-  EXPECT_EQ(ChooseNumerics({.quantization = "int4"}, DType::kF32)->packing.quantization, Quantization::kInt4);
+  for (const auto& [word, calibrate] : {std::pair("int4", true), {"int4_nearest", false}}) {
+    const PackChoice packing = ChooseNumerics({.quantization = word}, DType::kF32)->packing;
+    EXPECT_TRUE(packing.quantization == Quantization::kInt4 && packing.calibrate == calibrate) << word;
+  }
   for (const auto& [word, rounding, tokens] : {std::tuple("mixed", Rounding::kMixed, Tokens::kMixed),
                                                {"int16", Rounding::kInt16, Tokens::kInt16},
                                                {"int8", Rounding::kInt8, Tokens::kInt8}}) {

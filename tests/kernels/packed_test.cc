@@ -13,21 +13,12 @@ namespace tactus::kernels {
 namespace {
 
 using namespace testing;
+using testing::RowOf;  // beside the one for rows
 
 std::vector<float> RowOf(const MatrixView& w, int64_t row) {
   std::vector<float> out(static_cast<size_t>(w.cols));
   Dequantize(w.dtype, static_cast<const std::byte*>(w.data) + row * w.row_bytes, w.cols, out.data());
   return out;
-}
-
-std::vector<float> RowOf(const PackedMatrix& w, int64_t row) {
-  std::vector<float> out(static_cast<size_t>(w.cols));
-  UnpackRow(w, row, out.data());
-  return out;
-}
-
-MatrixView ViewOf(const std::vector<float>& x, int64_t rows, int64_t cols) {
-  return {x.data(), DType::kF32, rows, cols, cols * 4};
 }
 
 std::vector<int64_t> WidthsOf(DType dtype) {

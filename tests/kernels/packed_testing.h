@@ -43,6 +43,16 @@ struct OwnedTokens {
   PackedTokens view;
 };
 
+inline std::vector<float> RowOf(const PackedMatrix& w, int64_t row) {
+  std::vector<float> out(static_cast<size_t>(w.cols));
+  UnpackRow(w, row, out.data());
+  return out;
+}
+
+inline MatrixView ViewOf(const std::vector<float>& x, int64_t rows, int64_t cols) {
+  return {x.data(), DType::kF32, rows, cols, cols * 4};
+}
+
 // A way from weights to a packed form: a file's own format, or one made at load.
 struct Form {
   DType dtype;

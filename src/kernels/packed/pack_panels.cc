@@ -272,11 +272,22 @@ void PackBf16Rounded(const MatrixView& w, const Panel& rows, std::byte* out) {
   }
 }
 
+template <int kBlock, bool kNibbles>
+void StoreBlock(const PackedMatrix& form, int64_t row, int64_t block, BlockScale scale, const uint8_t* codes,
+                std::byte* panel) {
+  constexpr int kWords = kBlock / 4;
+  std::byte* to = panel + block * form.block_bytes();
+  uint32_t words[kWords];
+  std::memcpy(words, codes, sizeof words);
+  StoreWords<kWords, kNibbles>(words, row, reinterpret_cast<uint32_t*>(to));
+  to += form.code_bytes();
+  reinterpret_cast<uint16_t*>(to)[row] = scale.scale;
+  if (form.has_zeros) to[kPanelRows * 2 + row] = std::byte{scale.zero};
+}
+
 // Blocks whose scale depends on their own values only: q8_0 and int4.
 template <int kBlock, bool kNibbles, BlockScale (*Quantize)(const float*, uint8_t*)>
 void PackQuantized(const MatrixView& w, const Panel& rows, const PackedMatrix& form, std::byte* out) {
-  constexpr int kWords = kBlock / 4;
-  const int64_t code_bytes = form.code_bytes(), block_bytes = form.block_bytes();
   float x[kPiece];
   for (int64_t first = 0; first < w.cols; first += kPiece) {
     const int64_t n = MinOf(kPiece, w.cols - first), padded = (n + kBlock - 1) / kBlock * kBlock;
@@ -287,15 +298,9 @@ void PackQuantized(const MatrixView& w, const Panel& rows, const PackedMatrix& f
         std::memset(x, 0, sizeof x);
       }
       for (int64_t k = 0; k < padded; k += kBlock) {
-        std::byte* to = out + (first + k) / kBlock * block_bytes;
         uint8_t codes[kBlock];
-        uint32_t words[kWords];
-        const BlockScale s = Quantize(x + k, codes);
-        std::memcpy(words, codes, sizeof words);
-        StoreWords<kWords, kNibbles>(words, r, reinterpret_cast<uint32_t*>(to));
-        auto* scales = reinterpret_cast<uint16_t*>(to + code_bytes);
-        scales[r] = s.scale;
-        if (form.has_zeros) to[code_bytes + kPanelRows * 2 + r] = std::byte{s.zero};
+        const BlockScale scale = Quantize(x + k, codes);
+        StoreBlock<kBlock, kNibbles>(form, r, (first + k) / kBlock, scale, codes, out);
       }
     }
   }
@@ -360,6 +365,11 @@ void PackOwnFormat(DType dtype, const Panel& rows, const PackedMatrix& form, std
 }
 
 }  // namespace
+
+void StoreInt4Block(const PackedMatrix& form, int64_t row, int64_t block, BlockScale scale, const uint8_t* codes,
+                    std::byte* panel) {
+  StoreBlock<kInt4Group, true>(form, row, block, scale, codes, panel);
+}
 
 void PackPanels(const MatrixView& w, const PackedMatrix& form, int64_t first, int64_t count, std::byte* out) {
   TACTUS_CHECK(w.rows == form.rows && w.cols == form.cols);

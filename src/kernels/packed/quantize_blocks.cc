@@ -1,27 +1,14 @@
 #include "kernels/packed/quantize_blocks.h"
 
+#include <array>
 #include <cstring>
 #include <limits>
 
+#include "kernels/clones.h"
 #include "tensor/float16.h"
-
-// Also compiled for AVX2, chosen when the program starts; the same roundings either way. Sanitizers are not ready that
-// early.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define TACTUS_CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define TACTUS_CLONES
-#endif
 
 namespace tactus::kernels {
 namespace {
-
-constexpr float kRoundToEven = 0x1.8p23f;  // adding it leaves round-to-even(v) in the low bits, for |v| < 2^22
-
-int32_t RoundEven(float v) {
-  return static_cast<int32_t>(BitsOf(v + kRoundToEven) - 0x4b400000u);
-}
 
 // As std::round: halves away from zero.
 int32_t RoundAway(float v) {
@@ -39,7 +26,7 @@ float FromOrderedKey(int32_t key) {
   return FloatOf(static_cast<uint32_t>(key ^ ((key >> 31) & 0x7fffffff)));
 }
 
-constexpr int kInt4Group = 64, kLanes = 16;
+constexpr int kLanes = 16;
 // Clipping the extremes a little often fits the rest better.
 constexpr float kInt4Ranges[] = {1.0f, 0.9f};
 constexpr uint16_t kF16NaN = 0x7e00;
@@ -60,7 +47,7 @@ float SumOf(const float (&lanes)[kLanes]) {
 }
 
 // Rounds the group to scale * (4 * code - zero), where scale is step / 4 in f16 and zero lies next to -minimum.
-TACTUS_CLONES Int4Fit FitInt4(const float* x, float step, float minimum) {
+TACTUS_CLONES Int4Fit FitInt4(const float* x, const float* weights, float step, float minimum) {
   Int4Fit fit;
   fit.scale = F32ToF16(0.25f * step);
   const float d = F16ToF32(fit.scale), inverse = d != 0.0f ? 1.0f / d : 0.0f;
@@ -70,27 +57,27 @@ TACTUS_CLONES Int4Fit FitInt4(const float* x, float step, float minimum) {
   const int32_t zero = RoundEven(z);
   fit.zero = static_cast<uint8_t>(zero);
   z = static_cast<float>(zero);
-  float errors[kLanes] = {}, q1[kLanes] = {}, q2[kLanes] = {}, x1[kLanes] = {}, qx[kLanes] = {};
+  float errors[kLanes] = {}, n1[kLanes] = {}, q1[kLanes] = {}, q2[kLanes] = {}, x1[kLanes] = {}, qx[kLanes] = {};
   for (int i = 0; i < kInt4Group; i += kLanes) {
     for (int j = 0; j < kLanes; ++j) {
-      int32_t code = RoundEven((x[i + j] * inverse + z) * 0.25f);
-      code = code < 0 ? 0 : code;
-      code = code > 15 ? 15 : code;
+      const int32_t code = Int4Code(x[i + j], inverse, z);
       const auto q = static_cast<float>(code);
+      const float weight = weights[i + j], wq = weight * q;
       const float error = (4.0f * q - z) * d - x[i + j];
       fit.codes[i + j] = static_cast<uint8_t>(code);
-      errors[j] += error * error;
-      q1[j] += q;
-      q2[j] += q * q;
-      x1[j] += x[i + j];
-      qx[j] += q * x[i + j];
+      errors[j] += weight * (error * error);
+      n1[j] += weight;
+      q1[j] += wq;
+      q2[j] += wq * q;
+      x1[j] += weight * x[i + j];
+      qx[j] += wq * x[i + j];
     }
   }
   fit.error = SumOf(errors);
-  const float n = kInt4Group, sum_q = SumOf(q1), sum_x = SumOf(x1);
+  const float n = SumOf(n1), sum_q = SumOf(q1), sum_x = SumOf(x1);
   const float spread = n * SumOf(q2) - sum_q * sum_q;
   fit.next_step = spread > 0.0f ? (n * SumOf(qx) - sum_q * sum_x) / spread : step;
-  fit.next_minimum = (sum_x - fit.next_step * sum_q) / n;
+  fit.next_minimum = n > 0.0f ? (sum_x - fit.next_step * sum_q) / n : minimum;
   return fit;
 }
 
@@ -117,7 +104,7 @@ BlockScale QuantizeQ80(const float* x, uint8_t* codes) {
   return {F32ToF16(d), 0};
 }
 
-BlockScale QuantizeInt4(const float* x, uint8_t* codes) {
+BlockScale QuantizeInt4(const float* x, const float* weights, uint8_t* codes) {
   // Ordered as integers when the magnitude of negative numbers is turned over: minima of integers become vectors. The
   // range holds 0, as every range of the grid does.
   int32_t low_key = 0, high_key = 0;
@@ -130,9 +117,9 @@ BlockScale QuantizeInt4(const float* x, uint8_t* codes) {
   Int4Fit best;
   for (const float keep : kInt4Ranges) {
     const float step = (high - low) * keep / 15.0f, middle = 0.5f * (low + high);
-    const Int4Fit fit = FitInt4(x, step, middle - 7.5f * step);
+    const Int4Fit fit = FitInt4(x, weights, step, middle - 7.5f * step);
     if (fit.error < best.error) best = fit;
-    const Int4Fit refined = FitInt4(x, fit.next_step, fit.next_minimum);
+    const Int4Fit refined = FitInt4(x, weights, fit.next_step, fit.next_minimum);
     if (refined.error < best.error) best = refined;
   }
   if (!(best.error < std::numeric_limits<float>::infinity())) {  // nothing hides an infinity or NaN
@@ -140,10 +127,19 @@ BlockScale QuantizeInt4(const float* x, uint8_t* codes) {
     return {kF16NaN, 0};
   }
   // Once more: the zero point's rounding moved the line.
-  const Int4Fit polished = FitInt4(x, best.next_step, best.next_minimum);
+  const Int4Fit polished = FitInt4(x, weights, best.next_step, best.next_minimum);
   if (polished.error < best.error) best = polished;
   std::memcpy(codes, best.codes, sizeof best.codes);
   return {best.scale, best.zero};
+}
+
+BlockScale QuantizeInt4(const float* x, uint8_t* codes) {
+  constexpr auto kAlike = [] {
+    std::array<float, kInt4Group> weights{};
+    for (float& weight : weights) weight = 1.0f;
+    return weights;
+  }();
+  return QuantizeInt4(x, kAlike.data(), codes);
 }
 
 }  // namespace tactus::kernels

@@ -4,7 +4,17 @@
 
 #include <cstdint>
 
+#include "kernels/packed/packed.h"
+#include "tensor/float16.h"
+
 namespace tactus::kernels {
+
+inline constexpr int kInt4Group = 64;
+
+// v as an integer, halves to even; |v| < 2^22.
+inline int32_t RoundEven(float v) {
+  return static_cast<int32_t>(BitsOf(v + 0x1.8p23f) - 0x4b400000u);  // the sum's low bits hold it
+}
 
 struct BlockScale {
   uint16_t scale = 0;  // f16
@@ -28,5 +38,19 @@ BlockScale QuantizeQ80(const float* x, uint8_t* codes);
 // minimum, an f16 of its own, costs a kernel a multiply-add per vector and block, the zero point goes into the
 // integers.
 BlockScale QuantizeInt4(const float* x, uint8_t* codes);
+// The same where an error of x[i] weighs weights[i], each at least 0.
+BlockScale QuantizeInt4(const float* x, const float* weights, uint8_t* codes);
+
+// Where a value lies on such a grid; inverse = 1 / scale, or 0 where the scale is. A NaN has the code 0.
+inline int32_t Int4Code(float x, float inverse, float zero) {
+  float at = (x * inverse + zero) * 0.25f;
+  at = at > 0.0f ? at : 0.0f;
+  at = at < 15.0f ? at : 15.0f;
+  return RoundEven(at);
+}
+
+// Puts row `row` of block `block` of a panel into place, codes and scales; form: QuantizedFormOf(kInt4).
+void StoreInt4Block(const PackedMatrix& form, int64_t row, int64_t block, BlockScale scale, const uint8_t* codes,
+                    std::byte* panel);
 
 }  // namespace tactus::kernels
