@@ -119,15 +119,15 @@ class Limits:
 
 STEPS = 256            # room behind a long context
 
-# Our own ways to run a format: (label, whose file, flags). First what a user gets who asks for nothing, then 8-bit activations, which
+# Our own ways to run a format: (label, whose file, flags). int4_nearest has int4's form and speed; noise needs no minutes of least squares. First what a user gets who asks for nothing, then 8-bit activations, which
 # the peers have under quantised weights. The others are measured on request (--variants).
 VARIANTS = {
     "bf16": [("tactus", "bf16", [])],
     "int8": [("tactus int8", "bf16", ["--quantization", "int8"]), ("tactus int8, int8 activations", "bf16", ["--quantization", "int8", "--activation-dtype", "int8"]),
              ("tactus int8, int16 activations", "bf16", ["--quantization", "int8", "--activation-dtype", "int16"]),
              ("tactus Q8_0", "int8", []), ("tactus Q8_0, int8 activations", "int8", ["--activation-dtype", "int8"])],
-    "int4": [("tactus int4", "bf16", ["--quantization", "int4"]), ("tactus int4, int8 activations", "bf16", ["--quantization", "int4", "--activation-dtype", "int8"]),
-             ("tactus int4, int16 activations", "bf16", ["--quantization", "int4", "--activation-dtype", "int16"]),
+    "int4": [("tactus int4", "bf16", ["--quantization", "int4_nearest"]), ("tactus int4, int8 activations", "bf16", ["--quantization", "int4_nearest", "--activation-dtype", "int8"]),
+             ("tactus int4, int16 activations", "bf16", ["--quantization", "int4_nearest", "--activation-dtype", "int16"]),
              ("tactus Q4_0", "int4", []), ("tactus Q4_0, int8 activations", "int4", ["--activation-dtype", "int8"])],
 }
 

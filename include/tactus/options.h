@@ -49,7 +49,7 @@ struct EngineOptions : SchedulingOptions {
         "load-format", load_format,
         {.choices = "auto|dummy", .help = "auto: read the weights; dummy: seeded random weights for any config.json"});
     v.Field("activation-dtype", activation_dtype,
-            {.choices = "auto|float32|bfloat16|int16|int8",
+            {.choices = "auto|float32|bfloat16|mixed|int16|int8",
              .help = "what the inputs of linear operators are rounded to; auto: mixed for quantised "
                      "weights, bfloat16 for bfloat16 ones; int8 is faster and less accurate"});
     v.Field("quantization", quantization,
