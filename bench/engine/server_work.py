@@ -70,8 +70,10 @@ def main():
     parser.add_argument("--requests", type=int, default=96)
     parser.add_argument("--tokens-in", type=int, default=16)
     parser.add_argument("--tokens-out", type=int, default=128)
-    parser.add_argument("flags", nargs="*", help="flags for the server, after --")
-    args = parser.parse_args()
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    args = parser.parse_args(words[:end])
+    args.flags = words[end + 1:]
     server, url, ready, first = start(args)
     try:
         print(f"ready after {ready:.2f} s, first token after {first:.2f} s; MB: {memory_mb(server.pid)}")
