@@ -95,16 +95,19 @@ struct FreeMemory {
 };
 using Memory = std::unique_ptr<void, FreeMemory>;
 
-Result<Memory> Allocate(int64_t elements) {
-  const int64_t bytes = (elements * 4 + 63) / 64 * 64, available = AvailableMemoryBytes();
-  Memory memory(available >= 0 && bytes > available ? nullptr : std::aligned_alloc(64, static_cast<size_t>(bytes)));
-  if (memory != nullptr) return memory;
+Status NoMemory(int64_t bytes) {
   return Status(StatusCode::kResourceExhausted,
-                "rounding to int4 by least squares takes " + std::to_string(bytes) + " bytes, and there are " +
-                    std::to_string(available) +
-                    ": allow this process more, copy a --weight-cache from a larger machine, or take --quantization "
-                    "int4_nearest, which takes none",
+                "rounding to int4 by least squares takes " + std::to_string(bytes) +
+                    " bytes beside the weights, which are not there: allow this process more, copy a --weight-cache "
+                    "from a larger machine, or take --quantization int4_nearest, which takes none",
                 "quantization");
+}
+
+Result<Memory> Allocate(int64_t elements) {
+  const int64_t bytes = (elements * 4 + 63) / 64 * 64;
+  Memory memory(std::aligned_alloc(64, static_cast<size_t>(bytes)));
+  if (memory == nullptr) return NoMemory(bytes);
+  return memory;
 }
 
 // K and V of every token of the calibration, sequence after sequence, in `memory` from element `at` on.
@@ -323,13 +326,14 @@ class Calibration {
 
 }  // namespace
 
-int64_t CalibrationBytes(const ModelConfig& config, const PackPlan& plan) {
-  return Sizes(config, plan).Elements() * 4 + DecoderBufferBytes(config, OptionsOf(nullptr, kTokens, 1));
-}
-
 Status PackCalibrated(const PackPlan& plan, const ModelConfig& config, const TensorNames& names, WeightSource& source,
                       const ModelWeights& weights, kernels::ThreadPool& pool, std::byte* memory,
                       const std::function<void(double)>& progress) {
+  // First the writing, with the K and V of all layers, then the pass that rounds.
+  const int64_t available = AvailableMemoryBytes(), kv = 2 * Sizes(config, plan).kv * config.num_layers * 4;
+  const int64_t bytes = std::max(
+      kv, Sizes(config, plan).Elements() * 4 + DecoderBufferBytes(config, OptionsOf(nullptr, kTokens, pool.threads())));
+  if (available >= 0 && bytes > available) return NoMemory(bytes);
   return Calibration(plan, config, source, weights, pool, memory, progress).Run(names);
 }
 
