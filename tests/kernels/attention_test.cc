@@ -117,20 +117,19 @@ std::string NameOf(const Ops* ops, const Shape& s) {
 // Whether this set rounds q and the softmax weights to bf16 (attention/avx512/bf16.cc).
 bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_dtype) {
 #if defined(__x86_64__)
-  return std::string_view(ops->name) == "avx512" && kv_dtype != DType::kF32 && CpuHasAvx512Bf16();
+  return std::string_view(ops->name) == "avx512" && kv_dtype == DType::kBF16 && CpuHasAvx512Bf16();
 #else
   return false;
 #endif
 }
 
-// To bf16; for an int8 K turned as that is (kv_layout.h), and back.
-void RoundQueries(const Shape& shape, std::vector<float>* q) {
-  for (size_t at = 0; at < q->size(); at += static_cast<size_t>(shape.head_dim)) {
-    float* head = q->data() + at;
-    if (shape.kv_dtype == DType::kInt8) SpreadHead(head, shape.head_dim);
-    for (int32_t d = 0; d < shape.head_dim; ++d) head[d] = BF16ToF32(F32ToBF16(head[d]));
-    if (shape.kv_dtype == DType::kInt8) SpreadHead(head, shape.head_dim);
-  }
+// Whether it rounds them to 16 bits (attention/avx512/int8.cc), and 2^x roughly: 1e-4 of a weight.
+bool RoundsTo16Bits([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_dtype) {
+#if defined(__x86_64__)
+  return ops->attention == Avx512Ops().attention && kv_dtype == DType::kInt8 && CpuHasAvx512Vnni();
+#else
+  return false;
+#endif
 }
 
 // What the set's result may be: ref's with q rounded where the set rounds it, and how far off each element. Values are
@@ -145,17 +144,22 @@ Expected Expect(const Shape& shape, std::vector<Sequence> sequences, const std::
   const Ops& ref = *SelectOps("ref");
   const bool rounds = RoundsToBF16(ops, shape.kv_dtype);
   if (rounds) {
-    for (Sequence& s : sequences) RoundQueries(shape, &s.q);
+    for (Sequence& s : sequences) {
+      for (float& q : s.q) q = BF16ToF32(F32ToBF16(q));
+    }
   }
   Expected e;
   e.value = Cache(shape, 16, sequences, ref, pool).Run(ref, pool, sequences, pieces);
-  e.tolerance.assign(e.value.size(), 4e-6f);
-  if (!rounds) return e;
+  const bool rounds_less = RoundsTo16Bits(ops, shape.kv_dtype);
+  // Weights of 15 bits or more of the largest: each is off by 2^-15 at most.
+  e.tolerance.assign(e.value.size(), rounds_less ? 1e-4f : 4e-6f);
+  if (!rounds && !rounds_less) return e;
   for (Sequence& s : sequences) {
     for (float& v : s.v) v = std::fabs(v);
   }
   const std::vector<float> magnitude = Cache(shape, 16, sequences, ref, pool).Run(ref, pool, sequences, pieces);
-  for (size_t i = 0; i < e.value.size(); ++i) e.tolerance[i] += (magnitude[i] + std::fabs(e.value[i])) / 256;
+  const float part = rounds ? 1.0f / 256 : 2e-4f;
+  for (size_t i = 0; i < e.value.size(); ++i) e.tolerance[i] += (magnitude[i] + std::fabs(e.value[i])) * part;
   return e;
 }
 
@@ -317,6 +321,42 @@ TEST(Attention, LongChunksGiveTheBitsOfTheirDecodes) {
           first_row += piece.count;
         }
         ASSERT_GT(checked, 0);
+      }
+    }
+  }
+}
+
+// int8 has a scale per position and head: positions whose K or V are far larger or smaller than their neighbours', or
+// zero, count as they should; one that is not finite shows in every row that sees it and in no other.
+TEST(Attention, ScalesOfInt8MayBeFarApart) {
+  const Shape shape = {8, 2, 64, 0, DType::kInt8};
+  ThreadPool pool(1, SystemClock());
+  std::vector<Sequence> sequences = {MakeSequence(shape, 300, 3)};
+  const int32_t row = shape.kv_heads * shape.head_dim;
+  const float factors[] = {1.0f, 1e-6f, 30.0f, 0.0f, 1e-32f, 1e-3f, 4.0f};
+  for (int32_t p = 0; p < 300; ++p) {
+    for (int32_t d = 0; d < row; ++d) {
+      sequences[0].v[p * row + d] *= factors[p % 7];
+      if (p % 5 == 0) sequences[0].k[p * row + d] *= 1e-7f;
+    }
+  }
+  const std::vector<Cache::Piece> pieces = {{0, 0, 40}, {0, 280, 20}, {0, 299, 1}};
+  for (const Ops* ops : RunnableOps()) {
+    for (const int32_t block_size : {16, 6}) {
+      const Expected want = Expect(shape, sequences, pieces, ops, pool);
+      const std::vector<float> got = Cache(shape, block_size, sequences, *ops, pool).Run(*ops, pool, sequences, pieces);
+      // Values of 30 whose weights are off by 2^-15.
+      for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i], want.value[i], want.tolerance[i] + 2e-3) << ops->name << " at " << i;
+      }
+    }
+    for (std::vector<float> Sequence::* kv : {&Sequence::k, &Sequence::v}) {
+      std::vector<Sequence> broken = sequences;
+      (broken[0].*kv)[20 * row] = HUGE_VALF;  // KV head 0 alone
+      const std::vector<float> got = Cache(shape, 16, broken, *ops, pool).Run(*ops, pool, broken, {{0, 0, 40}});
+      for (size_t i = 0; i < got.size(); ++i) {
+        const size_t position = i / 512, head = i % 512 / 64;
+        ASSERT_EQ(std::isnan(got[i]), position >= 20 && head < 4) << ops->name << " at " << i;
       }
     }
   }

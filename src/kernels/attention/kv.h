@@ -132,7 +132,7 @@ inline void LoadKeys(const AttentionCall& call, const AttentionItem& item, int32
                      int32_t c1, int32_t begin, int32_t end, const AttentionBuffers& b) {
   const KvLayer& kv = *call.kv;
   constexpr int kW = Simd::kWidth;
-  const bool direct = KvPaired(kv) && kv.dtype == DType::kBF16 && kv.block_size % kW == 0;
+  const bool direct = KvGrouped(kv) && kv.dtype == DType::kBF16 && kv.block_size % kW == 0;
   for (int32_t c = c0; c < c1; c += kW) {
     if (tile + c + kW <= begin || tile + c >= end) continue;
     if (direct) {
@@ -166,7 +166,7 @@ inline void LoadKeys(const AttentionCall& call, const AttentionItem& item, int32
 inline void LoadValues(const AttentionCall& call, const AttentionItem& item, int32_t kv_head, int32_t base,
                        int32_t begin, int32_t end, const AttentionBuffers& b) {
   const KvLayer& kv = *call.kv;
-  const bool pairs = KvPaired(kv) && kv.dtype == DType::kBF16;
+  const bool pairs = KvGrouped(kv) && kv.dtype == DType::kBF16;
   HeadCursor at(kv, kv.v, item, kv_head, begin);
   for (int32_t p = begin, n; p < end; p += n) {
     float* to = b.values + (p - base) * call.padded;

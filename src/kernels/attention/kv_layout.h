@@ -3,10 +3,11 @@
 //
 // A head of a block holds head_dim x block_size elements of K, and as many of V in another array:
 //   f32                 [block_size][head_dim]
-//   bf16, int8 paired   K [head_dim / 2][block_size][2]: pairs of dimensions, positions along the vector, so that a
-//                       dot-product instruction meets a broadcast pair of q;
-//                       V [block_size / 2][head_dim][2]: pairs of positions, for a broadcast pair of weights
-//   bf16, int8 plain    [block_size][head_dim], where block_size or head_dim is odd: correct, slower
+//   bf16, int8 grouped  n = 2 elements of bf16, 4 of int8, as a dot-product instruction multiplies for one sum:
+//                       K [head_dim / n][block_size][n]: groups of dimensions, positions along the vector, to meet a
+//                       broadcast group of q;
+//                       V [block_size / n][head_dim][n]: groups of positions, for a broadcast group of weights
+//   bf16, int8 plain    [block_size][head_dim], where n does not divide both: correct, slower
 // int8: then [block_size] f32 scales, one per position; a value is code * scale, scale = max|x| / 127 over the head. K
 // is turned by SpreadHead before it is rounded: some of its dimensions are far larger than the rest and would take the
 // scale for themselves. q turned alike gives the same scores.
@@ -25,8 +26,13 @@ namespace {
 
 constexpr int32_t kKvHeadDimMax = 256;  // kMaxHeadDim
 
-inline bool KvPaired(const KvLayer& kv) {
-  return kv.dtype != DType::kF32 && kv.block_size % 2 == 0 && kv.head_dim % 2 == 0;
+// Elements per group, where K and V are grouped; f32 is not.
+inline int32_t KvGroup(const KvLayer& kv) {
+  return kv.dtype == DType::kInt8 ? 4 : 2;
+}
+inline bool KvGrouped(const KvLayer& kv) {
+  const int32_t n = KvGroup(kv);
+  return kv.dtype != DType::kF32 && kv.block_size % n == 0 && kv.head_dim % n == 0;
 }
 
 inline int64_t KvElementBytes(DType dtype) {
@@ -45,10 +51,12 @@ inline int64_t KvHeadOffset(const KvLayer& kv, int64_t block, int32_t head) {
 
 // Index of an element within its head.
 inline int64_t KeyIndex(const KvLayer& kv, int64_t offset, int64_t d) {
-  return KvPaired(kv) ? (d / 2 * kv.block_size + offset) * 2 + d % 2 : offset * kv.head_dim + d;
+  const int64_t n = KvGroup(kv);
+  return KvGrouped(kv) ? (d / n * kv.block_size + offset) * n + d % n : offset * kv.head_dim + d;
 }
 inline int64_t ValueIndex(const KvLayer& kv, int64_t offset, int64_t d) {
-  return KvPaired(kv) ? (offset / 2 * kv.head_dim + d) * 2 + offset % 2 : offset * kv.head_dim + d;
+  const int64_t n = KvGroup(kv);
+  return KvGrouped(kv) ? (offset / n * kv.head_dim + d) * n + offset % n : offset * kv.head_dim + d;
 }
 
 // int8: where a position's scale lies, in bytes from its head; not aligned for odd shapes.
@@ -142,9 +150,9 @@ inline void StoreKeyHead(const KvLayer& kv, const float* key, const KvSlot& to, 
     SpreadHead(turned, kv.head_dim);
     key = turned;
   }
-  if (KvPaired(kv)) {
-    const int64_t first = 2 * to.offset, stride = 2 * static_cast<int64_t>(kv.block_size);
-    StoreKvHead(kv, key, to.offset, head, [=](int64_t d) { return first + d / 2 * stride + d % 2; });
+  if (KvGrouped(kv)) {
+    const int64_t n = KvGroup(kv), first = n * to.offset, stride = n * kv.block_size;
+    StoreKvHead(kv, key, to.offset, head, [=](int64_t d) { return first + d / n * stride + d % n; });
   } else {
     const int64_t first = to.offset * kv.head_dim;
     StoreKvHead(kv, key, to.offset, head, [=](int64_t d) { return first + d; });
@@ -153,8 +161,8 @@ inline void StoreKeyHead(const KvLayer& kv, const float* key, const KvSlot& to, 
 
 inline void StoreValueHead(const KvLayer& kv, const float* value, const KvSlot& to, int32_t h) {
   std::byte* head = static_cast<std::byte*>(kv.v) + KvHeadOffset(kv, to.block, h);
-  const int64_t step = KvPaired(kv) ? 2 : 1;
-  const int64_t first = KvPaired(kv) ? to.offset / 2 * 2 * kv.head_dim + to.offset % 2 : to.offset * kv.head_dim;
+  const int64_t step = KvGrouped(kv) ? KvGroup(kv) : 1;
+  const int64_t first = to.offset / step * step * kv.head_dim + to.offset % step;
   StoreKvHead(kv, value, to.offset, head, [=](int64_t d) { return first + step * d; });
 }
 

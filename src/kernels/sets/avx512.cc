@@ -1,6 +1,6 @@
-// The kernel set of machines with AVX-512 F, BW, VL and DQ (compiled for them). Where the CPU also has AVX512-BF16,
-// attention over bf16 and int8 KV goes to attention/avx512/bf16.cc: pairs of products in one instruction, other
-// roundings. Bits are promised per binary, kernel set and that feature, not across machines.
+// The kernel set of machines with AVX-512 F, BW, VL and DQ (compiled for them). Where the CPU also has AVX512-BF16 or
+// AVX512-VNNI, attention over bf16 or int8 KV goes to attention/avx512/bf16.cc or int8.cc: several products in one
+// instruction, other roundings. Bits are promised per binary, kernel set and those features, not across machines.
 #include "kernels/simd/avx512.h"
 
 #include "kernels/rows/linear_entry.h"
@@ -10,15 +10,18 @@
 #include "kernels/packed/operators.h"
 
 #include "kernels/attention/avx512/bf16.h"
+#include "kernels/attention/avx512/int8.h"
 #include "kernels/attention/kernel.h"
 
 namespace tactus::kernels {
 namespace {
 
-void AttentionOrBf16(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
+void AttentionByDots(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
                      int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
                      Workspace scratch) {
-  const auto attention = kv.dtype != DType::kF32 && CpuHasAvx512Bf16() ? AttentionAvx512Bf16 : Attention;
+  const auto attention = kv.dtype == DType::kBF16 && CpuHasAvx512Bf16()   ? AttentionAvx512Bf16
+                         : kv.dtype == DType::kInt8 && CpuHasAvx512Vnni() ? AttentionAvx512Int8
+                                                                          : Attention;
   attention(pool, q, q_stride, items, heads, kv, scale, window, out, out_stride, scratch);
 }
 
@@ -32,7 +35,7 @@ const Ops& Avx512Ops() {
       .embed = Embed,
       .rope = Rope,
       .store_kv = StoreKv,
-      .attention = AttentionOrBf16,
+      .attention = AttentionByDots,
       .silu_mul = SiluMul,
       .add = AddTo,
       .dequantize_row = DequantizeRow,

@@ -1,10 +1,10 @@
-// The paged cache in chunks, 16 positions of one head, as bf16.cc walks over it; and what is fetched from
-// memory while chunks are used.
+// The paged cache in chunks, 16 positions of one head, as tiles.h walks over it; and what is fetched from memory while
+// chunks are used.
 #pragma once
 
 #include <cstdint>
 
-#include "kernels/attention/avx512/bf16_tile.h"
+#include "kernels/attention/avx512/rows.h"
 #include "kernels/attention/kv_layout.h"
 #include "kernels/attention/schedule.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 // Whether K and V of 16 positions of a head (a chunk) can be read as vectors where they lie.
 inline bool InChunks(const KvLayer& kv) {
-  return KvPaired(kv) && kv.block_size % 16 == 0 && kv.head_dim % 16 == 0;
+  return KvGrouped(kv) && kv.block_size % 16 == 0 && kv.head_dim % 16 == 0;
 }
 
 // Where a chunk (16 positions) of a head lies: bytes from kv.k or kv.v to its block's head, and its first position
@@ -23,10 +23,14 @@ struct ChunkPlace {
   int32_t offset;
 
   const std::byte* Head(const void* base) const { return static_cast<const std::byte*>(base) + head; }
-  // bf16: the chunk itself.
+  // The chunk itself, in groups.
   const uint32_t* Keys(const KvLayer& kv) const { return reinterpret_cast<const uint32_t*>(Head(kv.k)) + offset; }
   const uint32_t* Values(const KvLayer& kv) const {
-    return reinterpret_cast<const uint32_t*>(Head(kv.v)) + offset / 2 * kv.head_dim;
+    return reinterpret_cast<const uint32_t*>(Head(kv.v)) + offset / KvGroup(kv) * kv.head_dim;
+  }
+  // int8: its scales, of K or of V.
+  const float* Scales(const KvLayer& kv, const void* base) const {
+    return reinterpret_cast<const float*>(Head(base) + KvScaleOffset(kv, offset));
   }
 };
 
@@ -65,6 +69,12 @@ inline void PlaceChunks(const KvLayer& kv, const AttentionItem& item, int32_t kv
   }
 }
 
+// Chunks of a head that a narrow tile goes through before the next head's: 4 KiB for heads of 64 dimensions.
+constexpr int32_t kMostChunksAtOnce = 4;
+inline int32_t ChunksAtOnce(const KvLayer& kv) {
+  return KvGroup(kv);
+}
+
 // What will be read, in the order of reading, in pieces: 16 positions (a chunk) of one head, of K or of V. While one is
 // used, one some 16 KiB further on is fetched. Decodes read the cache once, from memory, in runs too short for the
 // processor to foresee.
@@ -75,7 +85,7 @@ class FetchStream {
     while (ahead_ > 2 && ahead_ * piece_bytes_ > int64_t{16} << 10) ahead_ /= 2;
   }
 
-  // Pieces of a tile's KV heads, at most `most`, at positions [begin, end): K, then V, by pairs of chunks, head by
+  // Pieces of a tile's KV heads, at most `most`, at positions [begin, end): K, then V, ChunksAtOnce, head by
   // head. `chunks`: where those lie is written there too; null: nowhere.
   void Add(const KvLayer& kv, const AttentionTile& tile, int32_t begin, int32_t end, int32_t most, ChunkPlace* chunks) {
     const int32_t upto = count_ + most < kMax ? count_ + most : kMax;
@@ -84,7 +94,7 @@ class FetchStream {
   }
   void AddKeys(const KvLayer& kv, const AttentionTile& tile, int32_t begin, int32_t end, int32_t most,
                ChunkPlace* chunks) {
-    AddOne(kv, kv.k, 2 * KvElementBytes(kv.dtype), tile, begin, end, most, chunks);
+    AddOne(kv, kv.k, KvGroup(kv) * KvElementBytes(kv.dtype), tile, begin, end, most, chunks);
   }
   void AddValues(const KvLayer& kv, const AttentionTile& tile, int32_t begin, int32_t end, int32_t most,
                  ChunkPlace* chunks) {
@@ -116,17 +126,18 @@ class FetchStream {
               int32_t end, int32_t most, ChunkPlace* chunks) {
     const int64_t head_bytes = KvHeadBytes(kv);
     const int32_t upto = count_ + most < kMax ? count_ + most : kMax, count = (end + 15) / 16 - begin / 16;
+    const int32_t at_once = ChunksAtOnce(kv);
     ChunkWalk walk(kv, *tile.item, tile.kv_head, begin);
-    for (int32_t c = 0; c < count && count_ < upto; c += 2) {
-      const ChunkPlace one = walk.Place();
-      walk.Next();
-      const bool both = c + 1 < count;
-      const ChunkPlace two = both ? walk.Place() : one;
-      if (both) walk.Next();
-      if (chunks != nullptr) chunks[c] = one, chunks[c + both] = two;
+    for (int32_t c = 0; c < count && count_ < upto; c += at_once) {
+      const int32_t n = count - c < at_once ? count - c : at_once;
+      ChunkPlace places[kMostChunksAtOnce];
+      for (int32_t i = 0; i < n; ++i) {
+        places[i] = walk.Place();
+        if (chunks != nullptr) chunks[c + i] = places[i];
+        if (c + i + 1 < count) walk.Next();
+      }
       for (int32_t h = 0; h < tile.kv_heads && count_ < upto; ++h) {
-        Append(one.Head(base) + h * head_bytes + one.offset * in_block);
-        if (both) Append(two.Head(base) + h * head_bytes + two.offset * in_block);
+        for (int32_t i = 0; i < n; ++i) Append(places[i].Head(base) + h * head_bytes + places[i].offset * in_block);
       }
     }
   }
