@@ -38,8 +38,9 @@ struct ModelsOptions {
     v.Field("activation-dtype", engine.activation_dtype,
             {.choices = "auto|float32|bfloat16|mixed|int16|int8",
              .help = "inspect: plan for this, as `tactus serve` takes it"});
-    v.Field("quantization", engine.quantization,
-            {.choices = "none|q8_0|int8|int4|int4_nearest", .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field(
+        "quantization", engine.quantization,
+        {.choices = "none|q8_0|int8|int4|int4_nearest", .help = "inspect: plan for this, as `tactus serve` takes it"});
     v.Field("kv-cache-dtype", engine.kv_cache_dtype,
             {.choices = "auto|bfloat16|float32|int8", .help = "inspect: plan for this, as `tactus serve` takes it"});
   }

@@ -138,7 +138,7 @@ TEST(RowOps, StoreKvRoundsToNearestEvenIntoItsSlotAndNowhereElse) {
 // bits).
 TEST(RowOps, Int8KvHasOneScalePerPositionAndHead) {
   ThreadPool pool(1, SystemClock());
-  const int32_t dim = 8, block_size = 2;
+  const int32_t dim = 8, block_size = 4;
   const std::vector<float> wanted = {0, 127, -127, 63.5f, 0.5f, 1.5f, -2.5f, 100};
   const int codes[] = {0, 127, -127, 64, 0, 2, -2, 100};  // scale 1, halves to even
   std::vector<float> k(8, 0.0f), bad(8, 1.0f);
@@ -149,26 +149,26 @@ TEST(RowOps, Int8KvHasOneScalePerPositionAndHead) {
   }
   bad[3] = std::nanf("");
   for (const Ops* ops : RunnableOps()) {
-    std::vector<std::byte> cache_k(2 * (dim + 4)), cache_v(cache_k.size(), std::byte{0x55});
+    std::vector<std::byte> cache_k(block_size * (dim + 4)), cache_v(cache_k.size(), std::byte{0x55});
     const KvLayer kv = {cache_k.data(), cache_v.data(), DType::kInt8, block_size, 1, dim};
-    EXPECT_EQ(KvBlockBytes(kv), 2 * (dim + 4));
+    EXPECT_EQ(KvBlockBytes(kv), block_size * (dim + 4));
     const int64_t slots[] = {0, 1};
     ops->store_kv(pool, k.data(), wanted.data(), slots, 1, kv);
     ops->store_kv(pool, bad.data(), bad.data(), slots + 1, 1, kv);
     for (int d = 0; d < dim; ++d) {
-      EXPECT_NEAR(static_cast<int8_t>(cache_k[d / 2 * 4 + d % 2]), wanted[d], 0.501) << ops->name << " " << d;
-      EXPECT_EQ(static_cast<int8_t>(cache_v[2 * d]), codes[d]) << ops->name << " " << d;
+      EXPECT_NEAR(static_cast<int8_t>(cache_k[d / 4 * 16 + d % 4]), wanted[d], 0.501) << ops->name << " " << d;
+      EXPECT_EQ(static_cast<int8_t>(cache_v[4 * d]), codes[d]) << ops->name << " " << d;
     }
     float scales[4];
-    std::memcpy(scales, cache_k.data() + 16, 8);
-    std::memcpy(scales + 2, cache_v.data() + 16, 8);
+    std::memcpy(scales, cache_k.data() + 32, 8);
+    std::memcpy(scales + 2, cache_v.data() + 32, 8);
     EXPECT_NEAR(scales[0], 1.0f, 1e-6);
     EXPECT_TRUE(std::isnan(scales[1]));
     EXPECT_EQ(scales[2], 1.0f);
     EXPECT_TRUE(std::isnan(scales[3]));
     const std::vector<float> zeros(8, 0.0f);
     ops->store_kv(pool, zeros.data(), zeros.data(), slots, 1, kv);
-    std::memcpy(scales, cache_k.data() + 16, 4);
+    std::memcpy(scales, cache_k.data() + 32, 4);
     EXPECT_EQ(scales[0], 0.0f);
   }
 }
