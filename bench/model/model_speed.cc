@@ -56,7 +56,8 @@ struct SpeedOptions {
     v.Field("activation-dtype", activation_dtype,
             {.choices = "auto|float32|bfloat16|mixed|int16|int8",
              .help = "what the inputs of linear operators are rounded to"});
-    v.Field("quantization", quantization, {.choices = "none|q8_0|int8|int4", .help = "quantise the weights at load"});
+    v.Field("quantization", quantization,
+            {.choices = "none|q8_0|int8|int4|int4_nearest", .help = "quantise the weights at load"});
     v.Field("kv-cache-dtype", kv_cache_dtype, {.choices = "auto|bfloat16|float32|int8", .help = "format of K and V"});
     v.Field("weight-cache", weight_cache, {.help = "folder that keeps packed weights for the next start"});
     v.Group("Line protocol");
