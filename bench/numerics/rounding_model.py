@@ -1,7 +1,8 @@
 """Forward passes in f32 whose linear operators take rounded activations: llama and gemma3 of GGUF files, and llama2.c's.
 
 A rounding is a function (site, layer, x) -> x' of the activations x [tokens, columns] that an operator reads. Sites: q, kv (the same
-activations as q's), o, gu (gate and up), d (down), lm (the output matrix). Weights are exactly the file's, K and V are rounded to bf16.
+activations as q's), o, gu (gate and up), d (down), lm (the output matrix). Weights are exactly the file's. A cache is a function of K and
+V [positions, heads, head] that gives what attention reads of them.
 """
 from __future__ import annotations
 
@@ -16,10 +17,21 @@ from torch.nn import functional
 
 SITES = ("q", "kv", "o", "gu", "d", "lm")
 Rounding = Callable[[str, int, torch.Tensor], torch.Tensor]
+# K, V and which (query, position) read this copy of them [queries, positions], None: all. Each pair reads one copy.
+Copies = list[tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]]
+Cache = Callable[[torch.Tensor, torch.Tensor], Copies]
 
 
 def exact(_site: str, _layer: int, x: torch.Tensor) -> torch.Tensor:
     return x
+
+
+def bf16_cache(k: torch.Tensor, v: torch.Tensor) -> Copies:
+    return [(k.bfloat16().float(), v.bfloat16().float(), None)]
+
+
+def f32_cache(k: torch.Tensor, v: torch.Tensor) -> Copies:
+    return [(k, v, None)]
 
 
 class Model:
@@ -86,10 +98,10 @@ class Model:
     def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
         return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + self.eps) * self.weights[name]
 
-    def _rope(self, x: torch.Tensor, base: float) -> torch.Tensor:
+    def _rope(self, x: torch.Tensor, base: float, positions: torch.Tensor) -> torch.Tensor:
         """x: [tokens, heads, head]. Pairs are neighbours in llama's files, halves in gemma3's."""
         half = self.head // 2
-        angle = torch.arange(len(x))[:, None].float() * base ** (-torch.arange(half).float() / half)
+        angle = positions[:, None].float() * base ** (-torch.arange(half).float() / half)
         cos, sin = angle.cos()[:, None], angle.sin()[:, None]
         if self.kind == "gemma3":
             a, b = x[..., :half], x[..., half:]
@@ -97,20 +109,35 @@ class Model:
         a, b = x[..., 0::2], x[..., 1::2]
         return torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(-2)
 
-    def log_probabilities(self, ids: torch.Tensor, rounding: Rounding = exact, kv_bf16: bool = True) -> torch.Tensor:
-        """[tokens, vocabulary], after each token of `ids`."""
+    def _attention(self, q: torch.Tensor, copies: Copies, seen: torch.Tensor) -> torch.Tensor:
+        """[tokens, heads * head] of q [tokens, heads, head]; seen [tokens, positions]."""
+        def of_queries(x: torch.Tensor) -> torch.Tensor:
+            return x.repeat_interleave(self.heads // self.kv_heads, 1)
+
+        scores = torch.full((self.heads, *seen.shape), -torch.inf)
+        for k, _, readers in copies:
+            read = seen if readers is None else seen & readers
+            scores = torch.where(read, torch.einsum("thd,shd->hts", q, of_queries(k)) / math.sqrt(self.head), scores)
+        weights = scores.softmax(-1)
+        mixed = [torch.einsum("hts,shd->thd", weights if readers is None else weights * readers, of_queries(v)) for _, v, readers in copies]
+        return sum(mixed[1:], mixed[0]).reshape(len(q), -1)
+
+    def log_probabilities(self, ids: torch.Tensor, rounding: Rounding = exact, cache: Cache = bf16_cache) -> torch.Tensor:
+        """[tokens, vocabulary], after each token of `ids` [tokens]; or of [sequences, length], one after the other."""
         gemma = self.kind == "gemma3"
-        tokens, positions = len(ids), torch.arange(len(ids))
-        h = self.weights["token_embd.weight"][ids]
+        length, tokens = ids.shape[-1], ids.numel()
+        positions = torch.arange(length)
+        behind = positions[:, None] - positions[None, :]
+        positions = positions.repeat(tokens // length)
+        h = self.weights["token_embd.weight"][ids.reshape(-1)]
         if gemma:
             h = h * math.sqrt(self.width)
-        behind = positions[:, None] - positions[None, :]
         for layer in range(self.layers):
             def linear(name: str, x: torch.Tensor, layer: int = layer) -> torch.Tensor:
                 return x @ self.weights[f"blk.{layer}.{name}.weight"].T
 
             local = gemma and layer % 6 != 5
-            seen = (behind >= 0) & (behind < self.window if local else behind < tokens)
+            seen = (behind >= 0) & (behind < self.window if local else behind < length)
             x = self._norm(h, f"blk.{layer}.attn_norm.weight")
             q = linear("attn_q", rounding("q", layer, x)).view(tokens, self.heads, self.head)
             kv = rounding("kv", layer, x)
@@ -119,14 +146,9 @@ class Model:
             if gemma:
                 q, k = self._norm(q, f"blk.{layer}.attn_q_norm.weight"), self._norm(k, f"blk.{layer}.attn_k_norm.weight")
             base = 10000.0 if local else self.base
-            q, k = self._rope(q, base), self._rope(k, base)
-            if kv_bf16:
-                k, v = k.bfloat16().float(), v.bfloat16().float()
-            times = self.heads // self.kv_heads
-            k, v = k.repeat_interleave(times, 1), v.repeat_interleave(times, 1)
-            scores = torch.einsum("thd,shd->hts", q, k) / math.sqrt(self.head)
-            weights = scores.masked_fill(~seen, -torch.inf).softmax(-1)
-            mixed = torch.einsum("hts,shd->thd", weights, v).reshape(tokens, -1)
+            q, k = self._rope(q, base, positions), self._rope(k, base, positions)
+            mixed = torch.cat([self._attention(q[at:at + length], cache(k[at:at + length], v[at:at + length]), seen)
+                               for at in range(0, tokens, length)])
             a = linear("attn_output", rounding("o", layer, mixed))
             h = h + (self._norm(a, f"blk.{layer}.post_attention_norm.weight") if gemma else a)
             x = rounding("gu", layer, self._norm(h, f"blk.{layer}.ffn_norm.weight"))

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from rounding_model import SITES, Model
+from rounding_model import SITES, Cache, Model, Rounding, bf16_cache, exact, f32_cache
 from torch.nn import functional
 
 LIMIT, MOST_SHIFT = 127, 7
@@ -221,69 +221,77 @@ def schemes() -> list[Scheme]:
     return rows
 
 
-def first_scored(path: Path) -> list[int]:
-    """Of each text the first position that counts: in a golden file the one that gives an answer's first token."""
-    if path.suffix == ".json":
-        return [len(case["prompt"]) - 1 for case in json.loads(path.read_text())["cases"]]
-    return [0] * len([line for line in path.read_text().splitlines() if line.strip()])
-
-
-def read_texts(path: Path, most: int, vocabulary: int) -> list[torch.Tensor]:
-    """Of a file of ids, or of a golden file, whose conversations are its texts."""
-    give = "give ids, a line a text, as 'tactus tokenize MODEL --ids on' prints them"
-    try:
-        if path.suffix == ".json":
-            texts = [case["prompt"] + case["greedy"] for case in json.loads(path.read_text())["cases"]]
-        else:
-            texts = [[int(word) for word in line.split()] for line in path.read_text().splitlines() if line.strip()]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise SystemExit(f"{path}: {error}; {give}") from None
-    if not texts:
-        raise SystemExit(f"{path}: no ids; {give}")
-    for text in texts:
-        if not 0 <= min(text) <= max(text) < vocabulary:
-            raise SystemExit(f"{path}: an id of {min(text)} to {max(text)}, the model has {vocabulary}: ids of another model?")
-    return [torch.tensor(text[:most]) for text in texts]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--text", type=Path, action="append", required=True, help="ids to measure on; may be given again")
-    parser.add_argument("--calibrate", type=Path, action="append", default=[], help="ids that the means and errors are taken of (default: two "
-                        "texts of 256 random ids)")
     parser.add_argument("--most", type=int, default=512, help="positions of a text (default 512)")
-    parser.add_argument("--only", default="", help="only schemes with this in their name")
+    parser.add_argument("--only", default="", help="only rows with this in their name")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    options = parser.parse_args()
+
+
+Texts = list[tuple[torch.Tensor, slice]]  # ids, and the positions that count
+
+
+def read_inputs(options: argparse.Namespace) -> tuple[Model, dict[str, Texts]]:
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
     if not options.model.is_file():
         raise SystemExit(f"{options.model}: no such file; give a GGUF file or llama2.c's .bin")
     model = Model(options.model)
-    vocabulary = len(model.weights["token_embd.weight"])
-    texts = {path.stem: read_texts(path, options.most, vocabulary) for path in options.text}
-    firsts = {path.stem: first_scored(path) for path in options.text}
-    random = [torch.randint(0, vocabulary, (256,), generator=torch.Generator().manual_seed(seed)) for seed in (1, 2)]
-    calibration = Calibration(model, [ids for path in options.calibrate for ids in read_texts(path, options.most, vocabulary)] or random)
-    reference = {name: [model.log_probabilities(ids, kv_bf16=False) for ids in found] for name, found in texts.items()}
+    return model, {path.stem: read_texts(path, options.most, len(model.weights["token_embd.weight"])) for path in options.text}
 
-    def kl(name: str, rounding: Rounded | None) -> float:
-        parts = []
-        for ids, exact, first in zip(texts[name], reference[name], firsts[name]):
-            other = model.log_probabilities(ids, rounding) if rounding else model.log_probabilities(ids)
-            last = -1 if first > 0 else None  # an answer's last token gives none
-            parts.append((exact.exp() * (exact - other)).sum(-1)[first:last])
-        return float(torch.cat(parts).mean())
+
+def read_texts(path: Path, most: int, vocabulary: int) -> Texts:
+    """Of a file of ids, all of whose positions count, or of a golden file, whose conversations are its texts: from the position that gives
+    an answer's first token to that which gives its last."""
+    give = "give ids, a line a text, as 'tactus tokenize MODEL --ids on' prints them"
+    try:
+        if path.suffix == ".json":
+            cases = json.loads(path.read_text())["cases"]
+            texts = [(case["prompt"] + case["greedy"], slice(len(case["prompt"]) - 1, -1)) for case in cases]
+        else:
+            texts = [([int(word) for word in line.split()], slice(None)) for line in path.read_text().splitlines() if line.strip()]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise SystemExit(f"{path}: {error}; {give}") from None
+    if not texts:
+        raise SystemExit(f"{path}: no ids; {give}")
+    for text, _ in texts:
+        if not 0 <= min(text) <= max(text) < vocabulary:
+            raise SystemExit(f"{path}: an id of {min(text)} to {max(text)}, the model has {vocabulary}: ids of another model?")
+    return [(torch.tensor(text[:most]), counts) for text, counts in texts]
+
+
+def kl_of(model: Model, texts: Texts, reference: Sequence[torch.Tensor], rounding: Rounding = exact, cache: Cache = bf16_cache) -> float:
+    """The mean KL(reference || rounded) over the positions that count."""
+    parts = []
+    for (ids, counts), logs in zip(texts, reference):
+        other = model.log_probabilities(ids, rounding, cache)
+        parts.append((logs.exp() * (logs - other)).sum(-1)[counts])
+    return float(torch.cat(parts).mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_inputs(parser)
+    parser.add_argument("--calibrate", type=Path, action="append", default=[], help="ids that the means and errors are taken of (default: two "
+                        "texts of 256 random ids)")
+    options = parser.parse_args()
+    model, texts = read_inputs(options)
+    vocabulary = len(model.weights["token_embd.weight"])
+    random = [torch.randint(0, vocabulary, (256,), generator=torch.Generator().manual_seed(seed)) for seed in (1, 2)]
+    given = [ids for path in options.calibrate for ids, _ in read_texts(path, options.most, vocabulary)]
+    calibration = Calibration(model, given or random)
+    reference = {name: [model.log_probabilities(ids, cache=f32_cache) for ids, _ in found] for name, found in texts.items()}
 
     print(f"{model.name}\n\n| rounding | arithmetic of a prompt | of a decode |" + "".join(f" {name} |" for name in texts))
     print("|---|---|---|" + "---|" * len(texts))
-    print("| none (K and V bf16) | | |" + "".join(f" {kl(name, None):.2e} |" for name in texts), flush=True)
+    none = "".join(f" {kl_of(model, found, reference[name]):.2e} |" for name, found in texts.items())
+    print(f"| none (K and V bf16) | | |{none}", flush=True)
     for scheme in schemes():
         if options.only not in scheme.name:
             continue
         rounding = Rounded(model, calibration, scheme)
-        cells = "".join(f" {kl(name, rounding):.2e} |" for name in texts)
+        cells = "".join(f" {kl_of(model, found, reference[name], rounding):.2e} |" for name, found in texts.items())
         print(f"| {scheme.name} | {rounding.arithmetic(SITES[:-1]):.3f} | {rounding.arithmetic(SITES):.3f} |{cells}", flush=True)
 
 
