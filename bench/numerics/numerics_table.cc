@@ -1,12 +1,17 @@
-// numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] [--only NAME] |
+// numerics_table MODEL CHATS.json|- [TOKENS.txt [MAX_TOKENS]] [--operators] [--only NAME] |
+// numerics_table MODEL CHATS.json|- [TOKENS.txt [MAX_TOKENS]] --activations none|q8_0|int8|int4|int4_nearest |
 // numerics_table MODEL CHATS.json --dump FILE
 //
 // How far each arithmetic moves the model's next-token distribution from f32: Kullback-Leibler divergence KL(f32 || x)
 // in nats and how often the most likely token is the same, position by position on given text (teacher forcing), as a
 // markdown table. CHATS.json: tests/golden/data/smollm2-135m.json, whose answers are scored, and whose first answer
-// each arithmetic must give by itself. TOKENS.txt: token ids of a text (`tactus tokenize MODEL --ids`), in windows of
-// 512.
+// each arithmetic must give by itself; -: none. TOKENS.txt: token ids (`tactus tokenize MODEL --ids`), a line a text,
+// in windows of 512.
 // --operators: which linear operators int8 activations hurt, instead of the engine's choices.
+// --activations: every rounding of activations that these weights, quantised at load or as stored (none), can have,
+// with its arithmetic: multiplications of 8 bits over those of 8 bits everywhere, without the output matrix (prompts)
+// and with it (decodes). Against f32 activations and the same weights; of weights quantised at load: against int16
+// activations and f32 KV, which leave a KL of 4e-8.
 // --only: the arithmetics alone whose names hold NAME, beside the reference.
 // --dump: writes the reference's logits instead, f32 [positions, vocab], of the chat answers and then of TOKENS, for
 // llama_cpp_row.py. One arithmetic is in memory at a time; the reference's logits are kept.
@@ -17,6 +22,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 
 #include "numerics_variants.h"
 
@@ -135,6 +142,16 @@ std::vector<TokenId> Greedy(StepRunner& runner, std::vector<TokenId> prompt, siz
   return answer;
 }
 
+double MeanOf(const std::vector<double>& v) {
+  double sum = 0.0;
+  for (const double x : v) sum += x;
+  return sum / static_cast<double>(v.size());
+}
+
+double SameBest(const Score& s) {
+  return 100.0 * static_cast<double>(s.same_best) / static_cast<double>(s.kl.size());
+}
+
 void PrintHeader(const char* title, bool answers) {
   fmt::print(
       "\n{}\n\n| numerics | mean KL | p99 KL | max KL | same best token | perplexity "
@@ -144,17 +161,34 @@ void PrintHeader(const char* title, bool answers) {
 
 std::string RowText(const std::string& name, Score& s) {
   std::sort(s.kl.begin(), s.kl.end());
-  double sum = 0.0;
-  for (const double k : s.kl) sum += k;
   const size_t n = s.kl.size();
-  return fmt::format("| {} | {:.2e} | {:.2e} | {:.2e} | {:.2f} % | {:.3f} |", name, sum / static_cast<double>(n),
-                     s.kl[std::min(n - 1, n * 99 / 100)], s.kl[n - 1],
-                     100.0 * static_cast<double>(s.same_best) / static_cast<double>(n),
+  return fmt::format("| {} | {:.2e} | {:.2e} | {:.2e} | {:.2f} % | {:.3f} |", name, MeanOf(s.kl),
+                     s.kl[std::min(n - 1, n * 99 / 100)], s.kl[n - 1], SameBest(s),
                      std::exp(-s.log_likelihood / static_cast<double>(std::max<int64_t>(s.predicted, 1))));
 }
 
+void PrintActivationsHeader(const std::string& weights, bool chats, bool running) {
+  const int scores = (chats ? 1 : 0) + (running ? 1 : 0);
+  fmt::print("\n{}\n\n| activations | arithmetic of a prompt | of a decode |{}{}\n|---|---|---|", weights,
+             chats ? " chat: mean KL | same best token |" : "", running ? " text: mean KL | same best token |" : "");
+  for (int i = 0; i < scores; ++i) fmt::print("---|---|");
+  fmt::print("\n");
+}
+
+// A row of --activations.
+void PrintActivations(const std::string& name, const std::optional<Arithmetic>& work, const Score& chats,
+                      const Score& running) {
+  fmt::print("| {} |", name);
+  fmt::print("{}", work ? fmt::format(" {:.3f} | {:.3f} |", work->prompt, work->decode) : " | |");
+  for (const Score* s : {&chats, &running}) {
+    if (!s->kl.empty()) fmt::print(" {:.2e} | {:.2f} % |", MeanOf(s->kl), SameBest(*s));
+  }
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
 struct Input {
-  std::string model, chats, tokens, dump, only;
+  std::string model, chats, tokens, dump, only, activations;
   size_t max_tokens = 4096;
   bool operators = false;
 };
@@ -166,9 +200,12 @@ struct Texts {
 
 Texts ReadTexts(const Input& input) {
   Texts texts;
-  std::ifstream chats(input.chats);
-  const auto json = nlohmann::json::parse(chats);
-  for (const auto& c : json.at("cases")) {
+  nlohmann::json cases = nlohmann::json::array();
+  if (input.chats != "-") {
+    std::ifstream chats(input.chats);
+    cases = nlohmann::json::parse(chats).at("cases");
+  }
+  for (const auto& c : cases) {
     Passage p;
     p.tokens = c.at("prompt").get<std::vector<TokenId>>();
     p.first_scored = p.tokens.size() - 1;
@@ -181,11 +218,15 @@ Texts ReadTexts(const Input& input) {
     texts.chats.push_back(std::move(p));
   }
   std::ifstream in(input.tokens);
-  std::vector<TokenId> ids;
-  for (TokenId id; !input.tokens.empty() && ids.size() < input.max_tokens && in >> id;) ids.push_back(id);
-  for (size_t at = 0; at < ids.size(); at += kWindow) {
-    const size_t end = std::min(ids.size(), at + kWindow);
-    texts.running.push_back({{ids.begin() + static_cast<int64_t>(at), ids.begin() + static_cast<int64_t>(end)}, 0});
+  size_t left = input.max_tokens;
+  for (std::string line; !input.tokens.empty() && std::getline(in, line);) {
+    std::istringstream words(line);
+    std::vector<TokenId> ids;
+    for (TokenId id; left > 0 && words >> id; --left) ids.push_back(id);
+    for (size_t at = 0; at < ids.size(); at += kWindow) {
+      const size_t end = std::min(ids.size(), at + kWindow);
+      texts.running.push_back({{ids.begin() + static_cast<int64_t>(at), ids.begin() + static_cast<int64_t>(end)}, 0});
+    }
   }
   return texts;
 }
@@ -208,28 +249,46 @@ int Dump(const Texts& texts, StepRunner& runner, const std::string& path) {
   return out.good() ? 0 : 1;
 }
 
+std::vector<NumericsVariant> VariantsOf(const Input& input, bool integers) {
+  if (!input.activations.empty()) return MakeActivationVariants(integers, input.activations);
+  return input.operators ? MakeOperatorVariants() : MakeVariants(integers);
+}
+
 int Run(const Input& input) {
   const ModelDescription description = Need(DescribeModel(input.model));
   const Texts texts = ReadTexts(input);
-  const bool integers = InfoOf(description.config.weight_dtype).block_elements > 1;
-  const auto variants = input.operators ? MakeOperatorVariants() : MakeVariants(integers);
+  if (texts.chats.empty() && texts.running.empty()) throw std::runtime_error("no text: give CHATS.json or TOKENS.txt");
+  const auto variants = VariantsOf(input, InfoOf(description.config.weight_dtype).block_elements > 1);
   std::vector<std::vector<std::vector<float>>> reference(texts.chats.size() + texts.running.size());
   std::vector<std::string> running_rows;
   for (const NumericsVariant& v : variants) {
-    if (&v != &variants.front() && v.name.find(input.only) == std::string::npos) continue;
+    const bool is_reference = &v == &variants.front();
+    if (!is_reference && v.name.find(input.only) == std::string::npos) continue;
     LoadedVariant loaded = Need(LoadVariant(description, v));
     const CpuExecutorOptions options = OptionsOf(loaded);
+    const std::optional<Arithmetic> work = ArithmeticOf(loaded.weights);
+    const std::string format = loaded.weights.format;
     const auto runner = Need(StepRunner::Create(description.config, std::move(loaded.weights), options));
     if (!input.dump.empty()) return Dump(texts, *runner, input.dump);
-    if (&v == &variants.front()) PrintHeader("Chat answers", true);
+    if (is_reference && input.activations.empty() && !texts.chats.empty()) PrintHeader("Chat answers", true);
     Score chats, running;
     for (size_t i = 0; i < texts.chats.size(); ++i) AddScore(*runner, texts.chats[i], &reference[i], &chats);
-    const bool answers = Greedy(*runner, texts.question, texts.answer.size()) == texts.answer;
-    fmt::print("{} {} |\n", RowText(v.name, chats), answers ? "yes" : "no");
-    std::fflush(stdout);
+    if (!texts.chats.empty() && input.activations.empty()) {
+      const bool answers = Greedy(*runner, texts.question, texts.answer.size()) == texts.answer;
+      fmt::print("{} {} |\n", RowText(v.name, chats), answers ? "yes" : "no");
+      std::fflush(stdout);
+    }
     for (size_t i = 0; i < texts.running.size(); ++i)
       AddScore(*runner, texts.running[i], &reference[texts.chats.size() + i], &running);
-    if (!texts.running.empty()) running_rows.push_back(RowText(v.name, running));
+    if (!input.activations.empty()) {
+      if (is_reference) {
+        PrintActivationsHeader(format, !texts.chats.empty(), !texts.running.empty());
+      } else {
+        PrintActivations(v.name, work, chats, running);
+      }
+    } else if (!texts.running.empty()) {
+      running_rows.push_back(RowText(v.name, running));
+    }
   }
   if (running_rows.empty()) return 0;
   PrintHeader("Running text", false);
@@ -249,6 +308,8 @@ int main(int argc, char** argv) {
       input.operators = true;
     } else if (word == "--dump" && i + 1 < argc) {
       input.dump = argv[++i];
+    } else if (word == "--activations" && i + 1 < argc) {
+      input.activations = argv[++i];
     } else if (word == "--only" && i + 1 < argc) {
       input.only = argv[++i];
     } else {
@@ -258,7 +319,8 @@ int main(int argc, char** argv) {
   if (words.size() < 2 || words.size() > 4) {
     std::fprintf(
         stderr,
-        "usage: numerics_table MODEL CHATS.json [TOKENS.txt [MAX_TOKENS]] [--operators] [--only NAME] [--dump FILE]\n");
+        "usage: numerics_table MODEL CHATS.json|- [TOKENS.txt [MAX_TOKENS]] [--operators] [--only NAME] [--dump FILE] "
+        "[--activations none|q8_0|int8|int4|int4_nearest]\n");
     return 2;
   }
   input.model = words[0];

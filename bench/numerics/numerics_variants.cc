@@ -96,6 +96,48 @@ std::vector<NumericsVariant> MakeVariants(bool integer_weights) {
   return v;
 }
 
+std::vector<NumericsVariant> MakeActivationVariants(bool integer_weights, std::string_view quantization) {
+  const bool quantised = quantization != "none";
+  std::vector<NumericsVariant> v = {{"reference", kReference}};
+  if (quantised) v.front().options = {.activation_dtype = "int16", .kv_cache_dtype = "float32"};
+  if (integer_weights || quantised) {
+    v.push_back({"mixed (auto)", {}});
+    v.push_back({"int16", {.activation_dtype = "int16"}});
+    v.push_back({"int8", {.activation_dtype = "int8"}});
+  } else {
+    v.push_back({"auto", {}});
+  }
+  if (!quantised) v.push_back({"bfloat16", {.activation_dtype = "bfloat16"}});
+  for (NumericsVariant& variant : v) variant.options.quantization = quantization;
+  return v;
+}
+
+std::optional<Arithmetic> ArithmeticOf(const ModelWeights& weights) {
+  if (weights.packed == nullptr) return std::nullopt;
+  const PackedWeights& packed = *weights.packed;
+  double plain = 0, multiplied = 0;
+  bool integers = true;
+  const auto add = [&](std::initializer_list<const kernels::PackedMatrix*> matrices, kernels::Rounding rounding) {
+    for (const kernels::PackedMatrix* m : matrices) {
+      const kernels::TokenFormat tokens = kernels::TokensFor(*m, rounding);
+      integers = integers && tokens.integer();
+      plain += static_cast<double>(m->rows * m->cols);
+      multiplied += static_cast<double>(m->rows * tokens.multiplies(m->cols));
+    }
+  };
+  for (const PackedLayerWeights& l : packed.layers) {
+    add({&l.wq, &l.wo, &l.w_gate, &l.w_up}, packed.roundings.others);
+    add({&l.wk, &l.wv}, packed.roundings.kv);
+    add({&l.w_down}, packed.roundings.down);
+  }
+  Arithmetic work;
+  work.prompt = multiplied / plain;
+  add({&packed.lm_head}, packed.roundings.lm_head);
+  work.decode = multiplied / plain;
+  if (!integers) return std::nullopt;
+  return work;
+}
+
 std::vector<NumericsVariant> MakeOperatorVariants() {
   std::vector<NumericsVariant> v = {{"float32 (reference)", kReference}, {"f32 activations, bf16 KV", kRows}};
   constexpr std::pair<const char*, bool Int8Operators::*> kOperators[] = {{"q", &Int8Operators::q},

@@ -2,7 +2,9 @@
 // some operators only, through the f32 kernels.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/numerics.h"
@@ -24,6 +26,9 @@ struct NumericsVariant {
 
 // The first is the f32 reference.
 std::vector<NumericsVariant> MakeVariants(bool integer_weights);
+// Every rounding of activations, with bf16 KV, of weights quantised at load so; none: as they are stored. The first is
+// what the others are measured against, whose activations cost nothing that could be seen.
+std::vector<NumericsVariant> MakeActivationVariants(bool integer_weights, std::string_view quantization);
 // Which operators int8 activations hurt: the reference, all in f32, each one in int8 alone, all, and all but some.
 std::vector<NumericsVariant> MakeOperatorVariants();
 
@@ -34,5 +39,12 @@ struct LoadedVariant {
 };
 // One emulating variant at a time: it is process-wide.
 Result<LoadedVariant> LoadVariant(const ModelDescription& description, const NumericsVariant& variant);
+
+// Multiplications of 8 bits over those that 8 bits everywhere would take, without and with the output matrix; none
+// where a matrix meets floats.
+struct Arithmetic {
+  double prompt = 0, decode = 0;
+};
+std::optional<Arithmetic> ArithmeticOf(const ModelWeights& weights);
 
 }  // namespace tactus::bench
