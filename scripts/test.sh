@@ -43,23 +43,26 @@ default_model() {  # the tests that want it skip, with the reason, where it cann
   if model=$(scripts/get_default_model.sh); then export TACTUS_DEFAULT_MODEL=$model; fi
 }
 
-fuzz() {
+run_fuzzer() {  # name, seconds
+  local name=$1 corpus=build/fuzz/corpus/$1 log=build/fuzz/$1.log
+  local seeds=tests/fuzz/corpus/${name%_fuzz}
+  mkdir -p "$corpus"
+  [ -d "$seeds" ] || seeds=
+  if ! "build/fuzz/tests/fuzz/$name" -max_total_time="$2" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+    "$corpus" $seeds > "$log" 2>&1; then
+    tail -40 "$log" >&2
+    echo "fuzz: $name failed, see above" >&2
+    return 1
+  fi
+  echo "fuzz: $name, $2 s, $(grep -E 'stat::number_of_executed_units' "$log")" >&2
+}
+
+fuzz() {  # seconds for each fuzzer; as many at once as there are cores
   scripts/setup.sh build fuzz
-  scripts/build.sh fuzz
-  for fuzzer in build/fuzz/tests/fuzz/*_fuzz; do
-    [ -x "$fuzzer" ] && [ -f "$fuzzer" ] || continue
-    name=$(basename "$fuzzer")
-    corpus=build/fuzz/corpus/$name
-    mkdir -p "$corpus"
-    seeds=tests/fuzz/corpus/${name%_fuzz}
-    [ -d "$seeds" ] || seeds=
-    echo "fuzz: $name for $1 s" >&2
-    if ! "$fuzzer" -max_total_time="$1" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 "$corpus" $seeds > "build/fuzz/$name.log" 2>&1; then
-      tail -40 "build/fuzz/$name.log" >&2
-      return 1
-    fi
-    grep -E 'stat::number_of_executed_units' "build/fuzz/$name.log" >&2
-  done
+  scripts/build.sh fuzz fuzzers
+  export -f run_fuzzer
+  find build/fuzz/tests/fuzz -maxdepth 1 -name '*_fuzz' -type f -executable -printf '%f\0' | sort -z |
+    xargs -0 -P "$(nproc)" -I{} bash -c 'run_fuzzer {} '"$1"
 }
 
 run_ctest() {  # preset, further arguments
