@@ -33,7 +33,6 @@ function(tactus_test)
   set_source_files_properties(${support}/source_path.cc PROPERTIES COMPILE_DEFINITIONS TACTUS_SOURCE_DIR="${root}")
   target_include_directories(${T_NAME} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests)
   target_link_libraries(${T_NAME} PRIVATE tactus_flags GTest::gtest ${T_LIBS})
-  target_compile_options(${T_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)  # a quarter less to compile than with -O2
   foreach(dep IN LISTS T_DEPS)
     target_link_libraries(${T_NAME} PRIVATE tactus_${dep})
   endforeach()
