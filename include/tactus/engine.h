@@ -102,6 +102,14 @@ class Engine {
   virtual Result<std::string> ApplyChatTemplate(const std::string& variables_json, StopToken stop = {}) const = 0;
   virtual std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop = {}) const = 0;
 
+  // The grammar that keeps an answer to `rule`, for Request::grammar. Off the step loop: it takes the caller's time, at
+  // most some seconds. kInvalidArgument: the rule cannot be taken, with the keyword or the place at fault.
+  // kUnimplemented: this engine has no grammars. Precondition: rule.any().
+  virtual Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& /*rule*/,
+                                                                  StopToken /*stop*/ = {}) const {
+    return Unimplemented("this engine keeps no answer to a grammar");
+  }
+
   // Takes the request, or says why not: kResourceExhausted when the queue is full, kInvalidArgument (with the numbers)
   // for what can never fit, kUnavailable while draining. After an error the sink is never called.
   virtual Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) = 0;

@@ -68,6 +68,24 @@ struct StopConditions {
   std::vector<std::string> stop;        // stop strings: bytes, not tokens; never part of the output
 };
 
+class TokenGrammar;  // base/token_grammar.h
+
+// What the text of an answer must be. Engine::CompileRule makes a grammar of it.
+struct OutputRule {
+  enum class Kind : uint8_t {
+    kNone,
+    kJsonObject,  // any JSON object
+    kJsonSchema,  // `text` is the schema
+    kRegex,       // `text` matches the whole answer
+    kLark,        // `text` is a grammar in Lark's notation, from `start`
+  };
+  Kind kind = Kind::kNone;
+  std::string text;
+
+  bool any() const { return kind != Kind::kNone; }
+  bool operator==(const OutputRule&) const = default;
+};
+
 struct Request {
   std::string id;                                      // X-Request-Id or drawn at intake; for logs and traces
   std::shared_ptr<const std::vector<TokenId>> prompt;  // >= 1 token; shared by the choices
@@ -85,6 +103,9 @@ struct Request {
   std::string owner;             // who may ask for its schedule (Engine::Timelines); empty: everybody
   std::string client;            // for per-client predictors; empty: unknown
   bool prompt_logprobs = false;  // `echo` with logprobs: logits of every prompt row
+  OutputRule output;             // what the answer must match; goes along when the request moves to another engine
+  std::shared_ptr<const TokenGrammar> grammar;  // of `output`; null without one
+  bool shown_specials = false;                  // the answer's text shows special tokens: markers of tool calls
 };
 
 // kNone: not yet. kStop: a stop id or stop string. kLength: max_tokens. kCancelled, kError: TokenDelta::error says why.

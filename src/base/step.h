@@ -65,13 +65,15 @@ struct TableUpdate {
   int32_t offset = 0;
 };
 
-// How tokens of a sequence are sampled. Plain data without pointers: a plan may have to cross to another process.
+// How tokens of a sequence are sampled. Plain data, but for the compiled grammar: a plan that crosses to another process
+// would carry the rule.
 struct SamplingSpec {
   SamplingParams params{.temperature = 0.0f};  // greedy unless it is said
   bool prompt_logprobs = false;                // every prompt row gets logits and logprobs
   int32_t max_tokens = 0;                      // of output
   std::vector<TokenId> prompt;                 // where penalties or prompt_logprobs look at it; else empty
-  std::vector<TokenId> output;                 // generated before a preemption, where penalties count it; else empty
+  std::vector<TokenId> output;  // generated before a preemption, where penalties or the grammar need it; else empty
+  std::shared_ptr<const TokenGrammar> grammar;  // every token must be one that it allows; null: any
 };
 
 // The sampling of one choice of a request that has generated `output` so far.
@@ -138,8 +140,9 @@ struct StepPlan {
 
 enum class ItemStatus : uint8_t {
   kOk,
-  kBadLogits,  // not finite: ends that request with an error, the step goes on
-  kFailed,     // this item could not run
+  kBadLogits,   // not finite: ends that request with an error, the step goes on
+  kFailed,      // this item could not run
+  kBadGrammar,  // its grammar allows no token any more: as kBadLogits
 };
 
 struct ItemResult {

@@ -158,8 +158,9 @@ void Commit::CommitItem(size_t index, const StepItem& item, uint32_t planned_epo
   if (r.status != ItemStatus::kOk || !FitsPlan(item, r)) {
     live_.timelines().ShareEnded(s);
     table.CommitItem(s, 0, 0);
-    const char* what = r.status == ItemStatus::kBadLogits ? "the model's logits are not finite"
-                       : r.status == ItemStatus::kFailed  ? "the executor could not run the sequence"
+    const char* what = r.status == ItemStatus::kBadLogits    ? "the model's logits are not finite"
+                       : r.status == ItemStatus::kBadGrammar ? "the grammar of the answer allows no further token"
+                       : r.status == ItemStatus::kFailed     ? "the executor could not run the sequence"
                                                           : "the executor's answer does not fit the plan";
     live_.Finish(s, FinishReason::kError, nullptr, events_.Error(Internal(what)));
     return;
