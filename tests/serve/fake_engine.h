@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/listed_grammar.h"
 #include "tactus/engine.h"
 
 namespace tactus {
@@ -172,6 +173,12 @@ class FakeEngine final : public Engine {
     if (variables_json.find("raise") != std::string::npos)
       return InvalidArgument("the chat template says: no", "messages");
     return std::string("chat:");
+  }
+  // A rule whose text has "impossible" cannot be compiled; the grammar of any other is not for use.
+  Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& rule, StopToken) const override {
+    if (rule.text.find("impossible") != std::string::npos) return InvalidArgument("'impossible' is not supported");
+    return std::shared_ptr<const TokenGrammar>(
+        std::make_shared<test::ListedGrammar>(model_.vocab_size, 0, std::vector<std::vector<TokenId>>()));
   }
   std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
     return Tokenize(rendered, false, stop);
