@@ -65,8 +65,8 @@ struct TableUpdate {
   int32_t offset = 0;
 };
 
-// How tokens of a sequence are sampled. Plain data, but for the compiled grammar: a plan that crosses to another process
-// would carry the rule.
+// How tokens of a sequence are sampled. Plain data, but for the compiled grammar: a plan that crosses to another
+// process would carry the rule.
 struct SamplingSpec {
   SamplingParams params{.temperature = 0.0f};  // greedy unless it is said
   bool prompt_logprobs = false;                // every prompt row gets logits and logprobs
@@ -99,10 +99,12 @@ struct StepPlan {
   std::vector<BlockCopy> copies;
   std::vector<StepItem> items;
   std::vector<SlotId> preempts;  // for the trace; the executor needs none of it
-  std::vector<TokenId> tokens;   // host input ids of all items, in item order; empty in simulations
-  int64_t num_tokens = 0;        // sum of counts
-  int32_t num_decodes = 0;       // items that generate and have one token beside their drafts
-  int64_t draft_tokens = 0;      // sum of the items'
+  std::vector<SlotId>
+      forgets;  // whose grammar has had its last use, before `starts`; others keep no memory to speak of
+  std::vector<TokenId> tokens;  // host input ids of all items, in item order; empty in simulations
+  int64_t num_tokens = 0;       // sum of counts
+  int32_t num_decodes = 0;      // items that generate and have one token beside their drafts
+  int64_t draft_tokens = 0;     // sum of the items'
   // For step-time models: what is not in prompt_items is a decode. Kept by PlanBuilder, so that nobody has to scan the
   // items.
   std::vector<int32_t> prompt_items;     // indices of items that compute (or recompute) a prompt
@@ -126,6 +128,7 @@ struct StepPlan {
     swap_ins.clear();
     items.clear();
     preempts.clear();
+    forgets.clear();
     tokens.clear();
     prompt_items.clear();
     decode_context_tokens = 0;

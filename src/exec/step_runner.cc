@@ -117,6 +117,9 @@ Status StepRunner::Check(const StepPlan& plan) const {
     if (bad_slot(s.slot)) return refuse("start of slot", s.slot, options_.max_slots - 1);
     if (s.adapter != 0) return refuse("adapter", s.adapter, 0);
   }
+  for (const SlotId s : plan.forgets) {
+    if (bad_slot(s)) return refuse("end of slot", s, options_.max_slots - 1);
+  }
   for (const TableUpdate& u : plan.table_updates) {
     if (bad_slot(u.slot)) return refuse("table of slot", u.slot, options_.max_slots - 1);
     if (u.first_index < 0 || u.count < 0 || int64_t{u.first_index} + u.count > blocks_per_slot_) {
@@ -184,6 +187,7 @@ Status StepRunner::CheckSwaps(const StepPlan& plan) const {
 }
 
 void StepRunner::Apply(const StepPlan& plan) {
+  for (const SlotId s : plan.forgets) slots_[static_cast<size_t>(s)].history.ForgetGrammar();
   for (const SequenceStart& s : plan.starts) {
     Slot& slot = slots_[static_cast<size_t>(s.slot)];
     slot.history.Start(s.sampling, s.choice, config_.vocab_size);

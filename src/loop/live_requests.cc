@@ -424,6 +424,7 @@ void LiveRequests::FreeSlot(SlotId s) {
   sequences_.Free(s);
   SlotEntry& entry = slot(s);
   RequestRecord* request = entry.request;
+  if (request->in.request->grammar != nullptr) ended_grammars_.push_back(s);
   entry.buffers->slot = kNoSlot;
   entry.request = nullptr;
   entry.buffers = nullptr;

@@ -90,6 +90,11 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   }
   Timelines& timelines() { return timelines_; }
   const Timelines& timelines() const { return timelines_; }
+  // The slots of sequences with a grammar that have ended since the last call, none of whose items is in flight.
+  void TakeEndedGrammars(std::vector<SlotId>* slots) {
+    slots->insert(slots->end(), ended_grammars_.begin(), ended_grammars_.end());
+    ended_grammars_.clear();
+  }
   const SequenceCounts& counts() const { return counts_; }
   std::string CheckIntegrity() const;  // sequences against KV; slow
 
@@ -124,6 +129,7 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   const bool gate_asks_;
   std::vector<RequestHandle> arrived_;  // from next_arrived_ on: the gate has not been asked about
   size_t next_arrived_ = 0;
+  std::vector<SlotId> ended_grammars_;
   std::vector<TokenId> key_tokens_;  // [block_size], scratch
   SequenceCounts counts_;
 };

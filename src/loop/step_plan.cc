@@ -162,6 +162,7 @@ bool Planning::PlanAndSubmit(bool paused) {
 }
 
 void Planning::Submit(InFlight* f) {
+  live_.TakeEndedGrammars(&f->plan.forgets);
   if (prefixes_.has_value()) prefixes_->Find(&f->plan);
   const StepPlan& plan = f->plan;
   plan_hash_ = MixHash(plan_hash_, HashOf(plan));

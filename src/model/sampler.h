@@ -30,6 +30,11 @@ class SequenceHistory {
   // A sequence (re)starts: history is the prompt and the output of `spec`. Allocates for all tokens it may make; Append
   // does not, the grammar apart.
   void Start(const SamplingSpec& spec, int32_t choice, int64_t vocab);
+  // The sequence has ended: its grammar's memory is given back.
+  void ForgetGrammar() {
+    grammar_.reset();
+    spec_.grammar.reset();
+  }
   // A token was sampled. False: the grammar does not allow it.
   bool Append(TokenId token);
 

@@ -78,6 +78,7 @@ TEST_F(PlanLimits, TheFirstThatDoesNotFitIsRefused) {
       {"item of slot -1, limit 7", [](StepPlan& p) { p.items[0].slot = -1; }},
       {"item of slot 8, limit 7", [](StepPlan& p) { p.items[0].slot = 8; }},
       {"start of slot 8, limit 7", [](StepPlan& p) { p.starts.push_back({.slot = 8, .choice = 0}); }},
+      {"end of slot 8, limit 7", [](StepPlan& p) { p.forgets = {8}; }},
       {"adapter 1, limit 0", [](StepPlan& p) { p.starts.push_back({.slot = 0, .adapter = 1}); }},
       {"draft tokens -1, limit 64", [](StepPlan& p) { p.items[0].draft_tokens = -1; }},
       {"draft tokens 65, limit 64", [](StepPlan& p) { p.items[0].draft_tokens = 65; }},

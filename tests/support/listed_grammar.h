@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <utility>
 #include <vector>
 
@@ -17,11 +18,13 @@ class ListedGrammar final : public TokenGrammar {
 
   std::unique_ptr<GrammarState> Start() const override { return std::make_unique<State>(*this); }
   int64_t vocab_size() const override { return vocab_size_; }
+  int live_states() const { return live_states_; }
 
  private:
   class State final : public GrammarState {
    public:
-    explicit State(const ListedGrammar& grammar) : grammar_(grammar) {}
+    explicit State(const ListedGrammar& grammar) : grammar_(grammar) { ++grammar_.live_states_; }
+    ~State() override { --grammar_.live_states_; }
 
     bool FillMask(std::span<uint32_t> mask) override {
       std::fill(mask.begin(), mask.end(), 0);
@@ -73,6 +76,7 @@ class ListedGrammar final : public TokenGrammar {
   const int64_t vocab_size_;
   const TokenId end_;
   const std::vector<std::vector<TokenId>> answers_;
+  mutable std::atomic<int> live_states_{0};
 };
 
 }  // namespace tactus::test

@@ -1,0 +1,101 @@
+// Grammars through the public engine: beside other sequences, with several choices, after preemptions, and what is left
+// of them when their sequences have ended.
+#include <algorithm>
+
+#include "engine/facade_fixture.h"
+#include "support/listed_grammar.h"
+
+namespace tactus {
+namespace {
+
+using test::ListedGrammar;
+
+class EngineGrammarTest : public FacadeTest {
+ protected:
+  // A token per byte; the answers end with 'e', which is a stop token of the request and of no answer.
+  static std::shared_ptr<ListedGrammar> Grammar(const Engine& engine, const std::vector<std::string>& answers) {
+    std::vector<std::vector<TokenId>> tokens;
+    for (const std::string& answer : answers) tokens.push_back(engine.Tokenize(answer, false));
+    return std::make_shared<ListedGrammar>(engine.model().vocab_size, engine.Tokenize("e", false)[0], tokens);
+  }
+  static Request AskFor(const Engine& engine, std::shared_ptr<const TokenGrammar> grammar, int64_t max_tokens = 32) {
+    Request request = Ask(engine, "hello", max_tokens);
+    request.stop.stop_token_ids = engine.Tokenize("e", false);
+    request.grammar = std::move(grammar);
+    return request;
+  }
+};
+
+TEST_F(EngineGrammarTest, AnswersKeepToTheirGrammarsBesideOthers) {
+  auto engine = Make();
+  const auto grammar = Grammar(*engine, {"abc", "abd", "xyz"});
+  const auto free_alone = Run(*engine, Ask(*engine, "hello", 20))->choices[0].tokens;
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (uint64_t i = 0; i < 12; ++i) {
+    Request request = i % 3 == 0 ? Ask(*engine, "hello", 20) : AskFor(*engine, grammar);
+    if (i % 3 != 0) {
+      request.n = 2;
+      request.sampling.temperature = 1;
+      request.sampling.seed = i;
+      request.sampling.has_seed = true;
+    }
+    sinks.push_back(std::make_shared<Collector>(request.n));
+    ASSERT_TRUE(engine->Submit(std::move(request), sinks.back()).ok());
+  }
+  for (size_t i = 0; i < sinks.size(); ++i) {
+    sinks[i]->Wait();
+    for (const Collector::Choice& choice : sinks[i]->choices) {
+      if (i % 3 == 0) {
+        EXPECT_EQ(choice.tokens, free_alone) << "a grammar beside it changed an answer";
+        continue;
+      }
+      EXPECT_EQ(choice.finish, FinishReason::kStop);
+      EXPECT_TRUE(choice.text == "abc" || choice.text == "abd" || choice.text == "xyz") << choice.text;
+    }
+  }
+}
+
+TEST_F(EngineGrammarTest, APreemptedAnswerGoesOnInItsGrammar) {
+  EngineOptions o = Options();
+  o.kv_cache_memory.bytes = 64 << 10;  // 256 tokens, and the eight would hold 450
+  o.scheduler = "vllm-v0";
+  o.max_model_len = 96;
+  o.block_size = 8;
+  auto engine = Make(o);
+  const std::string answer = "abcdfghijklmnopqrstuvwxyzabcdfghijklmnopqrstuvwxyz";
+  const auto grammar = Grammar(*engine, {answer});
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (int i = 0; i < 8; ++i) {
+    sinks.push_back(std::make_shared<Collector>(1));
+    ASSERT_TRUE(engine->Submit(AskFor(*engine, grammar, 80), sinks.back()).ok());
+  }
+  for (const auto& sink : sinks) {
+    sink->Wait();
+    EXPECT_EQ(sink->choices[0].text, answer);
+  }
+  EXPECT_GT(engine->Stats().preemptions, 0) << "nothing was preempted";
+}
+
+TEST_F(EngineGrammarTest, AnAnswerThatCannotGoOnEndsAloneWithTheReason) {
+  auto engine = Make();
+  const auto sink = Run(*engine, AskFor(*engine, Grammar(*engine, {})));
+  EXPECT_EQ(sink->choices[0].finish, FinishReason::kError);
+  EXPECT_NE(sink->choices[0].error.message().find("grammar"), std::string::npos) << sink->choices[0].error.ToString();
+  EXPECT_EQ(Run(*engine, Ask(*engine, "hello", 5))->choices[0].tokens.size(), 5u);
+}
+
+TEST_F(EngineGrammarTest, StatesGoWithTheirSequences) {
+  auto engine = Make();
+  const auto grammar = Grammar(*engine, {"abc", "xyz"});
+  std::vector<std::shared_ptr<Collector>> sinks;
+  for (int i = 0; i < 24; ++i) {
+    sinks.push_back(std::make_shared<Collector>(1));
+    ASSERT_TRUE(engine->Submit(AskFor(*engine, grammar), sinks.back()).ok());
+  }
+  for (const auto& sink : sinks) sink->Wait();
+  Run(*engine, Ask(*engine, "hello", 5));  // a later plan tells the executor
+  EXPECT_EQ(grammar->live_states(), 0);
+}
+
+}  // namespace
+}  // namespace tactus
