@@ -15,7 +15,7 @@ namespace {
 
 using json_text::Json;
 
-constexpr size_t kMostChars = 600;  // of what the library said
+constexpr size_t kMostChars = 600;  // of a message; a regex may be quoted in it
 
 std::vector<std::string_view> Lines(std::string_view text) {
   std::vector<std::string_view> lines;
@@ -31,6 +31,11 @@ std::string_view Trimmed(std::string_view text) {
   while (!text.empty() && text.back() <= ' ') text.remove_suffix(1);
   while (!text.empty() && text.front() <= ' ') text.remove_prefix(1);
   return text;
+}
+
+std::string Cut(std::string_view text) {
+  return text.size() <= kMostChars ? std::string(text)
+                                   : json_text::ReplaceInvalidUtf8(text.substr(0, kMostChars)) + "...";
 }
 
 // What stands between the two, if both are there in this order.
@@ -148,8 +153,7 @@ Status RuleError(OutputRule::Kind kind, std::string_view said, const Json* schem
         fmt::format("{}: the grammar library failed on this rule: {}", name, said.substr(7, said.find('\n') - 7)));
   }
   for (const std::string_view noise : {"\n<non-verbose/>", "\n<state>"}) said = said.substr(0, said.find(noise));
-  const std::string cut = json_text::ReplaceInvalidUtf8(Trimmed(said).substr(0, kMostChars));
-  said = cut;
+  said = Trimmed(said);
   if (said == "NoExtensionBias") return InvalidArgument(fmt::format("{}: no answer can match it", name));
   for (const char* limit : {"precomputation failed", "fuel", "Too many items", "too large", "Too many states"}) {
     if (said.find(limit) != std::string_view::npos) {
@@ -157,7 +161,7 @@ Status RuleError(OutputRule::Kind kind, std::string_view said, const Json* schem
     }
   }
   if (schema == nullptr) {
-    return InvalidArgument(fmt::format("{}: {}", name, GrammarError(said, kind == OutputRule::Kind::kRegex)));
+    return InvalidArgument(fmt::format("{}: {}", name, Cut(GrammarError(said, kind == OutputRule::Kind::kRegex))));
   }
   const std::string_view whole = said;
   said = Trimmed(said.substr(0, said.find("\n  while processing")));
@@ -168,7 +172,7 @@ Status RuleError(OutputRule::Kind kind, std::string_view said, const Json* schem
   if (const size_t at = whole.rfind("while processing "); place.empty() && at != std::string_view::npos) {
     place = whole.substr(at + 17);
   }
-  return InvalidArgument(fmt::format("{}: {}{}", name, fault.text, place.empty() ? "" : ", at " + place));
+  return InvalidArgument(fmt::format("{}: {}{}", name, Cut(fault.text), place.empty() ? "" : ", at " + place));
 }
 
 }  // namespace tactus::grammar
