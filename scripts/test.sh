@@ -43,6 +43,10 @@ default_model() {  # the tests that want it skip, with the reason, where it cann
   if model=$(scripts/get_default_model.sh); then export TACTUS_DEFAULT_MODEL=$model; fi
 }
 
+grammars() {  # likewise
+  scripts/get_llguidance.sh > /dev/null || true
+}
+
 run_fuzzer() {  # name, seconds
   local name=$1 corpus=build/fuzz/corpus/$1 log=build/fuzz/$1.log
   local seeds=tests/fuzz/corpus/${name%_fuzz}
@@ -79,6 +83,7 @@ case $mode in
     python_package "$preset"
     scripts/build.sh "$preset"
     default_model
+    grammars
     test_data
     if [ "$mode" = ci ]; then fuzz 10; fi
     run_ctest "$preset" -L fast
@@ -91,6 +96,7 @@ case $mode in
     scripts/build.sh release
     scripts/build.sh release jinja_render tokenize_lines
     default_model
+    grammars
     test_data
     venv .venv-tools tools/requirements.txt  # the reference implementations
     echo "test: every chat template of the llama-cpp-python source package against transformers" >&2
@@ -104,6 +110,7 @@ case $mode in
     scripts/setup.sh build test
     scripts/build.sh asan
     default_model
+    grammars
     test_data
     ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
       run_ctest asan -L fast -LE python
@@ -112,6 +119,7 @@ case $mode in
     scripts/setup.sh build test
     scripts/build.sh tsan
     default_model
+    grammars
     test_data
     TSAN_OPTIONS=halt_on_error=1 run_ctest tsan -L fast -LE python
     ;;
@@ -119,6 +127,7 @@ case $mode in
   abuse)
     scripts/setup.sh build test
     scripts/build.sh release tactus
+    grammars
     venv .venv-abuse tests/abuse/requirements.txt
     exec .venv-abuse/bin/python tests/abuse/main.py "${@:2}"
     ;;
@@ -126,6 +135,7 @@ case $mode in
     shift
     scripts/setup.sh build test
     default_model
+    grammars
     test_data
     python_venv
     venv .venv-mutants tools/mutants/requirements.txt

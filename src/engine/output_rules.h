@@ -18,14 +18,14 @@
 
 namespace tactus {
 
-// What grammar::GrammarEngine wants to know of a tokeniser, which outlives every grammar made with it. `model_size`: of
+// What grammar::GrammarEngine wants to know of a tokeniser, which outlives the engine made with it. `model_size`: of
 // the model's vocabulary, which may be padded beyond the tokeniser's.
 grammar::Vocabulary VocabularyOf(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids);
 
 class OutputRules {
  public:
   // Begins to prepare the vocabulary (some 0.1 s per 50 000 tokens) on a thread of its own, so that the first request
-  // with a rule need not wait for it. `tokenizer` outlives this and every grammar.
+  // with a rule need not wait for it. `tokenizer` outlives this.
   OutputRules(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids);
   ~OutputRules();
 

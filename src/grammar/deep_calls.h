@@ -1,13 +1,12 @@
 // Calls that recurse as deep as a client's text nests, and that nobody can interrupt: each runs on a thread of its own
-// with a large stack, a few at a time, and its caller stops waiting when time is up. One that is left behind ends on
-// its own (llguidance counts its work), keeps its place until then, and is waited for at the end.
+// with a large stack, a few at a time, and its caller stops waiting when time is up. One that is left behind goes on
+// alone, even after this is gone, and keeps its place until it ends.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
+#include <memory>
 
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
@@ -16,8 +15,7 @@ namespace tactus::grammar {
 
 class DeepCalls {
  public:
-  DeepCalls(int most_at_once, size_t stack_bytes) : most_(most_at_once), stack_bytes_(stack_bytes) {}
-  ~DeepCalls();  // waits for those that still run
+  DeepCalls(int most_at_once, size_t stack_bytes);
   DeepCalls(const DeepCalls&) = delete;
   DeepCalls& operator=(const DeepCalls&) = delete;
 
@@ -27,14 +25,13 @@ class DeepCalls {
   Result<End> Run(std::function<void()> call, int64_t timeout_ms, StopToken stop);
 
  private:
+  struct Shared;
   struct Call;
   static void* Main(void* start);
 
   const int most_;
   const size_t stack_bytes_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int running_ = 0;
+  const std::shared_ptr<Shared> shared_;  // with the threads
 };
 
 }  // namespace tactus::grammar

@@ -6,8 +6,10 @@
 #include <array>
 #include <exception>
 #include <limits>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <shared_mutex>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -40,6 +42,9 @@ constexpr const char* kSlices[] = {R"([a-z]{1,10})",
                                    R"([^\x0A]+)",
                                    nullptr};
 
+// On one string: the work of intersecting regexes doubles and more with each, and llguidance counts it only in between.
+constexpr int kMostPatterns = 8;
+
 // llguidance's limits, for one compilation and for one mask. Fuel and items count work; a state of the lexer takes 1 to
 // 2 KB.
 void SetLimits(LlgParserLimits* limits) {
@@ -66,6 +71,11 @@ class LlgVocabulary {
   const LlgTokenizer* tokenizer() const { return tokenizer_; }
   int64_t size() const { return vocabulary_.size; }
   bool InRange(TokenId token) const { return token >= 0 && token < vocabulary_.size; }
+  // From now on the tokeniser is not asked any more: whoever gave it may go.
+  void Close() const {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
   bool IsEnd(TokenId token) const {
     return std::find(vocabulary_.end_ids.begin(), vocabulary_.end_ids.end(), token) != vocabulary_.end_ids.end();
   }
@@ -82,6 +92,8 @@ class LlgVocabulary {
   LlgTokenizer* tokenizer_ = nullptr;
   std::unordered_map<std::string_view, TokenId> id_of_bytes_;  // of no special token; views into vocabulary_
   size_t longest_token_ = 0;
+  mutable std::shared_mutex mutex_;  // held while the tokeniser is asked
+  mutable bool closed_ = false;
 };
 
 Result<std::shared_ptr<const LlgVocabulary>> LlgVocabulary::Make(const LlgFunctions* llg, Vocabulary vocabulary) {
@@ -141,7 +153,11 @@ bool LlgVocabulary::Spells(const std::vector<TokenId>& tokens, std::string_view 
 
 // Ends early at a byte that no token spells: no answer can match such a rule.
 std::vector<TokenId> LlgVocabulary::Encode(std::string_view text) const {
-  std::vector<TokenId> tokens = vocabulary_.encode(text);
+  std::vector<TokenId> tokens;
+  {
+    const std::shared_lock lock(mutex_);
+    if (!closed_) tokens = vocabulary_.encode(text);
+  }
   if (Spells(tokens, text)) return tokens;
   tokens.clear();
   for (size_t length = 0; !text.empty(); text.remove_prefix(length)) {
@@ -243,11 +259,64 @@ class Grammar final : public TokenGrammar {
   const std::unique_ptr<Matcher> start_;  // at the beginning; only cloned
 };
 
-// A rule's grammar, or what llguidance said of it.
-struct Compiled {
-  std::unique_ptr<Matcher> matcher;
-  std::string error;
+// A rule as it is handed to llguidance.
+struct Source {
+  OutputRule::Kind kind = OutputRule::Kind::kNone;
+  std::string text;
+  std::optional<json_text::Json> schema;  // of the kinds that are one
+
+  static Result<std::shared_ptr<const Source>> Of(const OutputRule& rule) {
+    auto source = std::make_shared<Source>();
+    source->kind = rule.kind;
+    source->text = rule.text;
+    if (rule.kind == OutputRule::Kind::kJsonObject) source->schema = json_text::Json{{"type", "object"}};
+    if (rule.kind == OutputRule::Kind::kJsonSchema) {
+      auto parsed = ParseSchema(rule.text);
+      if (!parsed.ok()) return InvalidArgument(fmt::format("json_schema: {}", parsed.status().message()));
+      source->schema = std::move(parsed).value();
+    }
+    if (source->schema) source->text = SchemaText(*source->schema);
+    if (source->text.find('\0') != std::string::npos) {
+      return InvalidArgument(fmt::format("{}: a zero byte in the text", RuleName(rule.kind)));
+    }
+    return std::shared_ptr<const Source>(std::move(source));
+  }
 };
+
+// What became of it: the matcher, unless the status says why there is none.
+struct Compiled {
+  Status status;
+  std::unique_ptr<Matcher> matcher;
+};
+
+// On a thread with a large stack.
+void CompileSource(const std::shared_ptr<const LlgVocabulary>& vocabulary, const Source& source, Compiled* compiled) {
+  if (source.schema) {
+    if (const int patterns = MostPatterns(*source.schema); patterns > kMostPatterns) {
+      compiled->status = InvalidArgument(fmt::format(
+          "json_schema: {} patterns and formats bear on one string, through 'allOf' and '$ref'; the limit is {}",
+          patterns, kMostPatterns));
+      return;
+    }
+  }
+  const LlgFunctions& llg = vocabulary->llg();
+  LlgConstraintInit init;
+  llg.constraint_init_set_defaults(&init, vocabulary->tokenizer());
+  init.log_stderr_level = 0;
+  SetLimits(&init.limits);
+  const char* kind = RuleName(source.schema ? OutputRule::Kind::kJsonSchema : source.kind);
+  auto matcher = std::make_unique<Matcher>(vocabulary, llg.new_matcher(&init, kind, source.text.c_str()));
+  // The first mask belongs to the work that a rule can ask for, and every answer starts with it: clones have it.
+  std::vector<uint32_t> mask(static_cast<size_t>((vocabulary->size() + 31) / 32));
+  if (!llg.matcher_is_error(matcher->get())) {
+    (void)llg.matcher_compute_mask_into(matcher->get(), mask.data(), mask.size() * sizeof(mask[0]));
+  }
+  if (const char* error = llg.matcher_get_error(matcher->get()); error != nullptr) {
+    compiled->status = RuleError(source.kind, error, source.schema ? &*source.schema : nullptr);
+  } else {
+    compiled->matcher = std::move(matcher);
+  }
+}
 
 class LlguidanceEngine final : public GrammarEngine {
  public:
@@ -257,28 +326,19 @@ class LlguidanceEngine final : public GrammarEngine {
         cache_(limits.kept_rules, limits.kept_text_bytes),
         calls_(limits.compiles_at_once, kStackBytes) {}
 
+  ~LlguidanceEngine() override { vocabulary_->Close(); }
+
   Result<std::shared_ptr<const TokenGrammar>> Compile(const OutputRule& rule, StopToken stop) override {
     if (static_cast<int64_t>(rule.text.size()) > limits_.text_bytes) {
       return Status(StatusCode::kTooLarge, fmt::format("{}: {} bytes; the limit is {}", RuleName(rule.kind),
                                                        rule.text.size(), limits_.text_bytes));
     }
     if (auto kept = cache_.Find(rule)) return kept;
-    std::string text = rule.text;
-    std::optional<json_text::Json> schema;
-    if (rule.kind == OutputRule::Kind::kJsonObject) schema = json_text::Json{{"type", "object"}};
-    if (rule.kind == OutputRule::Kind::kJsonSchema) {
-      auto parsed = ParseSchema(rule.text);
-      if (!parsed.ok()) return InvalidArgument(fmt::format("json_schema: {}", parsed.status().message()));
-      schema = std::move(parsed).value();
-    }
-    if (schema) text = SchemaText(*schema);
-    if (text.find('\0') != std::string::npos) {
-      return InvalidArgument(fmt::format("{}: a zero byte in the text", RuleName(rule.kind)));
-    }
-
+    TACTUS_ASSIGN_OR_RETURN(auto source, Source::Of(rule));
     const auto compiled = std::make_shared<Compiled>();
-    const auto call = [compiled, vocabulary = vocabulary_, kind = schema ? "json_schema" : RuleName(rule.kind),
-                       text = std::move(text)] { CompileText(vocabulary, kind, text, compiled.get()); };
+    const auto call = [compiled, vocabulary = vocabulary_, source = std::move(source)] {
+      CompileSource(vocabulary, *source, compiled.get());
+    };
     TACTUS_ASSIGN_OR_RETURN(const DeepCalls::End end, calls_.Run(call, limits_.compile_ms, stop));
     switch (end) {
       case DeepCalls::End::kDone:
@@ -293,33 +353,13 @@ class LlguidanceEngine final : public GrammarEngine {
         return InvalidArgument(fmt::format("{}: compiling it takes longer than {} s, the limit; make it simpler",
                                            RuleName(rule.kind), limits_.compile_ms / 1000));
     }
-    if (compiled->matcher == nullptr) return RuleError(rule.kind, compiled->error, schema ? &*schema : nullptr);
+    if (!compiled->status.ok()) return compiled->status;
     std::shared_ptr<const TokenGrammar> grammar = std::make_shared<Grammar>(std::move(compiled->matcher));
     cache_.Keep(rule, grammar);
     return grammar;
   }
 
  private:
-  static void CompileText(const std::shared_ptr<const LlgVocabulary>& vocabulary, const char* kind,
-                          const std::string& text, Compiled* compiled) {
-    const LlgFunctions& llg = vocabulary->llg();
-    LlgConstraintInit init;
-    llg.constraint_init_set_defaults(&init, vocabulary->tokenizer());
-    init.log_stderr_level = 0;
-    SetLimits(&init.limits);
-    auto matcher = std::make_unique<Matcher>(vocabulary, llg.new_matcher(&init, kind, text.c_str()));
-    // The first mask belongs to the work that a rule can ask for, and every answer starts with it: clones have it.
-    std::vector<uint32_t> mask(static_cast<size_t>((vocabulary->size() + 31) / 32));
-    if (!llg.matcher_is_error(matcher->get())) {
-      (void)llg.matcher_compute_mask_into(matcher->get(), mask.data(), mask.size() * sizeof(mask[0]));
-    }
-    if (const char* error = llg.matcher_get_error(matcher->get()); error != nullptr) {
-      compiled->error = error;
-    } else {
-      compiled->matcher = std::move(matcher);
-    }
-  }
-
   const GrammarLimits limits_;
   const std::shared_ptr<const LlgVocabulary> vocabulary_;
   RuleCache cache_;

@@ -25,7 +25,8 @@ struct Vocabulary {
   std::vector<bool> special;        // as `tokens`: no part of any text; only a Lark grammar names one, as <name>
   std::vector<TokenId> end_ids;     // what may be sampled where the answer may end
   // `text` as the model's tokeniser spells it, without BOS: it decides which tokens of forced text come next. Any
-  // thread. Where its tokens do not spell the very bytes, the longest tokens from the left are taken.
+  // thread; not called any more once the engine is gone. Where its tokens do not spell the very bytes, the longest
+  // tokens from the left are taken.
   std::function<std::vector<TokenId>(std::string_view text)> encode;
 };
 

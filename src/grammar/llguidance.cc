@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <string_view>
 
 #include "base/cache_folder.h"
@@ -82,24 +83,29 @@ std::vector<std::string> LlguidancePaths() {
   return paths;
 }
 
-Result<const LlgFunctions*> LoadLlguidance() {
-  static std::mutex mutex;
-  static LlgFunctions functions;
-  static bool loaded = false;
-  const std::lock_guard lock(mutex);
-  if (loaded) return &functions;
-  const std::vector<std::string> paths = LlguidancePaths();
+Result<LlgFunctions> OpenLlguidance(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     std::error_code error;
     if (!fs::is_regular_file(path, error)) continue;
+    LlgFunctions functions{};
     TACTUS_RETURN_IF_ERROR(Load(path, &functions));
-    loaded = true;
-    return &functions;
+    return functions;
   }
-  return Unimplemented(fmt::format(
-      "structured output needs llguidance {}, which is not installed: run scripts/get_llguidance.sh, or name "
-      "its library with the environment variable TACTUS_LLGUIDANCE (looked for: {})",
-      kLlguidanceVersion, fmt::join(paths, ", ")));
+  return Unimplemented(
+      fmt::format("structured output needs llguidance {}, which is not installed: run scripts/get_llguidance.sh, or "
+                  "name its library "
+                  "with the environment variable TACTUS_LLGUIDANCE (looked for: {})",
+                  kLlguidanceVersion, fmt::join(paths, ", ")));
+}
+
+Result<const LlgFunctions*> LoadLlguidance() {
+  static std::mutex mutex;
+  static std::optional<LlgFunctions> loaded;
+  const std::lock_guard lock(mutex);
+  if (!loaded) {
+    TACTUS_ASSIGN_OR_RETURN(loaded, OpenLlguidance(LlguidancePaths()));
+  }
+  return &*loaded;
 }
 
 }  // namespace tactus::grammar

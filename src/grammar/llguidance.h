@@ -82,8 +82,11 @@ struct LlgFunctions {
 // else where it is set; lib/tactus/ beside the program or library that this code is in; lib/ in the cache folder.
 std::vector<std::string> LlguidancePaths();
 
-// Loads it, once for the process and for good. kUnimplemented: it is nowhere, with what to do; kDataLoss: what was
-// found is no library of this version. Any thread.
+// Of the first of these files that exists. kUnimplemented: none does, with what to do; kDataLoss: it is no library of
+// this version.
+Result<LlgFunctions> OpenLlguidance(const std::vector<std::string>& paths);
+
+// The one of LlguidancePaths(), loaded once for the process and for good; errors are not kept. Any thread.
 Result<const LlgFunctions*> LoadLlguidance();
 
 }  // namespace tactus::grammar

@@ -10,7 +10,8 @@
 
 namespace tactus::grammar {
 
-// Parsed with limits on nesting and keys. kInvalidArgument: no JSON, or neither an object nor a boolean.
+// Parsed with limits on nesting and keys. kInvalidArgument: no JSON, neither an object
+// nor a boolean, or false.
 Result<json_text::Json> ParseSchema(std::string_view text);
 
 // The schema with our settings in place of any that the client wrote for the library: answers have ", " and ": " as
@@ -23,5 +24,9 @@ std::string SchemaText(json_text::Json schema);
 // nowhere.
 std::string FindKeyword(const json_text::Json& schema, std::string_view keyword,
                         const json_text::Json* value = nullptr);
+
+// How many patterns and formats one string may have to match at once, at most: those of a schema, of its allOf, of what
+// it refers to, and of one alternative. Saturates.
+int MostPatterns(const json_text::Json& schema);
 
 }  // namespace tactus::grammar
