@@ -52,6 +52,8 @@ struct RecordedArrival {
 struct RecordedDrafts {
   SlotId slot = kNoSlot;
   int32_t tokens = 0;
+  DraftChance chance = 0;
+  DraftKind kind = DraftKind::kForced;
 };
 struct Pass {
   TimeNs now_ns = 0;
@@ -159,11 +161,18 @@ class RecordedDraftSource final : public DraftSource {
  public:
   void Expect(const std::vector<RecordedDrafts>& drafts) { next_.insert(next_.end(), drafts.begin(), drafts.end()); }
   bool drained() const { return next_.empty(); }
-  void Propose(SlotId slot, std::span<const TokenId>, std::span<const TokenId>, int32_t most,
-               std::vector<TokenId>* drafts) override {
-    if (next_.empty() || next_.front().slot != slot || next_.front().tokens > most) return;
-    drafts->assign(static_cast<size_t>(next_.front().tokens), kOther);
-    next_.pop_front();
+  void Begin(SlotId, const Request&, std::span<const TokenId>) override {}
+  void End(SlotId) override {}
+  void Propose(std::span<DraftTask> tasks) override {
+    for (DraftTask& task : tasks) {
+      if (next_.empty() || next_.front().slot != task.slot || next_.front().tokens > task.most) continue;
+      const RecordedDrafts& recorded = next_.front();
+      task.tokens->assign(static_cast<size_t>(recorded.tokens), kOther);
+      task.chance = recorded.chance;
+      task.kind = recorded.kind;
+      task.waits = true;
+      next_.pop_front();
+    }
   }
 
  private:
@@ -266,7 +275,7 @@ RecordedResult ReadResult(TraceCursor* in, const TraceHeader& header, TimeNs now
     if (index == 0) break;
     RecordedItem item;
     item.index = static_cast<int32_t>(index - 1);
-    item.status = static_cast<ItemStatus>(in->Byte() % 3);
+    item.status = static_cast<ItemStatus>(in->Byte() % 4);
     item.accepted = static_cast<int32_t>(in->Signed());
     const int64_t tokens = in->Signed();
     if (tokens < 0 || tokens > header.limits.max_model_len) {
@@ -360,7 +369,21 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         break;
       case TraceTag::kDrafts: {
         const auto slot = static_cast<SlotId>(in->Bounded(0, header.slot_capacity - 1));
-        pass->drafts.push_back({slot, static_cast<int32_t>(in->Bounded(1, header.max_draft_tokens))});
+        pass->drafts.push_back(
+            {slot, static_cast<int32_t>(in->Bounded(1, header.max_draft_tokens)), kSureDraft, DraftKind::kModel});
+        break;
+      }
+      case TraceTag::kProposal: {
+        RecordedDrafts& drafts = pass->drafts.emplace_back();
+        drafts.slot = static_cast<SlotId>(in->Bounded(0, header.slot_capacity - 1));
+        drafts.tokens = static_cast<int32_t>(in->Bounded(0, header.max_draft_tokens));
+        drafts.chance = in->Byte();
+        const uint8_t kind = in->Byte();
+        if (kind >= kDraftKindNames.size()) {
+          in->Fail();
+          return false;
+        }
+        drafts.kind = static_cast<DraftKind>(kind);
         break;
       }
       case TraceTag::kPlan:
