@@ -7,7 +7,8 @@ namespace tactus::draft {
 void ForcedTokens::Begin(SlotId slot, const Request& request, std::span<const TokenId>) {
   Sequence& sequence = sequences_[static_cast<size_t>(slot)];
   sequence = {};
-  if (request.grammar != nullptr) sequence.state = request.grammar->Start();
+  sequence.grammar = request.grammar;
+  if (sequence.grammar != nullptr) sequence.state = sequence.grammar->Start();
 }
 
 void ForcedTokens::Propose(std::span<DraftTask> tasks) {

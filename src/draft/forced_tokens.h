@@ -23,8 +23,9 @@ class ForcedTokens final : public DraftSource {
 
  private:
   struct Sequence {
-    std::unique_ptr<GrammarState> state;  // null: no grammar, or it follows the text no more
-    size_t seen = 0;                      // tokens of the output that it has accepted
+    std::shared_ptr<const TokenGrammar> grammar;  // of the state, which may refer to it
+    std::unique_ptr<GrammarState> state;          // null: no grammar, or it follows the text no more
+    size_t seen = 0;                              // tokens of the output that it has accepted
   };
   std::vector<Sequence> sequences_;  // by slot
 };

@@ -21,6 +21,8 @@
 #include "base/system_random.h"
 #include "base/thread_role.h"
 #include "cost/step_table.h"
+#include "draft/draft_sources.h"
+#include "draft/prompt_lookup.h"
 #include "engine/check_model.h"
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
@@ -103,13 +105,14 @@ Status FindProfile(Setup* s) {
   const EngineOptions& o = s->options;
   TACTUS_ASSIGN_OR_RETURN(const ReplicaConfig asked, ReplicaOf(o));
   TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(asked.scheduler));
-  if (o.profile.empty() && !traits.wants_step_time && !o.likes_step_times) return Status();
+  const bool wants = traits.wants_step_time || o.speculation != "none";
+  if (o.profile.empty() && !wants && !o.likes_step_times) return Status();
   const std::string path =
       !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->computes.workers);
   auto loaded = cost::LoadStepProfile(path);
   if (!loaded.ok()) {
     const bool absent = loaded.status().code() == StatusCode::kNotFound;
-    if (o.profile.empty() && !traits.wants_step_time) return Status();
+    if (o.profile.empty() && !wants) return Status();
     // What nobody asked for does not keep the server from starting.
     if (!o.profile.empty() || (!absent && o.tbt_slo.ns != kAutoDuration)) return loaded.status();
     if (!absent) s->profile_notes.push_back("warning: " + loaded.status().message());
@@ -117,7 +120,7 @@ Status FindProfile(Setup* s) {
     return Status();
   }
   const std::string other = MadeFor(**loaded, *s);
-  if (!other.empty() && o.profile.empty() && !traits.wants_step_time) return Status();
+  if (!other.empty() && o.profile.empty() && !wants) return Status();
   if (!other.empty()) {
     const std::string what = fmt::format("the step times of '{}' were measured with {}", path, other);
     if (!o.profile.empty()) {
@@ -152,6 +155,8 @@ Status PlanEverything(Setup* s) {
   c.limits.blocks_total = std::numeric_limits<int32_t>::max();
   c.limits.block_size = static_cast<int32_t>(o.block_size);
   s->replica.prefix_caching = o.prefix_caching;
+  s->replica.max_draft_tokens = s->computes.max_draft_tokens;
+  s->replica.forced_tokens = s->computes.max_draft_tokens > 0;
   s->replica.model_stop_ids = config.stop_ids;
   TACTUS_ASSIGN_OR_RETURN(const auto asked, MakeReplica(*s));
   if (asked->scheduler().max_step_tokens() > kMostStepTokens) {
@@ -202,6 +207,7 @@ class EngineImpl final : public Engine {
       TACTUS_ASSIGN_OR_RETURN(const Hash128 bits, SystemRandom());
       seed_base_ = bits.low;
     }
+    if (setup_.replica.max_draft_tokens > 0) drafts_ = MakeDrafts();
     const Tokenizer* tokenizer = setup_.text.tokenizer.get();
     delivery_ = std::make_unique<Delivery>(tokenizer, metrics_.get());
     ReplicaParts parts;
@@ -209,6 +215,7 @@ class EngineImpl final : public Engine {
     parts.clock = &clock_;
     parts.stopwatch = &stopwatch_;
     parts.sink = delivery_.get();
+    parts.drafts = drafts_.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
     OptionEcho echo;
     o.VisitFields(echo);
@@ -381,6 +388,15 @@ class EngineImpl final : public Engine {
                     setup_.computes.kernels, setup_.computes.arithmetic, BuildInfo());
     return format;
   }
+  std::unique_ptr<DraftSource> MakeDrafts() const {
+    const int32_t slots = replica_->config().slots();
+    std::unique_ptr<DraftSource> guesses;
+    if (setup_.options.speculation == "ngram") {
+      guesses = std::make_unique<draft::PromptLookup>(slots, static_cast<int32_t>(setup_.options.draft_tokens),
+                                                      replica_->limits().max_model_len);
+    }
+    return std::make_unique<draft::DraftSources>(slots, std::move(guesses));
+  }
   TimeNs ArrivalOf(const Request& request) const {
     const TimeNs now_ns = clock_.NowNs();
     return request.arrival_ns >= 0 ? std::min(request.arrival_ns, now_ns) : now_ns;
@@ -409,6 +425,7 @@ class EngineImpl final : public Engine {
   Clock& clock_;
   Clock& stopwatch_;
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<DraftSource> drafts_;  // null: the executor verifies none
   std::unique_ptr<EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
   const DurationNs shortest_step_ns_;

@@ -1,7 +1,7 @@
 #include "sched/speculation.h"
 
 #include <algorithm>
-#include <limits>
+#include <bit>
 
 #include "base/step_shape.h"
 
@@ -9,30 +9,60 @@ namespace tactus::sched {
 namespace {
 
 constexpr double kCostMargin = 1.25;
-// Least worth of a guess, tried one after the other: the best of many sequences are taken first, of whichever they are.
-constexpr double kLeastWorth[] = {0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.14, 0.1, 0.07, 0.05};
 constexpr double kLeastWithoutModel = 0.5;
 constexpr int64_t kTokensWithoutModel = 16;
+
+// Whether a step with so many guesses is asked for its time: all up to eight, four of each doubling beyond.
+bool Asked(int64_t guesses) {
+  return guesses <= 8 || guesses % static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(guesses)) / 4) == 0;
+}
 
 }  // namespace
 
 Speculation::Speculation(const SchedulerLimits& limits) : step_time_(limits.step_time) {
   candidates_.reserve(static_cast<size_t>(limits.max_num_seqs));
+  heap_.reserve(static_cast<size_t>(limits.max_num_seqs));
   chunks_.reserve(static_cast<size_t>(limits.max_num_seqs));
 }
 
-double Speculation::TakeWorth(double least, int64_t most_tokens) {
-  double worth = 0;
-  for (Candidate& c : candidates_) {
-    c.taken = 0;
-    for (double one = c.chance; c.taken < c.most && most_tokens > 0 && (one >= least || c.chance == 1);
-         one *= c.chance) {
-      ++c.taken;
-      --most_tokens;
-      worth += one;
+int64_t Speculation::FindCandidates(const PlanBuilder& plan) {
+  candidates_.clear();
+  heap_.clear();
+  int64_t sure = 0;
+  for (int32_t i = 0; i < plan.num_items(); ++i) {
+    const int32_t drafts = plan.DraftsOf(i);
+    if (drafts == 0) continue;
+    const DraftChance chance = plan.view().seq.draft_chance[plan.items()[static_cast<size_t>(i)].slot];
+    Candidate& c = candidates_.emplace_back(Candidate{.item = i, .most = drafts});
+    c.chance = c.next = chance / static_cast<double>(kSureDraft);
+    if (chance == kSureDraft) {
+      c.taken = static_cast<int32_t>(std::min<int64_t>(drafts, plan.tokens_left() - sure));
+      sure += c.taken;
+    } else {
+      heap_.push_back(static_cast<int32_t>(candidates_.size()) - 1);
     }
   }
+  std::make_heap(heap_.begin(), heap_.end(), ByWorth{candidates_});
+  Keep();
+  return sure;
+}
+
+double Speculation::TakeNext() {
+  if (heap_.empty()) return 0;
+  std::pop_heap(heap_.begin(), heap_.end(), ByWorth{candidates_});
+  Candidate& c = candidates_[static_cast<size_t>(heap_.back())];
+  const double worth = c.next;
+  c.next *= c.chance;
+  if (++c.taken == c.most) {
+    heap_.pop_back();
+  } else {
+    std::push_heap(heap_.begin(), heap_.end(), ByWorth{candidates_});
+  }
   return worth;
+}
+
+void Speculation::Keep() {
+  for (Candidate& c : candidates_) c.best = c.taken;
 }
 
 double Speculation::TimeWith(const StepPlan& plan) {
@@ -49,39 +79,35 @@ double Speculation::TimeWith(const StepPlan& plan) {
   return static_cast<double>(std::max<DurationNs>(1, step_time_->StepTimeNs(shape)));
 }
 
-void Speculation::Complete(PlanBuilder* plan) {
-  const StepView& view = plan->view();
-  if (!view.has_drafts || plan->tokens_left() <= 0) return;
-  candidates_.clear();
-  for (int32_t i = 0; i < plan->num_items(); ++i) {
-    const int32_t drafts = plan->DraftsOf(i);
-    if (drafts == 0) continue;
-    const DraftChance chance = view.seq.draft_chance[plan->items()[static_cast<size_t>(i)].slot];
-    candidates_.push_back({.item = i, .most = drafts, .chance = chance / static_cast<double>(kSureDraft)});
+void Speculation::TakeByTime(const StepPlan& plan, int64_t sure, int64_t most) {
+  auto worth = static_cast<double>(plan.num_tokens + sure);
+  const double base_ns = TimeWith(plan);
+  double best_rate = worth / base_ns;
+  for (int64_t taken = 1; taken <= most; ++taken) {
+    const double one = TakeNext();
+    worth += one;
+    if (one == 0) return;
+    if (!Asked(taken) && taken < most && !heap_.empty()) continue;
+    const double more_ns = std::max(0.0, TimeWith(plan) - base_ns);
+    const double rate = worth / (base_ns + kCostMargin * more_ns);
+    if (rate <= best_rate) continue;
+    best_rate = rate;
+    Keep();
   }
+}
+
+void Speculation::Complete(PlanBuilder* plan) {
+  if (!plan->view().has_drafts || plan->tokens_left() <= 0) return;
+  const int64_t sure = FindCandidates(*plan);
   if (candidates_.empty()) return;
   const StepPlan& step = plan->step();
-  const int64_t room = plan->tokens_left();
-  if (step_time_ == nullptr) {
-    TakeWorth(std::numeric_limits<double>::infinity(), room);  // what is sure
-    int64_t sure = 0;
-    for (const Candidate& c : candidates_) sure += c.taken;
-    const int64_t few = std::max<int64_t>(sure, std::min(room, kTokensWithoutModel - step.num_tokens));
-    TakeWorth(kLeastWithoutModel, few);
-    for (Candidate& c : candidates_) c.best = c.taken;
+  const int64_t room = plan->tokens_left() - sure;
+  if (step_time_ != nullptr) {
+    if (!heap_.empty()) TakeByTime(step, sure, room);
   } else {
-    const auto tokens = static_cast<double>(step.num_tokens);
-    double worth = tokens + TakeWorth(std::numeric_limits<double>::infinity(), room);
-    const double base_ns = TimeWith(step);
-    double best_rate = worth / base_ns;
-    for (Candidate& c : candidates_) c.best = c.taken;
-    for (const double least : kLeastWorth) {
-      worth = tokens + TakeWorth(least, room);
-      const double time_ns = TimeWith(step);
-      const double rate = worth / (base_ns + kCostMargin * std::max(0.0, time_ns - base_ns));
-      if (rate <= best_rate) continue;
-      best_rate = rate;
-      for (Candidate& c : candidates_) c.best = c.taken;
+    for (int64_t few = std::min(room, kTokensWithoutModel - step.num_tokens - sure); few > 0; --few) {
+      if (TakeNext() < kLeastWithoutModel) break;
+      Keep();
     }
   }
   for (const Candidate& c : candidates_) {

@@ -31,14 +31,27 @@ class Speculation {
     int32_t item = 0;
     int32_t most = 0;   // guesses
     double chance = 0;  // of each
+    double next = 0;    // what the next one is worth
     int32_t taken = 0, best = 0;
   };
-  // Takes of each candidate the guesses that are worth at least `least`; what they are worth together.
-  double TakeWorth(double least, int64_t most_tokens);
+  struct ByWorth {  // of equal ones the first item's goes first
+    const std::vector<Candidate>& candidates;
+    bool operator()(int32_t a, int32_t b) const {
+      const double x = candidates[static_cast<size_t>(a)].next, y = candidates[static_cast<size_t>(b)].next;
+      return x != y ? x < y : a > b;
+    }
+  };
+  // Fills candidates_, what is sure taken; how much that is.
+  int64_t FindCandidates(const PlanBuilder& plan);
+  // Takes the guess that is worth most; what it is worth, 0 when there is none.
+  double TakeNext();
+  void Keep();
+  void TakeByTime(const StepPlan& plan, int64_t sure, int64_t most);
   double TimeWith(const StepPlan& plan);
 
   const StepTimeModel* const step_time_;
   std::vector<Candidate> candidates_;
+  std::vector<int32_t> heap_;       // of those that have a guess left, by what it is worth
   std::vector<ChunkShape> chunks_;  // scratch
 };
 
