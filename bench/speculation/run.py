@@ -88,6 +88,10 @@ class Server:
         return (value("vllm:spec_decode_num_draft_tokens_total"), value("vllm:spec_decode_num_accepted_tokens_total"),
                 value("tactus_steps_total"))
 
+    def cpu_s(self):
+        fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.communicate(timeout=60)
@@ -95,7 +99,7 @@ class Server:
 
 def run(server, requests, tokens, streams):
     before = server.drafts()
-    begin = time.monotonic()
+    begin, cpu_s = time.monotonic(), server.cpu_s()
     if streams == 1:
         answers = [server.ask(m, t, tokens, i) for i, (m, t) in enumerate(requests)]
     else:
@@ -104,7 +108,7 @@ def run(server, requests, tokens, streams):
     seconds = time.monotonic() - begin
     drafted, accepted, steps = (b - a for a, b in zip(before, server.drafts()))
     generated = sum(n for _, n in answers)
-    return {"seconds": seconds, "tokens": generated, "drafted": drafted, "accepted": accepted, "steps": steps,
+    return {"seconds": seconds, "cpu_s": server.cpu_s() - cpu_s, "tokens": generated, "drafted": drafted, "accepted": accepted, "steps": steps,
             "texts": [text for text, _ in answers]}
 
 
@@ -124,10 +128,12 @@ def compare(name, servers, requests, tokens, streams, rounds):
         "off_tokens_per_s": statistics.median(row["off"]["tokens"] / row["off"]["seconds"] for row in rows),
         "on_tokens_per_s": statistics.median(row["on"]["tokens"] / row["on"]["seconds"] for row in rows),
         "ratio_median": statistics.median(ratios), "ratio_least": min(ratios), "ratio_largest": max(ratios),
+        "cpu_ratio_median": statistics.median(row["off"]["cpu_s"] / row["on"]["cpu_s"] for row in rows),
         "drafted": on["drafted"], "accepted": on["accepted"], "steps_on": on["steps"], "steps_off": rows[-1]["off"]["steps"],
     }
     print(f"| {name} | {streams} | {figures['off_tokens_per_s']:.0f} | {figures['on_tokens_per_s']:.0f} | "
           f"{figures['ratio_median']:.3f} | {figures['ratio_least']:.3f} to {figures['ratio_largest']:.3f} | "
+          f"{figures['cpu_ratio_median']:.3f} | "
           f"{on['drafted']:.0f} | {on['accepted']:.0f} |", flush=True)
     return figures
 
@@ -147,7 +153,7 @@ def main():
     both = args.flags.split()
     servers = {"off": Server(args.binary, [*both, "--speculation", "none"]),
                "on": Server(args.binary, [*both, *args.on.split()])}
-    print("| text | streams | tokens/s off | on | ratio | least to largest | verified | right |\n|---|---|---|---|---|---|---|---|")
+    print("| text | streams | tokens/s off | on | ratio | least to largest | CPU time | verified | right |\n" + "|---" * 9 + "|")
     results = []
     try:
         for kind in args.kinds.split(","):

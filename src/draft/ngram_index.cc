@@ -35,8 +35,10 @@ void NgramIndex::FindMatch() {
   match_length_ = 0;
   const int32_t oldest = std::max(0, size_ - static_cast<int32_t>(mask_ + 1));
   int32_t at = latest_[HashOfLast()];
-  for (int32_t look = 0; look < kCandidates && at >= oldest && match_length_ < kLongest; ++look) {
+  int32_t candidates = 0;
+  for (int32_t link = 0; link < kLinks && candidates < kCandidates && at >= oldest && match_length_ < kLongest; ++link) {
     const int32_t length = LengthAt(at + 1);
+    candidates += length >= kGram;
     if (length >= kGram && length > match_length_) {
       match_length_ = length;
       match_next_ = at + 1;

@@ -2,8 +2,8 @@
 // text, as LZ77 finds it (Ziv and Lempel, 1977). A hash of the last kGram tokens leads to their latest occurrence, and
 // from each occurrence a link to the one before it.
 //
-// A token costs a bounded number of steps: at most kCandidates occurrences are compared, each over at most kLongest
-// tokens. Memory is bounded: the last kWindow tokens count, 12 bytes each. Allocates in Begin alone. Thread rule: none
+// A token costs a bounded number of steps: at most kLinks links are followed, and kCandidates occurrences compared over at
+// most kLongest tokens each. Memory is bounded: the last kWindow tokens count, 12 bytes each. Allocates in Begin alone. Thread rule: none
 // of its own.
 #pragma once
 
@@ -19,8 +19,9 @@ class NgramIndex {
  public:
   static constexpr int32_t kGram = 2;           // the shortest suffix that is looked for
   static constexpr int32_t kLongest = 32;       // beyond it a match is as good as any
-  static constexpr int32_t kCandidates = 16;    // occurrences that are compared
-  static constexpr int32_t kWindow = 1 << 15;   // tokens
+  static constexpr int32_t kCandidates = 16;   // occurrences that are compared
+  static constexpr int32_t kLinks = 64;        // that are followed, other grams of the same hash among them
+  static constexpr int32_t kWindow = 1 << 15;  // tokens
 
   // Forgets everything; room for a sequence of at most `tokens` tokens, or the window's.
   void Begin(int64_t tokens);
