@@ -57,6 +57,10 @@ class SpeculationTest : public FacadeTest {
       }
     }
   }
+  // Few tokens, so that pairs of them come again: the dummy model's own words at a temperature are noise.
+  static void OfFewTokens(Request* r) {
+    for (const TokenId token : {'a', 'b', 'c', 'd'}) r->sampling.logit_bias.push_back({token, 20.0f});
+  }
   // Requests of every kind over prompts that repeat themselves.
   static std::vector<Request> Mixed(const Engine& engine, float temperature) {
     std::vector<Request> requests;
@@ -67,6 +71,7 @@ class SpeculationTest : public FacadeTest {
       r.sampling.temperature = temperature;
       r.sampling.has_seed = true;
       r.sampling.seed = static_cast<uint64_t>(i);
+      if (temperature > 0) OfFewTokens(&r);
       if (i % 4 == 1) r.n = 3;
       if (i % 4 == 2) r.sampling.logprobs = 2;
       if (i % 4 == 3) r.sampling.frequency_penalty = 0.5f;
@@ -85,11 +90,8 @@ TEST_F(SpeculationTest, AnswersAreTheSameToTheLastBit) {
     const Answers plain = Ask(With("none"), requests), guessed = Ask(With("ngram"), requests);
     ExpectSame(plain, guessed);
     EXPECT_EQ(plain.stats.ngram_drafts.draft_tokens, 0);
-    EXPECT_GT(guessed.stats.ngram_drafts.draft_tokens, 0);
-    if (temperature == 0) {
-      EXPECT_GT(guessed.stats.ngram_drafts.accepted_tokens, 50) << "greedy answers of the dummy model go round in loops";
-      EXPECT_LT(guessed.stats.steps, plain.stats.steps * 9 / 10);
-    }
+    EXPECT_GT(guessed.stats.ngram_drafts.accepted_tokens, 50);
+    EXPECT_GT(guessed.stats.ngram_drafts.draft_tokens, guessed.stats.ngram_drafts.accepted_tokens);
   }
 }
 
@@ -127,7 +129,8 @@ TEST_F(SpeculationTest, TheDistributionOverSeedsIsTheSame) {
     std::vector<Request> requests;
     for (int i = 0; i < kAnswers; ++i) {
       Request r = FacadeTest::Ask(*engine, "again and again and again and again and", 24);
-      r.sampling.temperature = 0.3f;
+      OfFewTokens(&r);
+      r.sampling.temperature = 1;
       r.sampling.has_seed = true;
       r.sampling.seed = static_cast<uint64_t>(which * kAnswers + i);
       requests.push_back(std::move(r));
