@@ -16,10 +16,11 @@ constexpr int32_t kRestTokens = 32;
 }  // namespace
 
 DraftModel::DraftModel(std::unique_ptr<Backend> backend, std::unique_ptr<Executor> executor, const ExecutorSize& size,
-                       int32_t most)
+                       int32_t vocab_size, int32_t most)
     : backend_(std::move(backend)),
       executor_(std::move(executor)),
       size_(size),
+      vocab_size_(vocab_size),
       most_(most),
       sequences_(static_cast<size_t>(size.max_slots)) {
   free_blocks_.reserve(static_cast<size_t>(size.num_blocks));
@@ -98,7 +99,8 @@ void DraftModel::AddItem(Job* job, int32_t first, int32_t count, bool sample) {
   item.logit_rows = sample ? 1 : 0;
   item.token_offset = static_cast<int32_t>(plan_.tokens.size());
   for (int32_t i = 0; i < count; ++i) {
-    plan_.tokens.push_back(first + i < job->known ? TokenAt(*job->task, first + i) : job->last);
+    const TokenId token = first + i < job->known ? TokenAt(*job->task, first + i) : job->last;
+    plan_.tokens.push_back(token < vocab_size_ ? token : 0);  // one that it does not know only makes guesses worse
   }
   plan_.num_tokens += count;
 }
@@ -170,8 +172,9 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
         job.runs = false;
       } else if (job.runs) {
         job.last = result_.tokens[static_cast<size_t>(r->token_offset)];
-        job.task->tokens->push_back(job.last);
-        job.runs = static_cast<int32_t>(job.task->tokens->size()) < std::min(job.task->most, most_);
+        job.runs = job.last < vocab_size_;
+        if (job.runs) job.task->tokens->push_back(job.last);
+        job.runs = job.runs && static_cast<int32_t>(job.task->tokens->size()) < std::min(job.task->most, most_);
       }
     }
     plan_.Clear();

@@ -24,9 +24,10 @@ namespace tactus::draft {
 
 class DraftModel final : public DraftSource {
  public:
-  // `size` is the executor's. `most`: guesses of one sequence.
+  // `size` is the executor's; `backend` may be null where the executor needs none. `vocab_size`: tokens that both models
+  // know. `most`: guesses of one sequence.
   DraftModel(std::unique_ptr<Backend> backend, std::unique_ptr<Executor> executor, const ExecutorSize& size,
-             int32_t most);
+             int32_t vocab_size, int32_t most);
   ~DraftModel() override;
 
   void Begin(SlotId slot, const Request& request, std::span<const TokenId> output) override;
@@ -62,6 +63,7 @@ class DraftModel final : public DraftSource {
   const std::unique_ptr<Backend> backend_;  // outlives the executor
   const std::unique_ptr<Executor> executor_;
   const ExecutorSize size_;
+  const int32_t vocab_size_;
   const int32_t most_;
   std::vector<Sequence> sequences_;  // by slot
   std::vector<BlockId> free_blocks_;

@@ -21,14 +21,13 @@
 #include "base/system_random.h"
 #include "base/thread_role.h"
 #include "cost/step_table.h"
-#include "draft/draft_sources.h"
-#include "draft/prompt_lookup.h"
 #include "engine/check_model.h"
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
 #include "engine/kept_step_times.h"
 #include "engine/migration_port.h"
 #include "engine/profile_model.h"
+#include "engine/start_drafts.h"
 #include "exec/make_backend.h"
 #include "loop/metrics.h"
 #include "loop/replica.h"
@@ -69,6 +68,7 @@ struct Setup {
   ModelText text;
   std::unique_ptr<Backend> backend;
   BackendInfo computes;
+  DraftPlan drafts;
   MemoryGrant memory;
   ReplicaConfig replica;
   std::unique_ptr<cost::StepProfile> profile;  // step times of this machine; may be null
@@ -84,6 +84,7 @@ Status FindModel(Setup* s, Clock& clock) {
     TACTUS_ASSIGN_OR_RETURN(s->backend, MakeBackend(s->options, s->description, clock));
   }
   s->computes = s->backend->Info();
+  TACTUS_ASSIGN_OR_RETURN(s->drafts, PlanDrafts(s->options, *s->text.tokenizer, s->computes.max_draft_tokens, clock));
   return Status();
 }
 
@@ -177,6 +178,7 @@ Status PlanEverything(Setup* s) {
   // Said at start where it is not used.
   demand.swap_bytes = asked->scheduler().swaps() || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
   demand.front_end_bytes = o.front_end_bytes;
+  demand.other_bytes = s->drafts.memory.total_bytes;
   TACTUS_ASSIGN_OR_RETURN(s->memory, s->backend->PlanMemory(demand));
   c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
   c.limits.blocks_total = s->memory.num_blocks;
@@ -186,13 +188,14 @@ Status PlanEverything(Setup* s) {
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<Replica> replica, ModelInfo info,
-             Clock& clock, Clock& stopwatch)
+  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<DraftSource> drafts,
+             std::unique_ptr<Replica> replica, ModelInfo info, Clock& clock, Clock& stopwatch)
       : setup_(std::move(setup)),
         info_(std::move(info)),
         clock_(clock),
         stopwatch_(stopwatch),
         executor_(std::move(executor)),
+        drafts_(std::move(drafts)),
         shortest_step_ns_(setup_.profile != nullptr ? ShortestStepNs(*setup_.profile) : 0),
         replica_(std::move(replica)) {}
 
@@ -207,7 +210,6 @@ class EngineImpl final : public Engine {
       TACTUS_ASSIGN_OR_RETURN(const Hash128 bits, SystemRandom());
       seed_base_ = bits.low;
     }
-    if (setup_.replica.max_draft_tokens > 0) drafts_ = MakeDrafts();
     const Tokenizer* tokenizer = setup_.text.tokenizer.get();
     delivery_ = std::make_unique<Delivery>(tokenizer, metrics_.get());
     ReplicaParts parts;
@@ -388,15 +390,6 @@ class EngineImpl final : public Engine {
                     setup_.computes.kernels, setup_.computes.arithmetic, BuildInfo());
     return format;
   }
-  std::unique_ptr<DraftSource> MakeDrafts() const {
-    const int32_t slots = replica_->config().slots();
-    std::unique_ptr<DraftSource> guesses;
-    if (setup_.options.speculation == "ngram") {
-      guesses = std::make_unique<draft::PromptLookup>(slots, static_cast<int32_t>(setup_.options.draft_tokens),
-                                                      replica_->limits().max_model_len);
-    }
-    return std::make_unique<draft::DraftSources>(slots, std::move(guesses));
-  }
   TimeNs ArrivalOf(const Request& request) const {
     const TimeNs now_ns = clock_.NowNs();
     return request.arrival_ns >= 0 ? std::min(request.arrival_ns, now_ns) : now_ns;
@@ -539,9 +532,14 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
     info.prompt_token_s = rates.prompt_token_s;
     info.kv_token_s = rates.kv_token_s;
   }
+  std::unique_ptr<DraftSource> drafts;
+  if (setup.replica.max_draft_tokens > 0) {
+    const DraftLimits limits{size.max_slots, size.max_model_len, info.vocab_size};
+    TACTUS_ASSIGN_OR_RETURN(drafts, MakeDrafts(std::move(setup.drafts), setup.options, limits, say));
+  }
   auto engine =
-      std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(replica), std::move(info),
-                                   *parts.clock, parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock);
+      std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(drafts), std::move(replica),
+                                   std::move(info), *parts.clock, parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock);
   TACTUS_RETURN_IF_ERROR(engine->Start());
   return std::unique_ptr<Engine>(std::move(engine));
 }

@@ -117,6 +117,42 @@ TEST_F(SpeculationTest, AlsoWhereSequencesArePreempted) {
   FAIL() << "no KV memory was small enough for a preemption and large enough for the requests";
 }
 
+// A draft model that is the model itself guesses every greedy token; at a temperature many are wrong. The answers are
+// the same in any case.
+TEST_F(SpeculationTest, ADraftModelChangesNoAnswer) {
+  auto engine = Make();
+  for (const float temperature : {0.0f, 0.8f}) {
+    const std::vector<Request> requests = Mixed(*engine, temperature);
+    EngineOptions o = With("draft");
+    o.draft_model = o.model;
+    o.draft_tokens = 4;
+    const Answers plain = Ask(With("none"), requests), guessed = Ask(o, requests);
+    ExpectSame(plain, guessed);
+    const DraftCounts& counts = guessed.stats.model_drafts;
+    EXPECT_GT(counts.accepted_tokens, 50);
+    if (temperature == 0) {
+      EXPECT_GT(counts.accepted_tokens, counts.draft_tokens * 8 / 10) << "penalties alone make its guesses wrong";
+      EXPECT_LT(guessed.stats.steps, plain.stats.steps / 2);
+    }
+  }
+}
+
+TEST_F(SpeculationTest, ADraftModelThatDoesNotFitIsRefusedWithTheReason) {
+  const auto refused = [](const EngineOptions& o) {
+    auto engine = Engine::Create(o);
+    EXPECT_FALSE(engine.ok());
+    return engine.ok() ? Status() : engine.status();
+  };
+  EngineOptions o = With("draft");
+  EXPECT_EQ(refused(o).param(), "draft-model");
+  o.draft_model = (folder_ / "nothing").string();
+  EXPECT_EQ(refused(o).param(), "draft-model");
+  EXPECT_NE(refused(o).message().find("nothing"), std::string::npos);
+  o = With("ngram");
+  o.draft_model = o.model;
+  EXPECT_NE(refused(o).message().find("--speculation draft"), std::string::npos);
+}
+
 // Over seeds, the tokens that come with speculation are distributed as those without: a chi-square test of two samples
 // that share no seed.
 TEST_F(SpeculationTest, TheDistributionOverSeedsIsTheSame) {
