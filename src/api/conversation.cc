@@ -77,6 +77,18 @@ ParsedRequest Defaults(const RequestLimits& limits) {
   return out;
 }
 
+// Of what its answer must be, if that is said; a fault names the field that said it.
+Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop) {
+  if (!parsed->base.output.any()) return Status();
+  auto grammar = engine.CompileRule(parsed->base.output, stop);
+  if (!grammar.ok()) {
+    return Status(grammar.status().code(), fmt::format("{}: {}", parsed->output_param, grammar.status().message()),
+                  parsed->output_param);
+  }
+  parsed->base.grammar = std::move(grammar).value();
+  return Status();
+}
+
 }  // namespace
 
 RequestLimits LimitsOf(const ModelInfo& model, int64_t default_max_tokens) {
@@ -114,6 +126,7 @@ Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const
                                      bool count_refused) {
   Prepared out;
   out.shape = ShapeOf(parsed);
+  TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));
   TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused));
   const size_t count = out.shape.prompts.size();
   out.requests.assign(count, parsed.base);
