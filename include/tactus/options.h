@@ -67,9 +67,10 @@ struct EngineOptions : SchedulingOptions {
     v.Field("profile", profile,
             {.help = "file of this machine's step times, from which --tbt-slo chooses the budget; default: where "
                      "`tactus profile` writes it"});
-    v.Field("draft-model", draft_model,
-            {.help = "with --speculation draft: a smaller model of the same vocabulary, a folder, a GGUF file or a name "
-                     "of `tactus models`"});
+    v.Field(
+        "draft-model", draft_model,
+        {.help = "with --speculation draft: a smaller model of the same vocabulary, a folder, a GGUF file or a name "
+                 "of `tactus models`"});
     SchedulingOptions::VisitFields(v);
     v.Group("KV cache");
     v.Field("kv-cache-memory", kv_cache_memory,

@@ -91,11 +91,12 @@ struct SchedulingOptions {
                  "whether they queue (off, queue or shed: --gate none, queue or predict)"});
     policy.VisitFields(v);
     v.Group("Speculation");
-    v.Field("speculation", speculation,
-            {.choices = "none|ngram|draft",
-             .help = "guesses at what follows, of which a step verifies as many as are predicted to pay; they change no "
-                     "token. ngram: what followed where the text was the same before; draft: a smaller model "
-                     "(--draft-model)"});
+    v.Field(
+        "speculation", speculation,
+        {.choices = "none|ngram|draft",
+         .help = "guesses at what follows, of which a step verifies as many as are predicted to pay; they change no "
+                 "token. ngram: what followed where the text was the same before; draft: a smaller model "
+                 "(--draft-model)"});
     v.Field("draft-tokens", draft_tokens,
             {.unit = "tokens", .min = 1, .max = 64, .help = "most guesses of one sequence in one step"});
     v.Group("Requests");

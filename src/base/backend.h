@@ -51,7 +51,7 @@ struct MemoryGrant {
   int64_t num_blocks = 0, swap_blocks = 0;
   int64_t front_end_bytes = 0;            // of those that were asked for
   int64_t kv_bytes = 0, total_bytes = 0;  // of the plan, the second with everything
-  std::string text;             // the plan as a table, for people
+  std::string text;                       // the plan as a table, for people
 };
 
 struct ExecutorSize {

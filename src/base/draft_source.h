@@ -1,7 +1,7 @@
 // Guesses at what follows sequences, which an executor verifies (base/step.h, StepItem). What is guessed changes how
-// many tokens a step yields, never which. The loop asks after every pass that brought tokens, for all sequences at once;
-// the scheduler decides how many of the guesses a step takes. A recording keeps what a source answered, so that it need
-// not answer alike when the run is played again. Thread rule: engine thread only.
+// many tokens a step yields, never which. The loop asks after every pass that brought tokens, for all sequences at
+// once; the scheduler decides how many of the guesses a step takes. A recording keeps what a source answered, so that
+// it need not answer alike when the run is played again. Thread rule: engine thread only.
 #pragma once
 
 #include <array>
@@ -29,7 +29,8 @@ inline constexpr DraftChance kSureDraft = 255;
 struct DraftTask {
   SlotId slot = kNoSlot;
   std::span<const TokenId> prompt, output;  // empty where tokens have no ids
-  int32_t most = 0;  // guesses that can be used; 0: none now, as its next token is under way or nobody would verify them
+  int32_t most =
+      0;  // guesses that can be used; 0: none now, as its next token is under way or nobody would verify them
 
   // The answer. Guesses imply `waits`.
   std::vector<TokenId>* tokens = nullptr;  // empty, with room for `most`

@@ -58,7 +58,7 @@ struct alignas(64) SequenceRow {
   TimeNs arrival_ns = 0;
   int64_t admit_order = 0;  // unique, ascending in (last) admission
   int32_t computed_committed = 0;
-  int16_t draft_tokens = 0;    // guesses at what follows the last known token, that may be verified with it
+  int16_t draft_tokens = 0;  // guesses at what follows the last known token, that may be verified with it
   DraftChance draft_chance = 0;
   SlotId fork_from = kNoSlot;  // a sequence that has computed the same prompt and still holds it, or kNoSlot
   int32_t priority = 0;        // lower runs first

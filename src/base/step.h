@@ -65,8 +65,8 @@ struct TableUpdate {
   int32_t offset = 0;
 };
 
-// How tokens of a sequence are sampled. Plain data, but for the compiled grammar: a plan that crosses to another process
-// would carry the rule.
+// How tokens of a sequence are sampled. Plain data, but for the compiled grammar: a plan that crosses to another
+// process would carry the rule.
 struct SamplingSpec {
   SamplingParams params{.temperature = 0.0f};  // greedy unless it is said
   bool prompt_logprobs = false;                // every prompt row gets logits and logprobs
@@ -157,9 +157,9 @@ struct StepResult {
   Status status;                  // not ok: the whole step failed, items are meaningless
   std::vector<ItemResult> items;  // one per plan item, same order
   std::vector<TokenId> tokens;
-  // The short form, for executors without tokens: every item did what was planned (kOk, accepted = count but for drafts,
-  // one token where it samples); `items` and `tokens` stay empty. `stops`: indices of items whose last token is the end
-  // of the text, ascending. `accepted_drafts`: of each item that has drafts, in plan order.
+  // The short form, for executors without tokens: every item did what was planned (kOk, accepted = count but for
+  // drafts, one token where it samples); `items` and `tokens` stay empty. `stops`: indices of items whose last token is
+  // the end of the text, ascending. `accepted_drafts`: of each item that has drafts, in plan order.
   bool as_planned = false;
   std::vector<int32_t> stops;
   std::vector<int32_t> accepted_drafts;

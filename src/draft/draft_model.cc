@@ -8,7 +8,7 @@
 namespace tactus::draft {
 namespace {
 
-constexpr double kKeep = 0.9;                    // an estimate remembers 1 / (1 - keep) guesses
+constexpr double kKeep = 0.9;  // an estimate remembers 1 / (1 - keep) guesses
 constexpr double kPrior = 0.6, kPriorTokens = 2;
 constexpr double kLeastChance = 0.3;  // a sequence whose guesses are less likely rests
 constexpr int32_t kRestTokens = 32;
@@ -41,8 +41,8 @@ void DraftModel::Begin(SlotId slot, const Request& request, std::span<const Toke
   sequence.begun = true;
   sequence.right = kPrior * kPriorTokens;
   sequence.all = kPriorTokens;
-  const auto longest = std::min<int64_t>(static_cast<int64_t>(request.prompt->size()) + request.stop.max_tokens,
-                                         size_.max_model_len);
+  const auto longest =
+      std::min<int64_t>(static_cast<int64_t>(request.prompt->size()) + request.stop.max_tokens, size_.max_model_len);
   sequence.blocks.reserve(static_cast<size_t>((longest + size_.block_size - 1) / size_.block_size));
   sequence.guesses.reserve(static_cast<size_t>(most_));
 }

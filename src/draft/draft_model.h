@@ -1,11 +1,11 @@
-// Guesses of a second, smaller model of the same vocabulary (Leviathan et al. 2023, "Fast Inference from Transformers via
-// Speculative Decoding"), greedy. It has an executor and KV blocks of its own. All sequences that want guesses go through
-// it together: one step that computes what it has not seen of each and yields the first guess, then one step for every
-// further guess.
+// Guesses of a second, smaller model of the same vocabulary (Leviathan et al. 2023, "Fast Inference from Transformers
+// via Speculative Decoding"), greedy. It has an executor and KV blocks of its own. All sequences that want guesses go
+// through it together: one step that computes what it has not seen of each and yields the first guess, then one step
+// for every further guess.
 //
-// It is synchronous: the engine's thread waits for these steps, which are short beside those of the model that is served,
-// and compute on the cores that stand idle meanwhile. A prompt that is longer than a step enters piece by piece, one at
-// each call; until it is through, its sequence has no guesses.
+// It is synchronous: the engine's thread waits for these steps, which are short beside those of the model that is
+// served, and compute on the cores that stand idle meanwhile. A prompt that is longer than a step enters piece by
+// piece, one at each call; until it is through, its sequence has no guesses.
 //
 // How likely guesses are is measured, for each sequence: how many came, whether or not they were verified. One whose
 // guesses are seldom right is left alone and tried again later. So is one for which no KV block is left.
@@ -24,8 +24,8 @@ namespace tactus::draft {
 
 class DraftModel final : public DraftSource {
  public:
-  // `size` is the executor's; `backend` may be null where the executor needs none. `vocab_size`: tokens that both models
-  // know. `most`: guesses of one sequence.
+  // `size` is the executor's; `backend` may be null where the executor needs none. `vocab_size`: tokens that both
+  // models know. `most`: guesses of one sequence.
   DraftModel(std::unique_ptr<Backend> backend, std::unique_ptr<Executor> executor, const ExecutorSize& size,
              int32_t vocab_size, int32_t most);
   ~DraftModel() override;
@@ -38,12 +38,12 @@ class DraftModel final : public DraftSource {
 
  private:
   struct Sequence {
-    std::vector<BlockId> blocks;    // its table
-    std::vector<TokenId> guesses;   // its last ones, which begin at position `guessed_at`
-    int32_t guessed_at = 0;         // tokens that were known then
-    int32_t computed = 0;           // leading positions whose KV is of the text as it is now
-    int32_t rests_until = 0;        // known tokens
-    double right = 0, all = 0;      // of its guesses, later ones counting more
+    std::vector<BlockId> blocks;   // its table
+    std::vector<TokenId> guesses;  // its last ones, which begin at position `guessed_at`
+    int32_t guessed_at = 0;        // tokens that were known then
+    int32_t computed = 0;          // leading positions whose KV is of the text as it is now
+    int32_t rests_until = 0;       // known tokens
+    double right = 0, all = 0;     // of its guesses, later ones counting more
     bool begun = false, started = false;
   };
   struct Job {

@@ -1,6 +1,6 @@
-// Tokens about which a grammar leaves no choice (base/token_grammar.h): sure to follow, so that a step computes them as a
-// chunk instead of one after the other. For the sequences of requests that have a grammar; keeps a state of its own of
-// each, beside the executor's.
+// Tokens about which a grammar leaves no choice (base/token_grammar.h): sure to follow, so that a step computes them as
+// a chunk instead of one after the other. For the sequences of requests that have a grammar; keeps a state of its own
+// of each, beside the executor's.
 #pragma once
 
 #include <memory>

@@ -36,7 +36,8 @@ void NgramIndex::FindMatch() {
   const int32_t oldest = std::max(0, size_ - static_cast<int32_t>(mask_ + 1));
   int32_t at = latest_[HashOfLast()];
   int32_t candidates = 0;
-  for (int32_t link = 0; link < kLinks && candidates < kCandidates && at >= oldest && match_length_ < kLongest; ++link) {
+  for (int32_t link = 0; link < kLinks && candidates < kCandidates && at >= oldest && match_length_ < kLongest;
+       ++link) {
     const int32_t length = LengthAt(at + 1);
     candidates += length >= kGram;
     if (length >= kGram && length > match_length_) {

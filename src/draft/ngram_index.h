@@ -1,10 +1,10 @@
-// The tokens of one sequence, and where its newest ones have stood before: the longest suffix that occurs earlier in the
-// text, as LZ77 finds it (Ziv and Lempel, 1977). A hash of the last kGram tokens leads to their latest occurrence, and
-// from each occurrence a link to the one before it.
+// The tokens of one sequence, and where its newest ones have stood before: the longest suffix that occurs earlier in
+// the text, as LZ77 finds it (Ziv and Lempel, 1977). A hash of the last kGram tokens leads to their latest occurrence,
+// and from each occurrence a link to the one before it.
 //
-// A token costs a bounded number of steps: at most kLinks links are followed, and kCandidates occurrences compared over at
-// most kLongest tokens each. Memory is bounded: the last kWindow tokens count, 12 bytes each. Allocates in Begin alone. Thread rule: none
-// of its own.
+// A token costs a bounded number of steps: at most kLinks links are followed, and kCandidates occurrences compared over
+// at most kLongest tokens each. Memory is bounded: the last kWindow tokens count, 12 bytes each. Allocates in Begin
+// alone. Thread rule: none of its own.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace tactus::draft {
 
 class NgramIndex {
  public:
-  static constexpr int32_t kGram = 2;           // the shortest suffix that is looked for
-  static constexpr int32_t kLongest = 32;       // beyond it a match is as good as any
+  static constexpr int32_t kGram = 2;          // the shortest suffix that is looked for
+  static constexpr int32_t kLongest = 32;      // beyond it a match is as good as any
   static constexpr int32_t kCandidates = 16;   // occurrences that are compared
   static constexpr int32_t kLinks = 64;        // that are followed, other grams of the same hash among them
   static constexpr int32_t kWindow = 1 << 15;  // tokens

@@ -1,5 +1,5 @@
-// Guesses by looking back (prompt lookup; Saxena 2023, "Prompt Lookup Decoding"): where the last tokens have stood in the
-// text before, prompt or answer, what followed there may follow again.
+// Guesses by looking back (prompt lookup; Saxena 2023, "Prompt Lookup Decoding"): where the last tokens have stood in
+// the text before, prompt or answer, what followed there may follow again.
 //
 // How likely that is it learns while it looks: each token that comes is compared with what the longest match before it
 // had foretold, whether or not that was verified, by the length of the match. So a text that does not repeat itself

@@ -58,16 +58,17 @@ Result<DraftPlan> PlanDrafts(const EngineOptions& options, const Tokenizer& serv
                              Clock& clock) {
   DraftPlan plan;
   if (options.speculation != "none" && max_draft_tokens == 0) {
-    return InvalidArgument(fmt::format("--speculation {}: what computes this model verifies no guesses; use none",
-                                       options.speculation),
-                           "speculation");
+    return InvalidArgument(
+        fmt::format("--speculation {}: what computes this model verifies no guesses; use none", options.speculation),
+        "speculation");
   }
   if (options.speculation != "draft") {
     if (options.draft_model.empty()) return plan;
-    return InvalidArgument(fmt::format("--draft-model is for --speculation draft, and it is {}; give that too, or leave "
-                                       "the model out",
-                                       options.speculation),
-                           "draft-model");
+    return InvalidArgument(
+        fmt::format("--draft-model is for --speculation draft, and it is {}; give that too, or leave "
+                    "the model out",
+                    options.speculation),
+        "draft-model");
   }
   if (options.draft_model.empty()) {
     return InvalidArgument(
@@ -120,8 +121,8 @@ Result<std::unique_ptr<DraftSource>> MakeDrafts(DraftPlan plan, const EngineOpti
     say(fmt::format("draft model {}: weights {}; KV of {} blocks of {} tokens, context {}; at most {} guesses",
                     plan.name, format, plan.size.num_blocks, plan.size.block_size, plan.size.max_model_len, most));
     const auto vocab_size = static_cast<int32_t>(std::min(plan.vocab_size, limits.vocab_size));
-    guesses = std::make_unique<draft::DraftModel>(std::move(plan.backend), std::move(executor), plan.size, vocab_size,
-                                                  most);
+    guesses =
+        std::make_unique<draft::DraftModel>(std::move(plan.backend), std::move(executor), plan.size, vocab_size, most);
   }
   return std::unique_ptr<DraftSource>(std::make_unique<draft::DraftSources>(limits.slots, std::move(guesses)));
 }

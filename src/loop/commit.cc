@@ -171,7 +171,7 @@ void Commit::CommitItem(size_t index, const StepItem& item, uint32_t planned_epo
     const char* what = r.status == ItemStatus::kBadLogits    ? "the model's logits are not finite"
                        : r.status == ItemStatus::kBadGrammar ? "the grammar of the answer allows no further token"
                        : r.status == ItemStatus::kFailed     ? "the executor could not run the sequence"
-                                                          : "the executor's answer does not fit the plan";
+                                                             : "the executor's answer does not fit the plan";
     live_.Finish(s, FinishReason::kError, nullptr, events_.Error(Internal(what)));
     return;
   }
@@ -262,8 +262,8 @@ void Commit::AskForDrafts() {
     const auto drafts = static_cast<int32_t>(task.tokens->size());
     TACTUS_CHECK(drafts <= task.most && (drafts == 0 || task.waits));
     slot.draft_kind = task.kind;
-    slot.can_chain = traits_.can_chain && !slot.request->in.tokens_on_host &&
-                     (!task.waits || slot.generated < slot.no_drafts_until);
+    slot.can_chain =
+        traits_.can_chain && !slot.request->in.tokens_on_host && (!task.waits || slot.generated < slot.no_drafts_until);
     if (table.columns().flight[task.slot] == FlightState::kIdle) table.SetDrafts(task.slot, drafts, task.chance);
     if (parts_.tap != nullptr && task.waits) parts_.tap->Drafted(task);
   }

@@ -53,7 +53,7 @@ class Commit {
   StepResult result_;                                      // its buffers go round between here and the executor
   size_t logprob_cursor_ = 0, prompt_logprob_cursor_ = 0;  // within the result that is being committed
   int32_t errors_in_a_row_ = 0;
-  std::vector<SlotId> recompute_;  // scratch
+  std::vector<SlotId> recompute_;   // scratch
   std::vector<SlotId> new_tokens_;  // sequences that have some, in this pass
   std::vector<DraftTask> tasks_;    // of them, those that go on
 };

@@ -11,8 +11,8 @@
 
 namespace tactus {
 
-// One pass: BeginPass, then what the pass drained, in this order of kinds: arrivals, cancels, transfers, results, drafts,
-// an abort, plans; then EndPass. Engine thread only. Nothing here may block.
+// One pass: BeginPass, then what the pass drained, in this order of kinds: arrivals, cancels, transfers, results,
+// drafts, an abort, plans; then EndPass. Engine thread only. Nothing here may block.
 class LoopTap {
  public:
   virtual ~LoopTap() = default;

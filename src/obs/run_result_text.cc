@@ -39,11 +39,22 @@ Json BubblesJson(const BubbleFigures& b) {
 
 // Where only a client looked, all of it is null.
 void AddEngine(const std::optional<EngineFigures>& figures, Json* out) {
-  static constexpr const char* kNames[] = {
-      "steps",          "plan_hash",  "preemptions",         "recomputed_tokens",    "swapped_sequences",
-      "swapped_blocks", "step_ms",    "decision_us",         "budget_utilization",   "kv_utilization",
-      "prefix_sharing", "mean_batch", "scheduling_delay_ms", "ttft_prediction_error",
-      "draft_tokens",   "accepted_draft_tokens"};
+  static constexpr const char* kNames[] = {"steps",
+                                           "plan_hash",
+                                           "preemptions",
+                                           "recomputed_tokens",
+                                           "swapped_sequences",
+                                           "swapped_blocks",
+                                           "step_ms",
+                                           "decision_us",
+                                           "budget_utilization",
+                                           "kv_utilization",
+                                           "prefix_sharing",
+                                           "mean_batch",
+                                           "scheduling_delay_ms",
+                                           "ttft_prediction_error",
+                                           "draft_tokens",
+                                           "accepted_draft_tokens"};
   Json& j = *out;
   for (const char* name : kNames) j[name] = nullptr;
   if (!figures) return;

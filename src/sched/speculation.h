@@ -1,17 +1,17 @@
-// How many of the guesses at what follows its decodes a composed step verifies. It is the engine's, whatever the policies:
-// they fill the step, and this uses what they left.
+// How many of the guesses at what follows its decodes a composed step verifies. It is the engine's, whatever the
+// policies: they fill the step, and this uses what they left.
 //
-// The rule is gain against cost. A step's worth is its tokens: each token of a prompt and of a decode one, the j-th guess
-// of a sequence the chance that it and all before it are right, p^j. Guesses are taken so that worth per predicted time
-// is highest. In a step that waits for memory a token more costs next to nothing, and many are taken; in one that
-// computes all the time it costs its share, and none with p < 1 is. What a guess adds to the step's time counts for a
-// quarter more than predicted: a model's error must not make the step slower. Guesses that are sure (a grammar leaves no
-// choice) are always taken: they have to be computed, now or later.
+// The rule is gain against cost. A step's worth is its tokens: each token of a prompt and of a decode one, the j-th
+// guess of a sequence the chance that it and all before it are right, p^j. Guesses are taken so that worth per
+// predicted time is highest. In a step that waits for memory a token more costs next to nothing, and many are taken; in
+// one that computes all the time it costs its share, and none with p < 1 is. What a guess adds to the step's time
+// counts for a quarter more than predicted: a model's error must not make the step slower. Guesses that are sure (a
+// grammar leaves no choice) are always taken: they have to be computed, now or later.
 //
 // Without a step-time model: those whose p^j is at least 1/2, while the step has at most 16 tokens.
 //
-// Deterministic: a function of the view, the plan and the model's answers. Thread rule: engine thread only; allocates at
-// construction only.
+// Deterministic: a function of the view, the plan and the model's answers. Thread rule: engine thread only; allocates
+// at construction only.
 #pragma once
 
 #include <vector>

@@ -214,8 +214,8 @@ int32_t SimExecutor::AcceptedDrafts(const StepItem& item) const {
   const int32_t sure_end = item.first_position + item.count - item.draft_tokens;
   const int32_t most = std::clamp(slot.last_position - sure_end, 0, item.draft_tokens);
   int32_t accepted = 0;
-  while (accepted < most && UniformAt(config_.seed, slot.text, static_cast<uint64_t>(sure_end + accepted)) <
-                                config_.draft_acceptance) {
+  while (accepted < most &&
+         UniformAt(config_.seed, slot.text, static_cast<uint64_t>(sure_end + accepted)) < config_.draft_acceptance) {
     ++accepted;
   }
   return accepted;

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/input_file.h"
 #include "predict/predictor.h"
+#include "trace/recorded_drafts.h"
 #include "trace/recorded_step_times.h"
 
 namespace tactus {
@@ -48,12 +49,6 @@ struct RecordedArrival {
   bool has_keys = false;
   bool tokens_on_host = false;
   std::optional<ImportedSequence> imported;
-};
-struct RecordedDrafts {
-  SlotId slot = kNoSlot;
-  int32_t tokens = 0;
-  DraftChance chance = 0;
-  DraftKind kind = DraftKind::kForced;
 };
 struct Pass {
   TimeNs now_ns = 0;
@@ -154,29 +149,6 @@ class RecordedPredictor final : public LengthPredictor {
   std::vector<int32_t> tokens_, most_;
   std::deque<int32_t> next_;
   bool missed_ = false;
-};
-
-// As many guesses as there were, of tokens that have no ids.
-class RecordedDraftSource final : public DraftSource {
- public:
-  void Expect(const std::vector<RecordedDrafts>& drafts) { next_.insert(next_.end(), drafts.begin(), drafts.end()); }
-  bool drained() const { return next_.empty(); }
-  void Begin(SlotId, const Request&, std::span<const TokenId>) override {}
-  void End(SlotId) override {}
-  void Propose(std::span<DraftTask> tasks) override {
-    for (DraftTask& task : tasks) {
-      if (next_.empty() || next_.front().slot != task.slot || next_.front().tokens > task.most) continue;
-      const RecordedDrafts& recorded = next_.front();
-      task.tokens->assign(static_cast<size_t>(recorded.tokens), kOther);
-      task.chance = recorded.chance;
-      task.kind = recorded.kind;
-      task.waits = true;
-      next_.pop_front();
-    }
-  }
-
- private:
-  std::deque<RecordedDrafts> next_;
 };
 
 class NoSink final : public EventSink {

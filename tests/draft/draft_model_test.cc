@@ -1,5 +1,5 @@
-// A draft model over the fake executor, whose every token depends on all before it: a guess that was made from the wrong
-// KV would be another one.
+// A draft model over the fake executor, whose every token depends on all before it: a guess that was made from the
+// wrong KV would be another one.
 #include "draft/draft_model.h"
 
 #include <gtest/gtest.h>
@@ -65,7 +65,8 @@ class DraftModelTest : public ::testing::Test {
       Sequence& s = sequences_[static_cast<size_t>(slot)];
       s.output.push_back(token);
       s.guesses.clear();
-      tasks.push_back({.slot = slot, .prompt = *s.request.prompt, .output = s.output, .most = most, .tokens = &s.guesses});
+      tasks.push_back(
+          {.slot = slot, .prompt = *s.request.prompt, .output = s.output, .most = most, .tokens = &s.guesses});
     }
     model_->Propose(tasks);
     EXPECT_EQ(executor_->violation(), "");

@@ -40,7 +40,8 @@ Found Search(const std::vector<TokenId>& text, int32_t candidates, size_t oldest
 void Extend(Rng* rng, int64_t vocab, std::vector<TokenId>* text) {
   if (!text->empty() && rng->Uniform() < 0.1) {
     const auto from = static_cast<size_t>(rng->UniformInt(0, static_cast<int64_t>(text->size()) - 1));
-    for (int64_t i = rng->UniformInt(1, 60); i > 0; --i) text->push_back((*text)[from + text->size() % (text->size() - from)]);
+    for (int64_t i = rng->UniformInt(1, 60); i > 0; --i)
+      text->push_back((*text)[from + text->size() % (text->size() - from)]);
   } else {
     text->push_back(static_cast<TokenId>(rng->UniformInt(0, vocab - 1)));
   }

@@ -123,7 +123,8 @@ TEST(Speculation, NobodyLosesATokenOrAPlaceToGuesses) {
       StepBed with(c), without(c);
       const int64_t sequences = rng.UniformInt(1, 6);
       for (int64_t i = 0; i < sequences; ++i) {
-        const auto prompt = static_cast<int32_t>(rng.UniformInt(1, 8)), drafts = static_cast<int32_t>(rng.UniformInt(0, 9));
+        const auto prompt = static_cast<int32_t>(rng.UniformInt(1, 8)),
+                   drafts = static_cast<int32_t>(rng.UniformInt(0, 9));
         const auto chance = static_cast<DraftChance>(rng.UniformInt(0, kSureDraft));
         if (rng.Uniform() < 0.3) {
           with.Waiting(prompt);

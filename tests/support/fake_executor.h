@@ -103,8 +103,8 @@ class FakeExecutor final : public Executor {
   std::function<void()> wakeup_;
 };
 
-// Guesses up to as many tokens as it may, each right with a probability. One time in four it has nothing to say, and the
-// sequence may chain. It claims to be sure, or says a chance.
+// Guesses up to as many tokens as it may, each right with a probability. One time in four it has nothing to say, and
+// the sequence may chain. It claims to be sure, or says a chance.
 class GuessingDrafts final : public DraftSource {
  public:
   GuessingDrafts(const FakeExecutor* executor, double accuracy, uint64_t seed)
