@@ -50,6 +50,13 @@ struct ModelInfo {
 };
 
 // A snapshot, consistent within itself, taken without waiting for compute. Counts are since the engine was made.
+// Tokens that were guessed ahead and verified (docs/speculation.md).
+struct DraftCounts {
+  int64_t drafts = 0;           // decodes that took guesses along
+  int64_t draft_tokens = 0;     // guesses that they took
+  int64_t accepted_tokens = 0;  // of those, the ones that the model would have sampled
+};
+
 struct EngineStats {
   int64_t running = 0, waiting = 0;  // sequences that hold KV; sequences that wait
   int64_t waiting_tokens = 0;        // that those in the queue have to compute, nothing of it being cached
@@ -66,6 +73,8 @@ struct EngineStats {
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   // Sequences that came from other engines, and that went to others (tactus/migration.h); KV blocks read out for those.
   int64_t migrated_in = 0, migrated_out = 0, migrated_out_blocks = 0;
+  // By where guesses came from: a grammar that left no choice, what the text repeats, a smaller model.
+  DraftCounts forced_drafts, ngram_drafts, model_drafts;
   double budget_utilization = 0;    // planned tokens / token budget, over all steps
   double kv_utilization = 0;        // blocks in use / all, mean over steps
   double step_time_correction = 1;  // measured / predicted by the step-time model, of the last steps with prompts

@@ -21,6 +21,7 @@ struct EngineOptions : SchedulingOptions {
   std::string weight_cache;   // folder; empty: none
   std::string chat_template;  // a .jinja file instead of the model's own
   int64_t seed = 0;           // dummy weights, and the source of per-request seeds that clients leave out
+  std::string draft_model;    // as `model`; empty: none
   std::string profile;        // step times of this machine; empty: the default place, for --tbt-slo
   // KV cache
   BytesText kv_cache_memory;
@@ -66,6 +67,10 @@ struct EngineOptions : SchedulingOptions {
     v.Field("profile", profile,
             {.help = "file of this machine's step times, from which --tbt-slo chooses the budget; default: where "
                      "`tactus profile` writes it"});
+    v.Field(
+        "draft-model", draft_model,
+        {.help = "with --speculation draft: a smaller model of the same vocabulary, a folder, a GGUF file or a name "
+                 "of `tactus models`"});
     SchedulingOptions::VisitFields(v);
     v.Group("KV cache");
     v.Field("kv-cache-memory", kv_cache_memory,

@@ -53,6 +53,7 @@ struct EngineFigures {
   int64_t steps = 0;
   int64_t preemptions = 0, recomputed_tokens = 0;
   int64_t swapped_sequences = 0, swapped_blocks = 0;       // blocks: out and in
+  int64_t draft_tokens = 0, accepted_draft_tokens = 0;     // guesses that were verified; those that were right
   uint64_t plan_hash = 0;                                  // over every plan, in order
   std::optional<double> budget_utilization;                // planned tokens / token budget
   std::optional<double> kv_utilization;                    // blocks in use / all, mean over steps

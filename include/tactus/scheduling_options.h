@@ -24,6 +24,9 @@ struct SchedulingOptions {
   bool reserve_full = false;
   std::vector<std::string> slo_class;
   PolicyOptions policy;
+  // Speculation
+  std::string speculation = "none";
+  int64_t draft_tokens = 16;
   // Requests
   int64_t max_model_len = 0;
   int64_t default_max_tokens = 4096;
@@ -87,6 +90,15 @@ struct SchedulingOptions {
                  "least share of prompt tokens that start which is theirs while they wait, and "
                  "whether they queue (off, queue or shed: --gate none, queue or predict)"});
     policy.VisitFields(v);
+    v.Group("Speculation");
+    v.Field(
+        "speculation", speculation,
+        {.choices = "none|ngram|draft",
+         .help = "guesses at what follows, of which a step verifies as many as are predicted to pay; they change no "
+                 "token. ngram: what followed where the text was the same before; draft: a smaller model "
+                 "(--draft-model)"});
+    v.Field("draft-tokens", draft_tokens,
+            {.unit = "tokens", .min = 1, .max = 64, .help = "most guesses of one sequence in one step"});
     v.Group("Requests");
     v.Field("max-model-len", max_model_len,
             {.unit = "tokens",

@@ -43,13 +43,15 @@ struct MemoryDemand {
   int64_t kv_bytes = 0;         // 0: the backend's share of what is left
   int64_t swap_bytes = 0;       // for sequences that are swapped out
   int64_t front_end_bytes = 0;  // what requests take outside the engine, where it comes from the same memory
+  int64_t other_bytes = 0;      // what another model of the engine takes of it (a draft model)
 };
 
 struct MemoryGrant {
   int64_t max_model_len = 0;
   int64_t num_blocks = 0, swap_blocks = 0;
-  int64_t front_end_bytes = 0;  // of those that were asked for
-  std::string text;             // the plan as a table, for people
+  int64_t front_end_bytes = 0;            // of those that were asked for
+  int64_t kv_bytes = 0, total_bytes = 0;  // of the plan, the second with everything
+  std::string text;                       // the plan as a table, for people
 };
 
 struct ExecutorSize {

@@ -1,7 +1,11 @@
-// Guesses at what follows a sequence, which an executor verifies in one step (base/step.h, StepItem). What is guessed
-// changes how many tokens a step yields, never which. Thread rule: engine thread only.
+// Guesses at what follows sequences, which an executor verifies (base/step.h, StepItem). What is guessed changes how
+// many tokens a step yields, never which. The loop asks after every pass that brought tokens, for all sequences at
+// once; the scheduler decides how many of the guesses a step takes. A recording keeps what a source answered, so that
+// it need not answer alike when the run is played again. Thread rule: engine thread only.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -10,13 +14,40 @@
 
 namespace tactus {
 
+enum class DraftKind : uint8_t {
+  kForced,  // a grammar leaves no choice
+  kNgram,   // what followed when the text was the same before
+  kModel,   // a smaller model
+};
+inline constexpr std::array<const char*, 3> kDraftKindNames = {"forced", "ngram", "model"};
+
+// The chance that a guess is right if those before it are, in 255ths.
+using DraftChance = uint8_t;
+inline constexpr DraftChance kSureDraft = 255;
+
+// A sequence that has new tokens and goes on, and what may follow it.
+struct DraftTask {
+  SlotId slot = kNoSlot;
+  std::span<const TokenId> prompt, output;  // empty where tokens have no ids
+  int32_t most =
+      0;  // guesses that can be used; 0: none now, as its next token is under way or nobody would verify them
+
+  // The answer. Guesses imply `waits`.
+  std::vector<TokenId>* tokens = nullptr;  // empty, with room for `most`
+  DraftChance chance = 0;
+  DraftKind kind = DraftKind::kNgram;
+  bool waits = false;  // its next token is worth waiting for, as guesses are likely to follow it: it should not chain
+};
+
 class DraftSource {
  public:
   virtual ~DraftSource() = default;
-  // Puts 1 to `most` token ids that may follow prompt + output into *drafts (empty, with room for `most`), or none.
-  // Both spans are empty where tokens have no ids. Called when a sequence has its newest token and goes on.
-  virtual void Propose(SlotId slot, std::span<const TokenId> prompt, std::span<const TokenId> output, int32_t most,
-                       std::vector<TokenId>* drafts) = 0;
+  // The sequence is about to get its first share of a step; `output`: what was generated elsewhere. May allocate.
+  virtual void Begin(SlotId slot, const Request& request, std::span<const TokenId> output) = 0;
+  // It is asked about no more. Once, after its Begin.
+  virtual void End(SlotId slot) = 0;
+  // At most one task of a sequence. Tasks that have an answer already (`waits`) keep it.
+  virtual void Propose(std::span<DraftTask> tasks) = 0;
 };
 
 }  // namespace tactus

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/draft_source.h"
 #include "base/prefetch.h"
 #include "base/units.h"
 
@@ -57,7 +58,8 @@ struct alignas(64) SequenceRow {
   TimeNs arrival_ns = 0;
   int64_t admit_order = 0;  // unique, ascending in (last) admission
   int32_t computed_committed = 0;
-  int32_t draft_tokens = 0;    // guesses at what follows the last known token, to be verified with it
+  int16_t draft_tokens = 0;  // guesses at what follows the last known token, that may be verified with it
+  DraftChance draft_chance = 0;
   SlotId fork_from = kNoSlot;  // a sequence that has computed the same prompt and still holds it, or kNoSlot
   int32_t priority = 0;        // lower runs first
   ClientId client = 0;         // index of StepView::client_notes
@@ -104,7 +106,8 @@ struct SequenceColumns {  // each [capacity]; what they mean: SequenceRow
   SequenceColumn<TimeNs> arrival_ns{rows, &SequenceRow::arrival_ns};
   SequenceColumn<int64_t> admit_order{rows, &SequenceRow::admit_order};
   SequenceColumn<int32_t> computed_committed{rows, &SequenceRow::computed_committed};
-  SequenceColumn<int32_t> draft_tokens{rows, &SequenceRow::draft_tokens};
+  SequenceColumn<int16_t> draft_tokens{rows, &SequenceRow::draft_tokens};
+  SequenceColumn<DraftChance> draft_chance{rows, &SequenceRow::draft_chance};
   SequenceColumn<SlotId> fork_from{rows, &SequenceRow::fork_from};
   SequenceColumn<int32_t> priority{rows, &SequenceRow::priority};
   SequenceColumn<ClientId> client{rows, &SequenceRow::client};

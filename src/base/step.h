@@ -160,11 +160,12 @@ struct StepResult {
   Status status;                  // not ok: the whole step failed, items are meaningless
   std::vector<ItemResult> items;  // one per plan item, same order
   std::vector<TokenId> tokens;
-  // The short form, for executors without tokens: every item did what was planned (kOk, accepted = count, one token
-  // where it samples; not for plans with drafts); `items` and `tokens` stay empty. `stops`: indices of items whose
-  // token is the end of the text, ascending.
+  // The short form, for executors without tokens: every item did what was planned (kOk, accepted = count but for
+  // drafts, one token where it samples); `items` and `tokens` stay empty. `stops`: indices of items whose last token is
+  // the end of the text, ascending. `accepted_drafts`: of each item that has drafts, in plan order.
   bool as_planned = false;
   std::vector<int32_t> stops;
+  std::vector<int32_t> accepted_drafts;
   // Logprobs of item i's tokens, only for requests that asked; chosen first, then best first. Empty otherwise.
   struct TokenLogprobs {
     int32_t item = 0;
@@ -186,6 +187,7 @@ struct StepResult {
     prompt_logprobs.clear();
     as_planned = false;
     stops.clear();
+    accepted_drafts.clear();
     start_ns = end_ns = 0;
   }
 };

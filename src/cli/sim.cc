@@ -58,6 +58,9 @@ Json KnownNames() {
   list["budget"] = Section(sched::Values(sched::Choice::kBudget));
   list["preemption"] = Section(sched::Values(sched::Choice::kPreemption));
   list["gate"] = Section(sched::Values(sched::Choice::kGate));
+  list["speculation"] = {{"none", "one token of a sequence in a step"},
+                         {"ngram", "guesses from the text itself, right with the chance --draft-acceptance"},
+                         {"draft", "guesses of a smaller model, which take no time here"}};
   list["predictors"] = Section(predict::Predictors());
   list["balancers"] = Section(route::Balancers());
   list["workloads"] = Section(KnownWorkloads());

@@ -28,6 +28,7 @@
 #include "engine/migration_port.h"
 #include "engine/output_rules.h"
 #include "engine/profile_model.h"
+#include "engine/start_drafts.h"
 #include "exec/make_backend.h"
 #include "loop/metrics.h"
 #include "loop/replica.h"
@@ -68,6 +69,7 @@ struct Setup {
   ModelText text;
   std::unique_ptr<Backend> backend;
   BackendInfo computes;
+  DraftPlan drafts;
   MemoryGrant memory;
   ReplicaConfig replica;
   std::unique_ptr<cost::StepProfile> profile;  // step times of this machine; may be null
@@ -83,6 +85,7 @@ Status FindModel(Setup* s, Clock& clock) {
     TACTUS_ASSIGN_OR_RETURN(s->backend, MakeBackend(s->options, s->description, clock));
   }
   s->computes = s->backend->Info();
+  TACTUS_ASSIGN_OR_RETURN(s->drafts, PlanDrafts(s->options, *s->text.tokenizer, s->computes.max_draft_tokens, clock));
   return Status();
 }
 
@@ -104,13 +107,14 @@ Status FindProfile(Setup* s) {
   const EngineOptions& o = s->options;
   TACTUS_ASSIGN_OR_RETURN(const ReplicaConfig asked, ReplicaOf(o));
   TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(asked.scheduler));
-  if (o.profile.empty() && !traits.wants_step_time && !o.likes_step_times) return Status();
+  const bool wants = traits.wants_step_time || o.speculation != "none";
+  if (o.profile.empty() && !wants && !o.likes_step_times) return Status();
   const std::string path =
       !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->computes.workers);
   auto loaded = cost::LoadStepProfile(path);
   if (!loaded.ok()) {
     const bool absent = loaded.status().code() == StatusCode::kNotFound;
-    if (o.profile.empty() && !traits.wants_step_time) return Status();
+    if (o.profile.empty() && !wants) return Status();
     // What nobody asked for does not keep the server from starting.
     if (!o.profile.empty() || (!absent && o.tbt_slo.ns != kAutoDuration)) return loaded.status();
     if (!absent) s->profile_notes.push_back("warning: " + loaded.status().message());
@@ -118,7 +122,7 @@ Status FindProfile(Setup* s) {
     return Status();
   }
   const std::string other = MadeFor(**loaded, *s);
-  if (!other.empty() && o.profile.empty() && !traits.wants_step_time) return Status();
+  if (!other.empty() && o.profile.empty() && !wants) return Status();
   if (!other.empty()) {
     const std::string what = fmt::format("the step times of '{}' were measured with {}", path, other);
     if (!o.profile.empty()) {
@@ -153,6 +157,8 @@ Status PlanEverything(Setup* s) {
   c.limits.blocks_total = std::numeric_limits<int32_t>::max();
   c.limits.block_size = static_cast<int32_t>(o.block_size);
   s->replica.prefix_caching = o.prefix_caching;
+  s->replica.max_draft_tokens = s->computes.max_draft_tokens;
+  s->replica.forced_tokens = s->computes.max_draft_tokens > 0;
   s->replica.model_stop_ids = config.stop_ids;
   TACTUS_ASSIGN_OR_RETURN(const auto asked, MakeReplica(*s));
   if (asked->scheduler().max_step_tokens() > kMostStepTokens) {
@@ -173,6 +179,7 @@ Status PlanEverything(Setup* s) {
   // Said at start where it is not used.
   demand.swap_bytes = asked->scheduler().swaps() || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
   demand.front_end_bytes = o.front_end_bytes;
+  demand.other_bytes = s->drafts.memory.total_bytes;
   TACTUS_ASSIGN_OR_RETURN(s->memory, s->backend->PlanMemory(demand));
   c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
   c.limits.blocks_total = s->memory.num_blocks;
@@ -182,13 +189,14 @@ Status PlanEverything(Setup* s) {
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<Replica> replica, ModelInfo info,
-             Clock& clock, Clock& stopwatch)
+  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<DraftSource> drafts,
+             std::unique_ptr<Replica> replica, ModelInfo info, Clock& clock, Clock& stopwatch)
       : setup_(std::move(setup)),
         info_(std::move(info)),
         clock_(clock),
         stopwatch_(stopwatch),
         executor_(std::move(executor)),
+        drafts_(std::move(drafts)),
         shortest_step_ns_(setup_.profile != nullptr ? ShortestStepNs(*setup_.profile) : 0),
         replica_(std::move(replica)) {}
 
@@ -211,6 +219,7 @@ class EngineImpl final : public Engine {
     parts.clock = &clock_;
     parts.stopwatch = &stopwatch_;
     parts.sink = delivery_.get();
+    parts.drafts = drafts_.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
     OptionEcho echo;
     o.VisitFields(echo);
@@ -416,6 +425,7 @@ class EngineImpl final : public Engine {
   Clock& clock_;
   Clock& stopwatch_;
   std::unique_ptr<Executor> executor_;
+  std::unique_ptr<DraftSource> drafts_;  // null: the executor verifies none
   std::unique_ptr<EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
   const DurationNs shortest_step_ns_;
@@ -529,9 +539,14 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
     info.prompt_token_s = rates.prompt_token_s;
     info.kv_token_s = rates.kv_token_s;
   }
-  auto engine =
-      std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(replica), std::move(info),
-                                   *parts.clock, parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock);
+  std::unique_ptr<DraftSource> drafts;
+  if (setup.replica.max_draft_tokens > 0) {
+    const DraftLimits limits{size.max_slots, size.max_model_len, info.vocab_size};
+    TACTUS_ASSIGN_OR_RETURN(drafts, MakeDrafts(std::move(setup.drafts), setup.options, limits, say));
+  }
+  auto engine = std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(drafts),
+                                             std::move(replica), std::move(info), *parts.clock,
+                                             parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock);
   TACTUS_RETURN_IF_ERROR(engine->Start());
   return std::unique_ptr<Engine>(std::move(engine));
 }

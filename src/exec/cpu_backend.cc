@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <optional>
 #include <utility>
@@ -59,6 +60,7 @@ class CpuBackend final : public Backend {
     TACTUS_ASSIGN_OR_RETURN(input.weight_bytes, PlanWeightBytes(description_, chosen_.load));
     input.available_bytes = AvailableMemoryBytes();
     if (input.available_bytes < 0) input.available_bytes = int64_t{1} << 50;
+    input.available_bytes = std::max<int64_t>(0, input.available_bytes - demand.other_bytes);
     input.kv_memory_bytes = demand.kv_bytes;
     input.swap_bytes = demand.swap_bytes;
     input.front_end_bytes = demand.front_end_bytes;
@@ -73,6 +75,8 @@ class CpuBackend final : public Backend {
                        .num_blocks = plan.num_blocks,
                        .swap_blocks = plan.swap_blocks,
                        .front_end_bytes = plan.front_end_bytes,
+                       .kv_bytes = plan.kv_bytes,
+                       .total_bytes = plan.total_bytes,
                        .text = plan.ToString()};
   }
 

@@ -9,6 +9,10 @@ namespace tactus {
 namespace {
 
 // The sequence has been requeued, rolled back or ended since the item was planned.
+// A sequence whose guesses no step takes is asked for none for a while: under load they would be made for nothing.
+constexpr uint8_t kMostDeclined = 4;
+constexpr int32_t kRestTokens = 32;
+
 inline bool Stale(const SequenceTable& table, SlotId s, uint32_t planned_epoch) {
   return table.epoch(s) != planned_epoch;
 }
@@ -24,7 +28,12 @@ Commit::Commit(const LoopContext& context, sched::PlanBuilder* builder, StepsInF
       steps_(*steps),
       live_(*live),
       events_(*events),
-      give_up_(std::move(give_up)) {}
+      give_up_(std::move(give_up)) {
+  if (parts_.drafts == nullptr) return;
+  const auto sequences = static_cast<size_t>(config_.slots());
+  new_tokens_.reserve(sequences);
+  tasks_.reserve(sequences);
+}
 
 bool Commit::Ready() {
   bool any = false;
@@ -32,6 +41,7 @@ bool Commit::Ready() {
     CommitStep();
     any = true;
   }
+  if (!new_tokens_.empty()) AskForDrafts();
   return any;
 }
 
@@ -161,13 +171,14 @@ void Commit::CommitItem(size_t index, const StepItem& item, uint32_t planned_epo
     const char* what = r.status == ItemStatus::kBadLogits    ? "the model's logits are not finite"
                        : r.status == ItemStatus::kBadGrammar ? "the grammar of the answer allows no further token"
                        : r.status == ItemStatus::kFailed     ? "the executor could not run the sequence"
-                                                          : "the executor's answer does not fit the plan";
+                                                             : "the executor's answer does not fit the plan";
     live_.Finish(s, FinishReason::kError, nullptr, events_.Error(Internal(what)));
     return;
   }
   if (!result_.prompt_logprobs.empty()) PassOnPromptLogprobs(index, item);
   const int32_t accepted_drafts = r.accepted - (item.count - item.draft_tokens);  // less than 0: not even the rest
   table.CommitItem(s, r.accepted, r.num_tokens, std::max(accepted_drafts, 0));
+  if (parts_.drafts != nullptr) DraftsVerified(s, item, accepted_drafts);
   if (accepted_drafts < 0) {
     live_.timelines().ShareEnded(s);
     table.RollBackPlanned(s);
@@ -183,7 +194,7 @@ void Commit::CommitItem(size_t index, const StepItem& item, uint32_t planned_epo
     const auto at = static_cast<size_t>(r.token_offset + i);
     if (AppendToken(s, index, i, at < result_.tokens.size() ? result_.tokens[at] : 0)) return;
   }
-  if (parts_.drafts != nullptr && r.num_tokens > 0) ProposeDrafts(s);
+  if (parts_.drafts != nullptr && r.num_tokens > 0) NoteNewTokens(s);
 }
 
 // Whether the executor has answered what it was asked: of the item's drafts, those that it accepts are what it sampled.
@@ -210,53 +221,101 @@ void Commit::PassOnPromptLogprobs(size_t index, const StepItem& item) {
   events_.PromptLogprobs({slot.user, slot.handle, item.first_position, std::move(all[at].per_token)});
 }
 
-void Commit::ProposeDrafts(SlotId s) {
-  const SlotEntry& slot = live_.slot(s);
-  std::vector<TokenId>& drafts = slot.buffers->drafts;
-  drafts.clear();
-  const int32_t most = std::min(config_.max_draft_tokens, slot.max_tokens - slot.generated - 1);
-  if (most > 0) {
-    std::span<const TokenId> prompt;
-    if (slot.prompt != nullptr) prompt = {slot.prompt, static_cast<size_t>(slot.prompt_tokens)};
-    parts_.drafts->Propose(s, prompt, slot.buffers->output, most, &drafts);
-    TACTUS_CHECK(static_cast<int32_t>(drafts.size()) <= most);
+// What stood there when the item was planned has had its chance.
+void Commit::DraftsVerified(SlotId s, const StepItem& item, int32_t accepted_drafts) {
+  SlotEntry& slot = live_.slot(s);
+  if (item.draft_tokens > 0) {
+    slot.drafts_declined = 0;
+    live_.CountDrafts(slot, item.draft_tokens, std::max(accepted_drafts, 0));
+  } else if (item.sample && live_.sequences().columns().draft_tokens[s] > 0 && ++slot.drafts_declined > kMostDeclined) {
+    slot.drafts_declined = kMostDeclined;  // one more sends it to rest again
+    slot.no_drafts_until = slot.generated + kRestTokens;
   }
-  live_.sequences().SetDrafts(s, static_cast<int32_t>(drafts.size()));
-  if (parts_.tap != nullptr && !drafts.empty()) parts_.tap->Drafted(s, static_cast<int32_t>(drafts.size()));
+}
+
+void Commit::NoteNewTokens(SlotId s) {
+  SlotEntry& slot = live_.slot(s);
+  if (!slot.has_new_tokens) new_tokens_.push_back(s);
+  slot.has_new_tokens = true;
+}
+
+void Commit::AskForDrafts() {
+  SequenceTable& table = live_.sequences();
+  tasks_.clear();
+  for (const SlotId s : new_tokens_) {
+    SlotEntry& slot = live_.slot(s);
+    slot.has_new_tokens = false;
+    if (table.columns().state[s] != SeqState::kDecode) continue;  // it has ended, or starts again
+    DraftTask& task = tasks_.emplace_back();
+    task.slot = s;
+    if (slot.prompt != nullptr) task.prompt = {slot.prompt, static_cast<size_t>(slot.prompt_tokens)};
+    task.output = slot.buffers->output;
+    if (table.columns().flight[s] == FlightState::kIdle && slot.generated >= slot.no_drafts_until)
+      task.most = std::max(0, std::min(config_.max_draft_tokens, slot.max_tokens - slot.generated - 1));
+    slot.buffers->drafts.clear();
+    task.tokens = &slot.buffers->drafts;
+  }
+  new_tokens_.clear();
+  parts_.drafts->Propose(tasks_);
+  for (const DraftTask& task : tasks_) {
+    SlotEntry& slot = live_.slot(task.slot);
+    const auto drafts = static_cast<int32_t>(task.tokens->size());
+    TACTUS_CHECK(drafts <= task.most && (drafts == 0 || task.waits));
+    slot.draft_kind = task.kind;
+    slot.can_chain =
+        traits_.can_chain && !slot.request->in.tokens_on_host && (!task.waits || slot.generated < slot.no_drafts_until);
+    if (table.columns().flight[task.slot] == FlightState::kIdle) table.SetDrafts(task.slot, drafts, task.chance);
+    if (parts_.tap != nullptr && task.waits) parts_.tap->Drafted(task);
+  }
 }
 
 // The short form of a result: no item failed, no token has a value. One pass over the plan's items.
 void Commit::CommitAsPlanned(const InFlight& f) {
-  TACTUS_CHECK_MSG(f.plan.draft_tokens == 0, "the executor answered a plan with drafts in the short form");
   const std::span<const StepItem> items = f.plan.items;
   const uint32_t* const epochs = f.epochs.data();
   const std::span<const int32_t> stops = result_.stops;
   const bool wants_tokens = events_.wants_tokens();
   SequenceTable& table = live_.sequences();
-  size_t stops_passed = 0;
+  size_t stops_passed = 0, drafts_passed = 0;
   for (size_t i = 0; i < items.size(); ++i) {
     const StepItem& item = items[i];
     const SlotId s = item.slot;
     const bool stop = stops_passed < stops.size() && stops[stops_passed] == static_cast<int32_t>(i);
     stops_passed += stop;
+    int32_t accepted_drafts = 0;
+    if (item.draft_tokens > 0) [[unlikely]] {
+      TACTUS_CHECK(drafts_passed < result_.accepted_drafts.size());
+      accepted_drafts = result_.accepted_drafts[drafts_passed++];
+      TACTUS_CHECK(accepted_drafts >= 0 && accepted_drafts <= item.draft_tokens);
+    }
     if (Stale(table, s, epochs[i])) {
       live_.DropItem(s);
       continue;
     }
-    table.CommitItem(s, item.count, item.sample);
+    table.CommitItem(s, item.count - item.draft_tokens + accepted_drafts, item.sample ? 1 + accepted_drafts : 0,
+                     accepted_drafts);
+    if (parts_.drafts != nullptr) DraftsVerified(s, item, accepted_drafts);
     if (!item.sample) continue;
     SlotEntry& slot = live_.slot(s);
+    for (int32_t d = 0; d < accepted_drafts; ++d) {
+      const DurationNs gap_ns = live_.CountToken(s, &slot);
+      if (wants_tokens) AddTokenEvent(slot, 0, gap_ns);
+    }
     if (slot.generated == 0 && slot.choice == 0 && slot.request->siblings_held) live_.ReleaseSiblings(slot.request, s);
     const DurationNs gap_ns = live_.CountToken(s, &slot);
     FinishReason reason = FinishReason::kNone;
     if (stop && slot.generated >= slot.min_tokens) {
       reason = FinishReason::kStop;
-      if (parts_.tap != nullptr) parts_.tap->Stopped(static_cast<int32_t>(i), 0);
+      if (parts_.tap != nullptr) parts_.tap->Stopped(static_cast<int32_t>(i), accepted_drafts);
     } else if (slot.generated >= slot.max_tokens) {
       reason = FinishReason::kLength;
     }
     TokenEvent* event = wants_tokens ? AddTokenEvent(slot, 0, gap_ns) : nullptr;
-    if (reason != FinishReason::kNone) live_.Finish(s, reason, event, -1);
+    if (reason != FinishReason::kNone) {
+      live_.Finish(s, reason, event, -1);
+    } else if (parts_.drafts != nullptr) {
+      NoteNewTokens(s);
+    }
   }
 }
 

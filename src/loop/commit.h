@@ -37,7 +37,9 @@ class Commit {
   TokenEvent* AddTokenEvent(const SlotEntry& slot, TokenId token, DurationNs gap_ns);
   void TakeLogprobs(size_t index, int32_t nth, TokenEvent* event);
   FinishReason StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const;
-  void ProposeDrafts(SlotId s);
+  void DraftsVerified(SlotId s, const StepItem& item, int32_t accepted_drafts);
+  void NoteNewTokens(SlotId s);
+  void AskForDrafts();
 
   const StepLoopConfig& config_;
   const StepLoopParts& parts_;
@@ -51,7 +53,9 @@ class Commit {
   StepResult result_;                                      // its buffers go round between here and the executor
   size_t logprob_cursor_ = 0, prompt_logprob_cursor_ = 0;  // within the result that is being committed
   int32_t errors_in_a_row_ = 0;
-  std::vector<SlotId> recompute_;  // scratch
+  std::vector<SlotId> recompute_;   // scratch
+  std::vector<SlotId> new_tokens_;  // sequences that have some, in this pass
+  std::vector<DraftTask> tasks_;    // of them, those that go on
 };
 
 }  // namespace tactus

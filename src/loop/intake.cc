@@ -80,6 +80,8 @@ PreparedRequest Prepare(std::shared_ptr<const Request> request, int32_t prompt_t
   p.passes_queue = (limits.passes_queue >> p.service_class & 1) != 0;
   p.has_keys = kind != Keys::kNone;
   p.own_keys = kind == Keys::kOwn;
+  // What a grammar leaves no choice about is known once its last token is.
+  p.tokens_on_host = limits.forced_tokens && request->grammar != nullptr;
   if (!request->client.empty()) {
     p.client = std::max<uint64_t>(1, SipHash128(limits.secret, request->client.data(), request->client.size()).low);
   }

@@ -34,6 +34,7 @@ struct IntakeLimits {
   std::string model;                    // part of every key
   std::vector<TokenId> model_stop_ids;  // end a request unless it says ignore_eos
   std::vector<std::string> adapters;    // that are loaded; Request::adapter is one of them or empty
+  bool forced_tokens = false;           // those that a grammar leaves no choice about are drafts (base/draft_source.h)
   std::vector<ServiceClass> classes;    // that are declared; where any are, Request::slo_class is one or empty
 };
 

@@ -18,7 +18,6 @@ LiveRequests::LiveRequests(const LoopContext& context, Intake* intake, PassEvent
     : config_(context.config),
       parts_(context.parts),
       traits_(context.traits),
-      drafting_(parts_.drafts != nullptr),
       block_size_(parts_.kv->block_size()),
       intake_(*intake),
       events_(*events),
@@ -70,7 +69,7 @@ void LiveRequests::Take(PreparedRequest prepared) {
     buffers.slot = s;
     if (gate_asks_ && choice == 0 && imported == nullptr) arrived_.push_back(in.handle);
     timelines_.SequenceArrived(request->line, s, choice, choice > 0, others_ahead);
-    if (drafting_) buffers.drafts.reserve(static_cast<size_t>(config_.max_draft_tokens));
+    if (parts_.drafts != nullptr) buffers.drafts.reserve(static_cast<size_t>(config_.max_draft_tokens));
     SlotEntry& entry = slot(s);
     entry = SlotEntry();
     entry.request = request;
@@ -84,7 +83,7 @@ void LiveRequests::Take(PreparedRequest prepared) {
     entry.max_tokens = in.max_tokens;
     entry.has_stop_strings = buffers.stop.has_value() && parts_.token_bytes;
     entry.choice = choice;
-    entry.can_chain = traits_.can_chain && !in.tokens_on_host && !drafting_;
+    entry.can_chain = traits_.can_chain && !in.tokens_on_host;
     entry.min_tokens = static_cast<int32_t>(std::min<int64_t>(in.request->stop.min_tokens, in.max_tokens));
     entry.last_token_ns = in.arrival_ns;
     if (in.request->slo.tbt_ns > 0) entry.tbt_slo_ns = in.request->slo.tbt_ns;
@@ -231,6 +230,10 @@ void LiveRequests::Start(SequenceStart* start, int32_t first_position) {
   start->request = entry.handle;
   start->adapter = request->in.adapter;
   if (traits_.has_tokens) start->sampling = SamplingOf(*request->in.request, entry.buffers->output);
+  if (parts_.drafts != nullptr && !entry.has_drafter) {
+    parts_.drafts->Begin(s, *request->in.request, entry.buffers->output);
+    entry.has_drafter = true;
+  }
   const int32_t recomputed = sequences_.recomputed_tokens(s);
   sequences_.Admit(s, first_position);
   counts_.recomputed_tokens += sequences_.recomputed_tokens(s) - recomputed;
@@ -349,6 +352,7 @@ void LiveRequests::Finish(SlotId s, FinishReason reason, TokenEvent* event, int3
   if (parts_.predictor != nullptr) {
     parts_.predictor->Ended(s, entry.generated, reason != FinishReason::kStop && reason != FinishReason::kLength);
   }
+  if (entry.has_drafter) parts_.drafts->End(s);
   request->recomputed_tokens += sequences_.recomputed_tokens(s);
   request->completion_tokens += entry.generated;
   request->longest_gap_ns = std::max(request->longest_gap_ns, entry.longest_gap_ns);

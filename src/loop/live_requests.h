@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct SequenceCounts {
   int64_t preemptions = 0, recomputed_tokens = 0;
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   int64_t migrated_in = 0, migrated_out = 0;
+  std::array<DraftCounts, kDraftKindNames.size()> drafts;  // by DraftKind
 };
 
 class LiveRequests : private OwnKeys, private Timelines::Sequences {
@@ -80,6 +82,14 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
     return gap_ns;
   }
 
+  // A step has verified so many guesses of the sequence, of which so many were right.
+  void CountDrafts(const SlotEntry& slot, int32_t verified, int32_t accepted) {
+    DraftCounts& counts = counts_.drafts[static_cast<size_t>(slot.draft_kind)];
+    ++counts.drafts;
+    counts.draft_tokens += verified;
+    counts.accepted_tokens += accepted;
+  }
+
   // The lengths and the state machine; each of its transitions checks where it comes from.
   SequenceTable& sequences() { return sequences_; }
   const SequenceTable& sequences() const { return sequences_; }
@@ -116,7 +126,6 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   const StepLoopConfig& config_;
   const StepLoopParts& parts_;
   const ExecutorTraits& traits_;
-  const bool drafting_;
   const int32_t block_size_;
   Intake& intake_;
   PassEvents& events_;

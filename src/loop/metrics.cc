@@ -167,6 +167,25 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
   t.Histogram("vllm:request_generation_tokens", "Tokens generated.", c.generation_tokens);
   t.Histogram("vllm:iteration_tokens_total", "Tokens of a step.", c.iteration_tokens);
 
+  const std::pair<const char*, DraftCounts> sources[] = {
+      {"forced", s.forced_drafts}, {"ngram", s.ngram_drafts}, {"model", s.model_drafts}};
+  DraftCounts drafts;
+  for (const auto& [name, counts] : sources) {
+    drafts.drafts += counts.drafts;
+    drafts.draft_tokens += counts.draft_tokens;
+    drafts.accepted_tokens += counts.accepted_tokens;
+  }
+  t.Counter("vllm:spec_decode_num_drafts_total", "Decodes that took guesses at what follows along.",
+            value(drafts.drafts));
+  t.Counter("vllm:spec_decode_num_draft_tokens_total", "Guessed tokens that were verified.",
+            value(drafts.draft_tokens));
+  t.Counter("vllm:spec_decode_num_accepted_tokens_total", "Guessed tokens that were right.",
+            value(drafts.accepted_tokens));
+
+  t.Family("tactus_draft_tokens_total", Type::kCounter, "Guessed tokens that were verified, by who guessed.");
+  for (const auto& [name, counts] : sources) t.Sample(value(counts.draft_tokens), {{"source", name}});
+  t.Family("tactus_accepted_draft_tokens_total", Type::kCounter, "Guessed tokens that were right, by who guessed.");
+  for (const auto& [name, counts] : sources) t.Sample(value(counts.accepted_tokens), {{"source", name}});
   t.Counter("tactus_steps_total", "Steps submitted.", value(s.steps));
   t.Histogram("tactus_step_seconds", "Executor time of a step.", c.step_s);
   t.Counter("tactus_predicted_step_seconds_total", "Predicted time of the steps that ended, where it was predicted.",
@@ -229,6 +248,10 @@ RunResult EngineMetrics::Outcome(const EngineStats& s) const {
   e.swapped_sequences = s.swapped_sequences;
   e.swapped_blocks = s.swapped_out_blocks + s.swapped_in_blocks;
   e.plan_hash = s.plan_hash;
+  for (const DraftCounts& counts : {s.forced_drafts, s.ngram_drafts, s.model_drafts}) {
+    e.draft_tokens += counts.draft_tokens;
+    e.accepted_draft_tokens += counts.accepted_tokens;
+  }
   if (s.steps > 0) {
     e.budget_utilization = s.budget_utilization;
     e.kv_utilization = s.kv_utilization;

@@ -21,6 +21,7 @@ IntakeLimits IntakeLimitsOf(const ReplicaConfig& c) {
   limits.model = c.model;
   limits.model_stop_ids = c.model_stop_ids;
   limits.adapters = c.adapters;
+  limits.forced_tokens = c.forced_tokens;
   limits.classes = l.classes;
   return limits;
 }

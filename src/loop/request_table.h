@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "base/draft_source.h"
 #include "loop/intake.h"
 
 namespace tactus {
@@ -49,7 +50,12 @@ struct SlotEntry {
   bool started = false;    // was scheduled before
   bool can_chain = false;  // a token sampled in flight may be the next item's input
   bool has_stop_strings = false;
-  bool own_keys = false;  // PreparedRequest::own_keys, and they have not been needed so far
+  bool own_keys = false;                      // PreparedRequest::own_keys, and they have not been needed so far
+  bool has_new_tokens = false;                // since the draft source was asked last
+  bool has_drafter = false;                   // the draft source knows the sequence
+  DraftKind draft_kind = DraftKind::kForced;  // of the guesses that stand there
+  uint8_t drafts_declined = 0;                // times in a row that no step took any of its guesses
+  int32_t no_drafts_until = 0;                // tokens generated before it is asked for guesses again
   TimeNs last_token_ns = 0;
   DurationNs longest_gap_ns = 0;
   DurationNs tbt_slo_ns = kNever;  // gaps beyond it are late

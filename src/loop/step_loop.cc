@@ -209,6 +209,9 @@ void StepLoop::Impl::PublishStats() {
   stats.migrated_in = counts.migrated_in;
   stats.migrated_out = counts.migrated_out;
   stats.migrated_out_blocks = transfers_.blocks_read();
+  stats.forced_drafts = counts.drafts[static_cast<size_t>(DraftKind::kForced)];
+  stats.ngram_drafts = counts.drafts[static_cast<size_t>(DraftKind::kNgram)];
+  stats.model_drafts = counts.drafts[static_cast<size_t>(DraftKind::kModel)];
   stats.budget_utilization = planning_.budget_utilization();
   stats.kv_utilization = planning_.kv_utilization();
   if (parts_.corrected != nullptr) stats.step_time_correction = parts_.corrected->factor();

@@ -4,14 +4,15 @@
 
 #include <span>
 
+#include "base/draft_source.h"
 #include "base/hash.h"
 #include "base/step.h"
 #include "loop/intake.h"
 
 namespace tactus {
 
-// One pass: BeginPass, then what the pass drained, in this order of kinds: arrivals, cancels, transfers, results, an
-// abort, plans; then EndPass. Engine thread only. Nothing here may block.
+// One pass: BeginPass, then what the pass drained, in this order of kinds: arrivals, cancels, transfers, results,
+// drafts, an abort, plans; then EndPass. Engine thread only. Nothing here may block.
 class LoopTap {
  public:
   virtual ~LoopTap() = default;
@@ -29,9 +30,9 @@ class LoopTap {
   virtual void Stopped(int32_t item, int32_t token) = 0;
   // The key of a block of generated text.
   virtual void Key(RequestHandle handle, int32_t choice, int32_t block, const Hash128& key) = 0;
-  // So many tokens are guessed to follow the sequence. Before the StepEnded of the step that sampled its newest token.
-  virtual void Drafted(SlotId slot, int32_t tokens) = 0;
   virtual void StepEnded(const StepPlan& plan, const StepResult& result, bool ok) = 0;
+  // What the draft source answered of a sequence that is to wait for its next token. After the pass's StepEnded.
+  virtual void Drafted(const DraftTask& answered) = 0;
   // The scheduler was asked for a plan, whether or not a step came of it, or its gate about an arrival. `answers`: what
   // its step-time model said meanwhile.
   virtual void SchedulerAsked(std::span<const DurationNs> answers) = 0;

@@ -39,10 +39,22 @@ Json BubblesJson(const BubbleFigures& b) {
 
 // Where only a client looked, all of it is null.
 void AddEngine(const std::optional<EngineFigures>& figures, Json* out) {
-  static constexpr const char* kNames[] = {
-      "steps",          "plan_hash",  "preemptions",         "recomputed_tokens",    "swapped_sequences",
-      "swapped_blocks", "step_ms",    "decision_us",         "budget_utilization",   "kv_utilization",
-      "prefix_sharing", "mean_batch", "scheduling_delay_ms", "ttft_prediction_error"};
+  static constexpr const char* kNames[] = {"steps",
+                                           "plan_hash",
+                                           "preemptions",
+                                           "recomputed_tokens",
+                                           "swapped_sequences",
+                                           "swapped_blocks",
+                                           "step_ms",
+                                           "decision_us",
+                                           "budget_utilization",
+                                           "kv_utilization",
+                                           "prefix_sharing",
+                                           "mean_batch",
+                                           "scheduling_delay_ms",
+                                           "ttft_prediction_error",
+                                           "draft_tokens",
+                                           "accepted_draft_tokens"};
   Json& j = *out;
   for (const char* name : kNames) j[name] = nullptr;
   if (!figures) return;
@@ -53,6 +65,8 @@ void AddEngine(const std::optional<EngineFigures>& figures, Json* out) {
   j["recomputed_tokens"] = e.recomputed_tokens;
   j["swapped_sequences"] = e.swapped_sequences;
   j["swapped_blocks"] = e.swapped_blocks;
+  j["draft_tokens"] = e.draft_tokens;
+  j["accepted_draft_tokens"] = e.accepted_draft_tokens;
   j["step_ms"] = SummaryJson(e.step_ms);
   if (e.decision_p50_us) j["decision_us"] = {{"p50", *e.decision_p50_us}, {"p99", OrNull(e.decision_p99_us)}};
   j["budget_utilization"] = OrNull(e.budget_utilization);

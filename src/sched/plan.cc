@@ -74,29 +74,48 @@ AddResult PlanBuilder::AddRunning(SlotId slot, int32_t limit, bool whole) {
   if (whole && count > 0) count = WholeOrNone(count, pending);
   if (count <= 0) return Refuse(slot, Refusal::kTokens);
   const int32_t end = seq.computed_planned[slot] + count;
-  int32_t drafts = decode && count == pending && view_->has_drafts ? DraftTokens(slot, end) : 0;
-  if (end + drafts > At(slot).covered) {
-    if (drafts > 0 && !ledger_->Extend(slot, end + drafts, plan_))
-      drafts = std::clamp(At(slot).covered - end, 0, drafts);
-    if (end > At(slot).covered && drafts == 0 && !ledger_->Extend(slot, end, plan_))
-      return Refuse(slot, Refusal::kBlocks);
+  if (end > At(slot).covered) {
+    if (!ledger_->Extend(slot, end, plan_)) return Refuse(slot, Refusal::kBlocks);
     At(slot).covered = static_cast<int32_t>(ledger_->blocks_held(slot)) * block_size_;
-    TACTUS_CHECK(At(slot).covered >= end + drafts);
+    TACTUS_CHECK(At(slot).covered >= end);
   }
-  AddItem(slot, seq.computed_planned[slot], count, drafts, decode);
+  AddItem(slot, seq.computed_planned[slot], count, decode);
   return AddResult::kAdded;
 }
 
-int32_t PlanBuilder::DraftTokens(SlotId slot, int32_t end) const {
+int32_t PlanBuilder::DraftsOf(int32_t index) const {
+  const StepItem& item = plan_->items[static_cast<size_t>(index)];
   const SequenceColumns& seq = view_->seq;
-  const int32_t output_left = seq.max_output_tokens[slot] - (seq.known_planned[slot] - seq.prompt_tokens[slot]);
-  const int64_t tokens_left = tokens_left_ - std::max(1, running_ - num_items());
-  // What it has, the block that it takes in any case, and what is free beyond one for each sequence that runs.
-  int64_t blocks = BlocksOf(slot);
-  if (blocks * block_size_ < end) ++blocks;
-  blocks += std::max<int64_t>(0, ledger_->blocks_available() - running_);
-  return static_cast<int32_t>(std::max<int64_t>(
-      0, std::min<int64_t>({seq.draft_tokens[slot], output_left - 1, tokens_left, blocks * block_size_ - end})));
+  if (!item.sample || seq.state[item.slot] != SeqState::kDecode || seq.draft_tokens[item.slot] == 0) return 0;
+  const int32_t output_left =
+      seq.max_output_tokens[item.slot] - (seq.known_planned[item.slot] - seq.prompt_tokens[item.slot]);
+  return std::clamp(output_left - 1, 0, int32_t{seq.draft_tokens[item.slot]});
+}
+
+void PlanBuilder::TakeDrafts(int32_t index, int32_t drafts) {
+  StepItem& item = plan_->items[static_cast<size_t>(index)];
+  TACTUS_CHECK(item.draft_tokens == 0 && item.input == InputSource::kHost && drafts <= DraftsOf(index));
+  const int32_t end = item.first_position + item.count;
+  // What it has, and what is free beyond a block for each sequence that runs.
+  const int64_t blocks = BlocksOf(item.slot) + std::max<int64_t>(0, ledger_->blocks_available() - running_);
+  drafts = static_cast<int32_t>(std::min<int64_t>({drafts, tokens_left_, blocks * block_size_ - end}));
+  if (drafts <= 0) return;
+  Planned& planned = At(item.slot);
+  if (end + drafts > planned.covered) {
+    if (ledger_->Extend(item.slot, end + drafts, plan_)) {
+      planned.covered = static_cast<int32_t>(ledger_->blocks_held(item.slot)) * block_size_;
+    } else {
+      drafts = planned.covered - end;
+    }
+  }
+  item.draft_tokens = drafts;
+  item.count += drafts;
+  item.logit_rows += drafts;
+  tokens_left_ -= drafts;
+  plan_->draft_tokens += drafts;
+  plan_->logit_rows += drafts;
+  plan_->num_tokens += drafts;
+  plan_->decode_context_tokens += drafts;
 }
 
 int32_t PlanBuilder::CachedTokens(const StepView& view, SlotId slot) const {
@@ -140,7 +159,7 @@ AddResult PlanBuilder::Start(SlotId slot, const Admission& admission, int32_t li
     plan_->longest_preemption_ns = std::max(plan_->longest_preemption_ns, view_->now_ns - seq.queued_ns[slot]);
   }
   ++running_;
-  AddItem(slot, matched, count, 0, false);
+  AddItem(slot, matched, count, false);
   return AddResult::kAdded;
 }
 
@@ -180,35 +199,33 @@ PlanBuilder::Demand PlanBuilder::StartDemand(SlotId slot, const Admission& admis
           running_ > 0 ? demand.keep_free_blocks : 0};
 }
 
-void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, int32_t drafts, bool decode) {
+void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, bool decode) {
   const SequenceColumns& seq = view_->seq;
   const int32_t end = first + count;
   const int32_t known = seq.known_planned[slot];
   StepItem& item = plan_->items.emplace_back();
   item.slot = slot;
   item.first_position = first;
-  item.count = count + drafts;
+  item.count = count;
   item.sample = end == known;
-  item.logit_rows = item.sample ? 1 + drafts : 0;
-  item.draft_tokens = drafts;
+  item.logit_rows = item.sample ? 1 : 0;
   if (seq.prompt_logprobs[slot] && first < seq.prompt_tokens[slot]) item.logit_rows = count;
   // The input is on the device only if it is the one token that a step in flight samples.
   const bool chained = end > seq.known_committed[slot];
   item.input = chained ? InputSource::kChained : InputSource::kHost;
   TACTUS_CHECK(!chained || count == 1);
   At(slot).touched_by = stamp_;
-  TACTUS_DCHECK(count >= 1 && (item.count <= tokens_left_ || count <= oversize_tokens_));
-  tokens_left_ -= item.count;
-  plan_->draft_tokens += drafts;
+  TACTUS_DCHECK(count >= 1 && (count <= tokens_left_ || count <= oversize_tokens_));
+  tokens_left_ -= count;
   plan_->logit_rows += item.logit_rows;
   if (decode) {
     plan_->num_decodes += count == 1 ? 1 : 0;
-    plan_->decode_context_tokens += end + drafts;
+    plan_->decode_context_tokens += end;
   } else {
     prefill_left_ -= count;
     plan_->prompt_items.push_back(num_items() - 1);
   }
-  plan_->num_tokens += item.count;
+  plan_->num_tokens += count;
   if (end >= At(slot).next_mark) {
     ledger_->MarkPending(slot, end, view_->step);
     // A key is known once its last token is: with tokens still on the device, that is so many steps from now.

@@ -42,8 +42,7 @@ class PlanBuilder {
   };
   void Begin(const StepView& view, StepBudget budget, Places places, StepPlan* plan);
 
-  // A running sequence's next positions: min(pending, limit, budget) of them; whole: all pending or kNoBudget. A decode
-  // takes drafts along where there is room.
+  // A running sequence's next positions: min(pending, limit, budget) of them; whole: all pending or kNoBudget.
   AddResult AddRunning(SlotId slot, int32_t limit, bool whole);
   // The common case of AddRunning, in line: a decode whose token, block and share are all there. False: nothing was
   // done, ask AddRunning.
@@ -54,7 +53,7 @@ class PlanBuilder {
     if (seq.state[slot] != SeqState::kDecode || seq.flight[slot] != FlightState::kIdle || Touched(slot) ||
         tokens_left_ <= 0 || known - seq.computed_planned[slot] != 1 || known > planned.covered ||
         known >= planned.next_mark || known - seq.prompt_tokens[slot] >= seq.max_output_tokens[slot] ||
-        num_items() >= max_items_ || (view_->has_drafts && seq.draft_tokens[slot] > 0)) {
+        num_items() >= max_items_) {
       return false;
     }
     StepItem& item = plan_->items.emplace_back();
@@ -72,6 +71,11 @@ class PlanBuilder {
     plan_->decode_context_tokens += known;
     return true;
   }
+  // The guesses at what follows that item `index` could verify with its token; 0 where it is no decode.
+  int32_t DraftsOf(int32_t index) const;
+  // The item takes so many of them along, or as many as tokens and blocks are left for: none that a running sequence
+  // may need for its next token. Once the step is composed.
+  void TakeDrafts(int32_t index, int32_t drafts);
   // Starts a waiting sequence with its first positions beyond what is cached, cut the same way.
   AddResult Start(SlotId slot, const Admission& admission, int32_t limit, bool whole);
   // Precondition: running and not yet in this plan. kSwap saves the KV where the ledger has swap space left, else as
@@ -136,11 +140,8 @@ class PlanBuilder {
  private:
   // What `count` becomes for a sequence that must take `all` of its tokens or none; 0: none.
   int32_t WholeOrNone(int64_t count, int32_t all) const;
-  // Drafts that a decode may take along: none that costs another running sequence its token or block in this step.
-  // `end`: positions that it covers without them.
-  int32_t DraftTokens(SlotId slot, int32_t end) const;
   AddResult Refuse(SlotId slot, Refusal why);
-  void AddItem(SlotId slot, int32_t first, int32_t count, int32_t drafts, bool decode);
+  void AddItem(SlotId slot, int32_t first, int32_t count, bool decode);
 
   KvLedger* const ledger_;
   const int32_t block_size_;

@@ -63,6 +63,7 @@ void Scheduler::Plan(const StepView& view, PlanBuilder* builder, StepPlan* plan)
       yield_to_running_ = true;
     }
   }
+  speculation_->Complete(builder);
   order_->Planned(view, builder->items());
   if (asking_gate_ != nullptr) asking_gate_->Planned(view, *plan);
 }
@@ -273,6 +274,7 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   s->max_running_ = static_cast<int32_t>(std::min<int64_t>(config.limits.max_num_seqs, s->traits_.max_tokens));
   s->max_holding_ = s->traits_.pauses ? config.limits.slot_capacity : s->max_running_;
   if (s->traits_.pauses) s->running_by_rank_ = std::make_unique<RunningByRank>(config.limits.slot_capacity);
+  s->speculation_ = std::make_unique<Speculation>(config.limits);
   s->scratch_ = StepScratch(config.limits.slot_capacity, s->max_holding_);
   s->config_ = std::move(config);
   return s;

@@ -8,6 +8,7 @@
 #include "sched/context.h"
 #include "sched/plan.h"
 #include "sched/policy.h"
+#include "sched/speculation.h"
 
 namespace tactus::sched {
 
@@ -125,6 +126,7 @@ class Scheduler {
   bool fresh_ = true;
   std::unique_ptr<RunningByRank> running_by_rank_;  // null where the composition pauses nobody
   StepScratch scratch_;
+  std::unique_ptr<Speculation> speculation_;
   NoteLayout notes_, client_notes_;
   size_t note_bytes_ = 0, client_note_bytes_ = 0;
   std::unique_ptr<Order> order_;

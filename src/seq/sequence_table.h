@@ -66,10 +66,11 @@ class SequenceTable {
   // Held -> Waiting. `fork_from` still holds the prompt's KV, or kNoSlot.
   void Unhold(SlotId s, SlotId fork_from, TimeNs now_ns);
   void ClearFork(SlotId s) { At(s).fork_from = kNoSlot; }
-  // Decode, in no step: so many tokens that may follow are there to be verified.
-  void SetDrafts(SlotId s, int32_t tokens) {
+  // Decode, in no step: so many tokens that may follow are there to be verified, each right with that chance.
+  void SetDrafts(SlotId s, int32_t tokens, DraftChance chance) {
     TACTUS_DCHECK(At(s).state == SeqState::kDecode && At(s).flight != FlightState::kChainable && tokens >= 0);
-    At(s).draft_tokens = tokens;
+    At(s).draft_tokens = static_cast<int16_t>(tokens);
+    At(s).draft_chance = chance;
   }
   // Waiting -> Prefill; positions [0, matched) are there already.
   void Admit(SlotId s, int32_t matched_tokens);

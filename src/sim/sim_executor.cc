@@ -6,10 +6,17 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/rng.h"
 #include "base/step_shape.h"
 #include "cost/cost_model.h"
 
 namespace tactus {
+
+namespace {
+
+constexpr int32_t kMostDraftTokens = 64;  // of one item
+
+}  // namespace
 
 const char* BubbleCauseName(BubbleCause cause) {
   static constexpr const char* kNames[kNumBubbleCauses] = {"unequal_prefills", "prefill_beside_decode",
@@ -37,7 +44,11 @@ SimExecutor::SimExecutor(const SimExecutorConfig& config)
 }
 
 ExecutorTraits SimExecutor::traits() const {
-  return {.max_in_flight = static_cast<int32_t>(num_stages_), .can_chain = false, .has_tokens = false, .name = "sim"};
+  return {.max_in_flight = static_cast<int32_t>(num_stages_),
+          .can_chain = false,
+          .max_draft_tokens = config_.draft_acceptance > 0 ? kMostDraftTokens : 0,
+          .has_tokens = false,
+          .name = "sim"};
 }
 
 void SimExecutor::Expect(RequestHandle handle, const SimRequest& request) {
@@ -48,6 +59,7 @@ void SimExecutor::Expect(RequestHandle handle, const SimRequest& request) {
 void SimExecutor::StartSequences(const StepPlan& plan) {
   for (const SequenceStart& start : plan.starts) {
     SlotState& slot = slots_[static_cast<size_t>(start.slot)];
+    slot.text = start.request;
     const auto known = last_positions_.find(start.request);
     slot.last_position = known != last_positions_.end() ? known->second : std::numeric_limits<int32_t>::max();
     if (num_stages_ > 1 && slot.request != start.request) {
@@ -196,6 +208,19 @@ void SimExecutor::Measure(const StepShape& shape, const StepPlan& plan) {
   }
 }
 
+// None is accepted beyond the end of the text.
+int32_t SimExecutor::AcceptedDrafts(const StepItem& item) const {
+  const SlotState& slot = slots_[static_cast<size_t>(item.slot)];
+  const int32_t sure_end = item.first_position + item.count - item.draft_tokens;
+  const int32_t most = std::clamp(slot.last_position - sure_end, 0, item.draft_tokens);
+  int32_t accepted = 0;
+  while (accepted < most &&
+         UniformAt(config_.seed, slot.text, static_cast<uint64_t>(sure_end + accepted)) < config_.draft_acceptance) {
+    ++accepted;
+  }
+  return accepted;
+}
+
 bool SimExecutor::Poll(StepResult* result) {
   if (count_ == 0) return false;
   const InFlight& step = ring_[head_];
@@ -206,10 +231,17 @@ bool SimExecutor::Poll(StepResult* result) {
   result->start_ns = step.start_ns;
   result->end_ns = step.end_ns;
   result->stops.clear();
+  result->accepted_drafts.clear();
   const std::vector<StepItem>& items = step.plan->items;
   for (size_t i = 0; i < items.size(); ++i) {
     const StepItem& item = items[i];
-    if (item.first_position + item.count >= slots_[static_cast<size_t>(item.slot)].last_position && item.sample) {
+    int32_t end = item.first_position + item.count;
+    if (item.draft_tokens > 0) {
+      const int32_t accepted = AcceptedDrafts(item);
+      result->accepted_drafts.push_back(accepted);
+      end += accepted - item.draft_tokens;
+    }
+    if (end >= slots_[static_cast<size_t>(item.slot)].last_position && item.sample) {
       result->stops.push_back(static_cast<int32_t>(i));
     }
   }

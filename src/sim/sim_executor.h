@@ -3,6 +3,8 @@
 // pipeline stages up to that many steps are in flight, each stage works on one at a time, and what stages stand idle is
 // accounted by cause.
 //
+// Which guesses are right follows from the seed, the request and their position, whatever the schedule.
+//
 // Thread rule: engine thread only. Nothing allocates per step. A request whose length nobody has told (Expect) ends by
 // its max_tokens.
 #pragma once
@@ -61,6 +63,8 @@ struct SimExecutorConfig {
   Clock* clock = nullptr;
   int32_t max_slots = 0;
   StepNoise noise = {};
+  double draft_acceptance = 0;             // the chance that a guess is right if those before it are; 0: takes none
+  uint64_t seed = 0;                       // of which guesses are right
   double slowness = 1;                     // every step takes so many times as long
   const cost::CostModel* meter = nullptr;  // for flops and bytes; may be null
   // Called when a step is submitted, with its times; may be empty.
@@ -97,6 +101,7 @@ class SimExecutor final : public Executor {
     int64_t decodes = 0;
   };
   struct SlotState {
+    RequestHandle text = 0;     // whose guesses are right at which positions
     int32_t last_position = 0;  // the item that reaches it samples the last token
     DurationNs bubble_ns = 0;
     RequestHandle request = 0;  // pp > 1 only: whose bubbles these are
@@ -111,6 +116,7 @@ class SimExecutor final : public Executor {
                        const Load& load) const;
   void AddBubbles(size_t stage, const IdleByCause& idle);
   void Measure(const StepShape& shape, const StepPlan& plan);
+  int32_t AcceptedDrafts(const StepItem& item) const;
 
   const SimExecutorConfig config_;
   const size_t num_stages_;

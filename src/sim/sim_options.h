@@ -36,6 +36,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   int64_t kv_blocks = 0;
   bool as_paper = false;  // stands for other options (its declaration below); nothing else looks at it
   std::string identities = "all";
+  double draft_acceptance = 0;
   // Load
   int64_t requests = -1;
   std::string long_prompts = "refuse";
@@ -131,6 +132,11 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
                  "1048576 --ignore-eos off --identities stated --tbt-slo none, each of which may be given otherwise",
          .implies = "step-limit=none max-queue=1048576 ignore-eos=off identities=stated tbt-slo=none"});
     SchedulingOptions::VisitFields(v);
+    v.Field("draft-acceptance", draft_acceptance,
+            {.min = 0,
+             .max = 1,
+             .help = "with --speculation: the chance that a guess is right if those before it are; what makes the "
+                     "guesses takes no time; 0: there are none"});
     OfferedLoad::VisitFields(v);
     v.Field("requests", requests,
             {.unit = "requests",

@@ -262,6 +262,23 @@ Result<std::vector<double>> ParseSlowness(const std::string& text) {
   return factors;
 }
 
+// Guesses need a chance, and a chance somebody who guesses.
+Status SetUpSpeculation(const SimOptions& o, SimSetup* setup) {
+  SimulationConfig& c = setup->config;
+  if (o.speculation == "none") {
+    if (o.draft_acceptance == 0) return Status();
+    return InvalidArgument(
+        fmt::format("--draft-acceptance {} is for guesses, and --speculation none makes none: give --speculation ngram "
+                    "or draft",
+                    o.draft_acceptance),
+        "draft-acceptance");
+  }
+  c.draft_tokens = static_cast<int32_t>(o.draft_tokens);
+  c.draft_acceptance = o.draft_acceptance;
+  c.draft_kind = o.speculation == "ngram" ? DraftKind::kNgram : DraftKind::kModel;
+  return Status();
+}
+
 // Whether sequences move between replicas, and what that costs.
 Status SetUpMigration(const SimOptions& o, SimSetup* setup) {
   constexpr double kUsualGbytesPerS = 8;  // 64 Gb/s
@@ -321,6 +338,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   c.model_name = o.model.empty() ? "profile" : o.model;
   c.prefix_caching = o.prefix_caching && (o.identities == "all" || setup.workload->shares_text());
   c.cascade_attention = o.kv_reads == "once";
+  TACTUS_RETURN_IF_ERROR(SetUpSpeculation(o, &setup));
   if (o.identities == "all") c.client = "client";
   TACTUS_RETURN_IF_ERROR(SetUpJob(o, texts, &setup));
   c.replicas = static_cast<int32_t>(o.replicas);

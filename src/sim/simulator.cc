@@ -133,6 +133,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   rc.slot_capacity = capacity;
   rc.prefix_caching = config.prefix_caching;
   rc.shared_prefixes = config.cascade_attention;
+  if (config.draft_acceptance > 0) rc.max_draft_tokens = config.draft_tokens;
   rc.secret = {1, 2};  // nothing to keep from anybody
   rc.model = config.model_name;
   rc.seed = config.seed;
@@ -150,6 +151,8 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   ec.max_slots = capacity;
   ec.noise = StepNoise(config.step_spread, config.seed, index);
   ec.meter = config.meter;
+  ec.draft_acceptance = config.draft_acceptance;
+  ec.seed = config.seed + static_cast<uint64_t>(index);
   if (!config.slowness.empty()) ec.slowness = config.slowness[static_cast<size_t>(index) % config.slowness.size()];
   if (config.on_step || step_log != nullptr) {
     ec.observer = [this, index](const StepPlan& plan, TimeNs start, TimeNs end) {
@@ -162,6 +165,10 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
 
   ReplicaParts parts;
   parts.executor = r.executor.get();
+  if (config.draft_acceptance > 0) {
+    r.drafts = std::make_unique<SimDrafts>(config.draft_kind, config.draft_tokens, config.draft_acceptance);
+    parts.drafts = r.drafts.get();
+  }
   parts.clock = &clock;
   parts.stopwatch = config.stopwatch;
   parts.stopwatch_every = kDecisionSample;

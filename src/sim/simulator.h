@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/draft_source.h"
 #include "loop/events.h"
 #include "obs/run_window.h"
 #include "sched/scheduler.h"
@@ -39,6 +40,10 @@ struct SimulationConfig {
   bool prefix_caching = true;
   bool cascade_attention = false;  // decodes that share a prefix read it once for all of them
   int64_t swap_blocks = 0;
+  // Guesses at what follows sequences: of one in one step, and the chance of each to be right; 0: none are made.
+  int32_t draft_tokens = 0;
+  double draft_acceptance = 0;
+  DraftKind draft_kind = DraftKind::kNgram;
 
   int32_t replicas = 1;
   std::string balancer = "round-robin";

@@ -10,6 +10,7 @@
 #include "sim/migrations.h"
 #include "sim/prompt_keys.h"
 #include "sim/request_log.h"
+#include "sim/sim_drafts.h"
 #include "sim/simulator.h"
 #include "sim/step_log.h"
 
@@ -39,6 +40,7 @@ struct Simulation::Impl {
   struct SimReplica {
     std::unique_ptr<SimExecutor> executor;
     std::unique_ptr<ReplicaSink> sink;
+    std::unique_ptr<SimDrafts> drafts;  // null: no guesses
     std::unique_ptr<Replica> core;
     StepLoop& loop() const { return core->loop(); }
     OwnerTable owners;        // with prefix caching

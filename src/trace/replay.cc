@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/input_file.h"
 #include "predict/predictor.h"
+#include "trace/recorded_drafts.h"
 #include "trace/recorded_step_times.h"
 
 namespace tactus {
@@ -48,10 +49,6 @@ struct RecordedArrival {
   bool has_keys = false;
   bool tokens_on_host = false;
   std::optional<ImportedSequence> imported;
-};
-struct RecordedDrafts {
-  SlotId slot = kNoSlot;
-  int32_t tokens = 0;
 };
 struct Pass {
   TimeNs now_ns = 0;
@@ -152,22 +149,6 @@ class RecordedPredictor final : public LengthPredictor {
   std::vector<int32_t> tokens_, most_;
   std::deque<int32_t> next_;
   bool missed_ = false;
-};
-
-// As many guesses as there were, of tokens that have no ids.
-class RecordedDraftSource final : public DraftSource {
- public:
-  void Expect(const std::vector<RecordedDrafts>& drafts) { next_.insert(next_.end(), drafts.begin(), drafts.end()); }
-  bool drained() const { return next_.empty(); }
-  void Propose(SlotId slot, std::span<const TokenId>, std::span<const TokenId>, int32_t most,
-               std::vector<TokenId>* drafts) override {
-    if (next_.empty() || next_.front().slot != slot || next_.front().tokens > most) return;
-    drafts->assign(static_cast<size_t>(next_.front().tokens), kOther);
-    next_.pop_front();
-  }
-
- private:
-  std::deque<RecordedDrafts> next_;
 };
 
 class NoSink final : public EventSink {
@@ -360,7 +341,21 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         break;
       case TraceTag::kDrafts: {
         const auto slot = static_cast<SlotId>(in->Bounded(0, header.slot_capacity - 1));
-        pass->drafts.push_back({slot, static_cast<int32_t>(in->Bounded(1, header.max_draft_tokens))});
+        pass->drafts.push_back(
+            {slot, static_cast<int32_t>(in->Bounded(1, header.max_draft_tokens)), kSureDraft, DraftKind::kModel});
+        break;
+      }
+      case TraceTag::kProposal: {
+        RecordedDrafts& drafts = pass->drafts.emplace_back();
+        drafts.slot = static_cast<SlotId>(in->Bounded(0, header.slot_capacity - 1));
+        drafts.tokens = static_cast<int32_t>(in->Bounded(0, header.max_draft_tokens));
+        drafts.chance = in->Byte();
+        const uint8_t kind = in->Byte();
+        if (kind >= kDraftKindNames.size()) {
+          in->Fail();
+          return false;
+        }
+        drafts.kind = static_cast<DraftKind>(kind);
         break;
       }
       case TraceTag::kPlan:

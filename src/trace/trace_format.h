@@ -19,10 +19,11 @@
 namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
-inline constexpr uint64_t kTraceVersion = 8;
+inline constexpr uint64_t kTraceVersion = 9;
 inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service, no request ids;
                                                     // 4: no gate; 5: no planned places; 6: places of another form;
-                                                    // 7: nothing moves between engines
+                                                    // 7: nothing moves between engines; 8: drafts of another form,
+                                                    // which no program but tests recorded
 
 inline constexpr size_t kLongestRequestId = 256;  // bytes; a longer one is not recorded
 
@@ -38,12 +39,13 @@ enum class TraceTag : uint8_t {
   kStepTimes = 10,  // what the step-time model answered since the last of these
   kPredicted =
       9,         // what a predictor that does not learn answered for the next sequence, in order of arrival and choice
-  kDrafts = 11,  // so many tokens were guessed to follow a sequence
+  kDrafts = 11,  // so many tokens were guessed to follow a sequence, as formats 3 to 8 had it
   kRequestId = 12,  // of the arrival before it
   kPlanned = 13,    // its place in a job's plan, as format 6 had it
   kPlace = 14,      // its place in a job's plan
   kTransfer = 15,   // a command of who moves sequences between engines
   kImported = 16,   // the arrival before it has run elsewhere
+  kProposal = 17,   // a sequence waits for its next token, and what is guessed to follow it
 };
 
 // Everything that a replay must be built with.

@@ -146,13 +146,7 @@ void TraceWriter::Key(RequestHandle handle, int32_t choice, int32_t block, const
   PutHash(key, &buffer_);
 }
 
-void TraceWriter::Drafted(SlotId slot, int32_t tokens) {
-  Touch();
-  buffer_.push_back(static_cast<uint8_t>(TraceTag::kDrafts));
-  PutVarint(static_cast<uint64_t>(slot), &buffer_);
-  PutVarint(static_cast<uint64_t>(tokens), &buffer_);
-}
-
+// Only items that did not simply do what was planned; `stops_` is in item order, and so are accepted drafts.
 void TraceWriter::StepEnded(const StepPlan& plan, const StepResult& result, bool ok) {
   Touch();
   buffer_.push_back(static_cast<uint8_t>(TraceTag::kResult));
@@ -160,35 +154,49 @@ void TraceWriter::StepEnded(const StepPlan& plan, const StepResult& result, bool
   PutSigned(pass_ns_ - result.start_ns, &buffer_);
   PutSigned(pass_ns_ - result.end_ns, &buffer_);
   buffer_.push_back(ok ? 1 : 0);
-  if (ok && result.as_planned) {
+  const auto put = [this](size_t index, ItemStatus status, int32_t accepted, int32_t tokens, int32_t stopped_at) {
+    PutVarint(index + 1, &buffer_);
+    buffer_.push_back(static_cast<uint8_t>(status));
+    PutSigned(accepted, &buffer_);
+    PutSigned(tokens, &buffer_);
+    PutVarint(static_cast<uint64_t>(stopped_at), &buffer_);
+  };
+  if (ok && result.as_planned && plan.draft_tokens == 0) {
     for (const Stop& stop : stops_) {
-      PutVarint(static_cast<uint64_t>(stop.item) + 1, &buffer_);
-      buffer_.push_back(static_cast<uint8_t>(ItemStatus::kOk));
-      PutSigned(plan.items[static_cast<size_t>(stop.item)].count, &buffer_);
-      PutSigned(1, &buffer_);
-      PutVarint(static_cast<uint64_t>(stop.token + 1), &buffer_);
+      const auto index = static_cast<size_t>(stop.item);
+      put(index, ItemStatus::kOk, plan.items[index].count, 1, stop.token + 1);
     }
-    PutVarint(0, &buffer_);
   } else if (ok) {
-    // Only items that did not simply do what was planned; `stops_` is in item order.
-    size_t stop = 0;
+    size_t next_stop = 0, next_draft = 0;
     for (size_t i = 0; i < plan.items.size(); ++i) {
-      const ItemResult& r = result.items[i];
-      const int32_t planned = plan.items[i].sample ? 1 : 0;
+      const StepItem& item = plan.items[i];
+      const int32_t planned = item.sample ? 1 : 0;
+      ItemResult r{.accepted = item.count, .num_tokens = planned};
+      if (!result.as_planned) {
+        r = result.items[i];
+      } else if (item.draft_tokens > 0) {
+        r.num_tokens = 1 + result.accepted_drafts[next_draft++];
+        r.accepted = item.count - item.draft_tokens + r.num_tokens - 1;
+      }
       int32_t stopped_at = 0;
-      if (stop < stops_.size() && stops_[stop].item == static_cast<int32_t>(i)) stopped_at = stops_[stop++].token + 1;
-      if (r.status == ItemStatus::kOk && r.accepted == plan.items[i].count && r.num_tokens == planned &&
-          stopped_at == 0)
+      if (next_stop < stops_.size() && stops_[next_stop].item == static_cast<int32_t>(i))
+        stopped_at = stops_[next_stop++].token + 1;
+      if (r.status == ItemStatus::kOk && r.accepted == item.count && r.num_tokens == planned && stopped_at == 0)
         continue;
-      PutVarint(i + 1, &buffer_);
-      buffer_.push_back(static_cast<uint8_t>(r.status));
-      PutSigned(r.accepted, &buffer_);
-      PutSigned(r.num_tokens, &buffer_);
-      PutVarint(static_cast<uint64_t>(stopped_at), &buffer_);
+      put(i, r.status, r.accepted, r.num_tokens, stopped_at);
     }
-    PutVarint(0, &buffer_);
   }
+  if (ok) PutVarint(0, &buffer_);
   stops_.clear();
+}
+
+void TraceWriter::Drafted(const DraftTask& answered) {
+  Touch();
+  buffer_.push_back(static_cast<uint8_t>(TraceTag::kProposal));
+  PutVarint(static_cast<uint64_t>(answered.slot), &buffer_);
+  PutVarint(answered.tokens->size(), &buffer_);
+  buffer_.push_back(answered.chance);
+  buffer_.push_back(static_cast<uint8_t>(answered.kind));
 }
 
 void TraceWriter::StepPlanned(const StepPlan& plan, uint64_t plan_hash) {

@@ -34,8 +34,8 @@ class TraceWriter final : public LoopTap {
   void Abort() override;
   void Stopped(int32_t item, int32_t token) override { stops_.push_back({item, token}); }
   void Key(RequestHandle handle, int32_t choice, int32_t block, const Hash128& key) override;
-  void Drafted(SlotId slot, int32_t tokens) override;
   void StepEnded(const StepPlan& plan, const StepResult& result, bool ok) override;
+  void Drafted(const DraftTask& answered) override;
   void SchedulerAsked(std::span<const DurationNs> answers) override;
   void StepPlanned(const StepPlan& plan, uint64_t plan_hash) override;
   void EndPass() override;

@@ -235,6 +235,23 @@ TEST(Conformance, DraftsChangeStepsAndNoToken) {
   EXPECT_LT(steps, steps_without * 9 / 10);
 }
 
+// A sequence that waits for its tokens verifies guesses; the same one, when nothing is guessed, chains as if there were
+// none to guess.
+TEST(Conformance, SequencesChainAndVerifyInTurn) {
+  int64_t both = 0;
+  for (uint64_t seed = 6400; seed < 6440; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Workload w = MakeWorkload(seed, {.cancels = seed % 3 == 0, .drafts = true});
+    w.config.executor.max_in_flight = 2 + static_cast<int32_t>(seed % 3);
+    w.config.executor.can_chain = true;
+    const Outcome outcome = Play(w, {.preset = "sarathi-serve"});
+    ASSERT_EQ(outcome.broken, "");
+    ExpectModelTokens(w, outcome);
+    both += outcome.chained_items > 0 && outcome.drafts_accepted > 0;
+  }
+  EXPECT_GT(both, 30);
+}
+
 // A decode that takes drafts along costs no other sequence its token: the presets that put every decode into every step
 // still do.
 TEST(Conformance, DraftsKeepNoDecodeOutOfAStep) {

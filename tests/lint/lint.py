@@ -45,12 +45,13 @@ LAYERS = {
     "cost": ["base", "obs", "tensor", "model_config"],
     "sched": ["base"],
     "predict": ["base"],
+    "draft": ["base"],   # guesses at what follows: known to the loop by base/draft_source.h alone
     "loop": ["base", "obs", "kv", "seq", "predict", "sched"],
     "trace": ["base", "obs", "kv", "seq", "predict", "sched", "loop"],
     "dist": ["base", "obs", "tensor", "kernels"],
     "exec": ["base", "obs", "tensor", "kernels", "model_config", "model", "dist"],
     "engine": ["base", "obs", "tensor", "model_config", "model", "text", "kv", "seq", "cost", "predict", "sched", "loop",
-               "trace", "dist", "exec", "grammar"],
+               "trace", "dist", "exec", "grammar", "draft"],
     "route": ["base"],   # what is known of replicas and who chooses; the simulator has it too
     "http": ["base", "obs"],
     "api": ["base", "obs"],   # and include/tactus, as all: the engine is known by its interface alone

@@ -222,6 +222,8 @@ std::string Harness::Settle() {
     if (config_.fresh_policies) replica_->scheduler().Forget();
     const bool worked = loop_->RunOnce();
     if (!executor_->violation().empty()) return "executor: " + executor_->violation();
+    if (!drafts_->violation().empty()) return "drafts: " + drafts_->violation();
+    if (drafts_->live() > 0 && loop_->idle()) return "drafts: sequences that have ended were not told of";
     if (!event_error_.empty()) return "events: " + event_error_;
     if (config_.check_every_pass && worked) {
       if (std::string broken = loop_->CheckIntegrity(); !broken.empty()) return broken;

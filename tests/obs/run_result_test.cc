@@ -261,6 +261,8 @@ TEST(RunResult, WhatIsNotKnownIsNull) {
                            "prefix_sharing",
                            "mean_batch",
                            "ttft_prediction_error",
+                           "draft_tokens",
+                           "accepted_draft_tokens",
                            "request_throughput",
                            "input_token_throughput",
                            "output_token_throughput",

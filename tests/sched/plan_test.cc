@@ -86,7 +86,8 @@ TEST(Plan, DraftsLeaveOthersTheirTokens) {
   EXPECT_EQ(bed.Plan(), "0:5+3d2* 1:5+1* 2:5+1*");
 }
 
-// ... and a block. Two sequences of two blocks each; with two more, one for each, guesses stay within what is there.
+// ... and a block, for its next token too. Two sequences of two blocks each; with two more, one for each, guesses stay
+// within what is there.
 TEST(Plan, DraftsLeaveOthersTheirBlocks) {
   for (const int64_t blocks : {6, 7}) {
     HarnessConfig config = PresetConfig("sarathi-serve", 64);
@@ -102,7 +103,7 @@ TEST(Plan, DraftsLeaveOthersTheirBlocks) {
 TEST(Plan, DraftsOfSeveralBlocksLeaveOthersTheirs) {
   HarnessConfig config = PresetConfig("sarathi-serve", 64);
   config.block_size = 1;
-  config.num_blocks = 5 + 5 + 2 + 2;
+  config.num_blocks = 6 + 6 + 2 + 2;
   StepBed bed(config);
   bed.Draft(bed.Decoding(4, 2), 5);
   bed.Decoding(4, 2);

@@ -92,8 +92,8 @@ class StepBed {
     }
   }
   // So many guesses stand ready to be verified with the decode's next token; none of them will be right.
-  void Draft(SlotId slot, int32_t tokens) {
-    table_.SetDrafts(slot, tokens);
+  void Draft(SlotId slot, int32_t tokens, DraftChance chance = kSureDraft) {
+    table_.SetDrafts(slot, tokens, chance);
     drafts_ = true;
   }
   // What the choices note about a sequence; null: none of them notes a T.

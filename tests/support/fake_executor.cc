@@ -60,14 +60,37 @@ TokenId FakeExecutor::Next(SlotId slot, const std::vector<TokenId>& tokens) cons
   return Expected(config_, tokens, s.choice, s.adapter);
 }
 
-void GuessingDrafts::Propose(SlotId slot, std::span<const TokenId> prompt, std::span<const TokenId> output,
-                             int32_t most, std::vector<TokenId>* drafts) {
-  std::vector<TokenId> tokens(prompt.begin(), prompt.end());
+void GuessingDrafts::Begin(SlotId slot, const Request& request, std::span<const TokenId> output) {
+  std::vector<TokenId> tokens = *request.prompt;
   tokens.insert(tokens.end(), output.begin(), output.end());
-  for (int64_t left = rng_.UniformInt(0, most); left > 0; --left) {
-    const TokenId right = executor_.Next(slot, tokens);
-    tokens.push_back(rng_.Uniform() < accuracy_ ? right : right + 1);
-    drafts->push_back(tokens.back());
+  if (!live_.emplace(slot, std::move(tokens)).second) violation_ = "a sequence has begun twice";
+}
+
+void GuessingDrafts::End(SlotId slot) {
+  if (live_.erase(slot) == 0) violation_ = "a sequence ends that has not begun";
+}
+
+void GuessingDrafts::Propose(std::span<DraftTask> tasks) {
+  for (DraftTask& task : tasks) {
+    std::vector<TokenId> tokens(task.prompt.begin(), task.prompt.end());
+    tokens.insert(tokens.end(), task.output.begin(), task.output.end());
+    const auto live = live_.find(task.slot);
+    if (live == live_.end()) {
+      violation_ = "asked about a sequence that has not begun, or has ended";
+      continue;
+    }
+    std::vector<TokenId>& shown = live->second;
+    if (tokens.size() <= shown.size() || !std::equal(shown.begin(), shown.end(), tokens.begin()))
+      violation_ = "asked without new tokens, or about other ones";
+    shown = tokens;
+    task.waits = rng_.Uniform() < 0.75;
+    task.chance = rng_.Uniform() < 0.5 ? kSureDraft : static_cast<DraftChance>(rng_.UniformInt(0, kSureDraft));
+    task.kind = static_cast<DraftKind>(rng_.UniformInt(0, 2));
+    for (int64_t left = task.waits ? rng_.UniformInt(0, task.most) : 0; left > 0; --left) {
+      const TokenId right = executor_.Next(task.slot, tokens);
+      tokens.push_back(rng_.Uniform() < accuracy_ ? right : right + 1);
+      task.tokens->push_back(tokens.back());
+    }
   }
 }
 

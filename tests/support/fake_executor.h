@@ -5,6 +5,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -102,18 +103,25 @@ class FakeExecutor final : public Executor {
   std::function<void()> wakeup_;
 };
 
-// Guesses up to as many tokens as it may, each right with a probability.
+// Guesses up to as many tokens as it may, each right with a probability. One time in four it has nothing to say, and
+// the sequence may chain. It claims to be sure, or says a chance.
 class GuessingDrafts final : public DraftSource {
  public:
   GuessingDrafts(const FakeExecutor* executor, double accuracy, uint64_t seed)
       : executor_(*executor), accuracy_(accuracy), rng_(seed, 78) {}
-  void Propose(SlotId slot, std::span<const TokenId> prompt, std::span<const TokenId> output, int32_t most,
-               std::vector<TokenId>* drafts) override;
+  void Begin(SlotId slot, const Request& request, std::span<const TokenId> output) override;
+  void End(SlotId slot) override;
+  void Propose(std::span<DraftTask> tasks) override;
+  // What the loop broke of the contract, first finding only; empty: nothing.
+  const std::string& violation() const { return violation_; }
+  size_t live() const { return live_.size(); }
 
  private:
   const FakeExecutor& executor_;
   const double accuracy_;
   Rng rng_;
+  std::map<SlotId, std::vector<TokenId>> live_;  // what each was shown last
+  std::string violation_;
 };
 
 // Every step is ready when it has been submitted; each sampled token is `token`. `short_form`: it has no tokens and

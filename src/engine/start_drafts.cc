@@ -1,0 +1,130 @@
+#include "engine/start_drafts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/printable.h"
+#include "draft/draft_model.h"
+#include "draft/draft_sources.h"
+#include "draft/prompt_lookup.h"
+#include "engine/check_model.h"
+#include "exec/make_backend.h"
+#include "model/catalog.h"
+
+namespace tactus {
+namespace {
+
+constexpr int64_t kStepTokens = 512;  // of a prompt that enters, at once
+// Of the KV memory that a model would get by itself: a draft model's sequences are those that guess just now.
+constexpr int64_t kKvShare = 4;
+
+Status CheckVocabulary(const Tokenizer& served, const Tokenizer& draft, const std::string& name) {
+  const int32_t tokens = std::min(served.vocab_size(), draft.vocab_size());
+  for (TokenId t = 0; t < tokens; ++t) {
+    if (served.TokenText(t) == draft.TokenText(t)) continue;
+    return InvalidArgument(
+        fmt::format("--draft-model {}: its token {} is '{}', and '{}' of the model that is served; a draft model needs "
+                    "the same vocabulary, as models of one family have it",
+                    name, t, Printable(draft.TokenText(t)), Printable(served.TokenText(t))),
+        "draft-model");
+  }
+  if (served.vocab_size() == draft.vocab_size()) return Status();
+  return InvalidArgument(
+      fmt::format("--draft-model {}: its vocabulary has {} tokens, that of the model that is served {}; a draft model "
+                  "needs the same vocabulary, as models of one family have it",
+                  name, draft.vocab_size(), served.vocab_size()),
+      "draft-model");
+}
+
+// What the other model's options say of it is not of this one.
+EngineOptions OptionsOf(const EngineOptions& options) {
+  EngineOptions o = options;
+  o.model = options.draft_model;
+  o.chat_template.clear();
+  o.quantization = "none";
+  o.dtype = "auto";
+  o.activation_dtype = "auto";
+  return o;
+}
+
+Status OfDraftModel(const Status& status) {
+  return Status(status.code(), "--draft-model: " + status.message(), "draft-model");
+}
+
+}  // namespace
+
+Result<DraftPlan> PlanDrafts(const EngineOptions& options, const Tokenizer& served, int32_t max_draft_tokens,
+                             Clock& clock) {
+  DraftPlan plan;
+  if (options.speculation != "none" && max_draft_tokens == 0) {
+    return InvalidArgument(
+        fmt::format("--speculation {}: what computes this model verifies no guesses; use none", options.speculation),
+        "speculation");
+  }
+  if (options.speculation != "draft") {
+    if (options.draft_model.empty()) return plan;
+    return InvalidArgument(
+        fmt::format("--draft-model is for --speculation draft, and it is {}; give that too, or leave "
+                    "the model out",
+                    options.speculation),
+        "draft-model");
+  }
+  if (options.draft_model.empty()) {
+    return InvalidArgument(
+        "--speculation draft needs --draft-model: a smaller model of the same vocabulary; --speculation ngram needs "
+        "none",
+        "draft-model");
+  }
+  const EngineOptions o = OptionsOf(options);
+  const auto path = ResolveModel(o.model);
+  if (!path.ok()) return OfDraftModel(path.status());
+  const auto description = DescribeModel(*path);
+  if (!description.ok()) return OfDraftModel(description.status());
+  const auto text = CheckModel(o, *description);
+  if (!text.ok()) return OfDraftModel(text.status());
+  plan.name = Printable(o.model);
+  TACTUS_RETURN_IF_ERROR(CheckVocabulary(served, *text->tokenizer, plan.name));
+  auto backend = MakeBackend(o, *description, clock);
+  if (!backend.ok()) return OfDraftModel(backend.status());
+  plan.backend = std::move(backend).value();
+
+  MemoryDemand demand;
+  demand.max_num_seqs = o.max_num_seqs;
+  demand.max_step_tokens = std::max(kStepTokens, o.max_num_seqs);
+  demand.block_size = static_cast<int32_t>(o.block_size);
+  auto whole = plan.backend->PlanMemory(demand);
+  if (!whole.ok()) return OfDraftModel(whole.status());
+  demand.kv_bytes = std::max<int64_t>(1, whole->kv_bytes / kKvShare);
+  auto granted = plan.backend->PlanMemory(demand);
+  if (!granted.ok()) return OfDraftModel(granted.status());
+  plan.memory = std::move(granted).value();
+  plan.size.num_blocks = plan.memory.num_blocks;
+  plan.size.block_size = demand.block_size;
+  plan.size.max_model_len = plan.memory.max_model_len;
+  plan.size.max_step_tokens = demand.max_step_tokens;
+  plan.size.max_step_items = static_cast<int32_t>(o.max_num_seqs);
+  plan.vocab_size = description->config.vocab_size;
+  return plan;
+}
+
+Result<std::unique_ptr<DraftSource>> MakeDrafts(DraftPlan plan, const EngineOptions& options, const DraftLimits& limits,
+                                                const Backend::Say& say) {
+  const auto most = static_cast<int32_t>(options.draft_tokens);
+  std::unique_ptr<DraftSource> guesses;
+  if (options.speculation == "ngram") {
+    guesses = std::make_unique<draft::PromptLookup>(limits.slots, most, limits.max_model_len);
+  } else if (plan.backend != nullptr) {
+    TACTUS_ASSIGN_OR_RETURN(const std::string format, plan.backend->LoadWeights(say));
+    plan.size.max_slots = limits.slots;
+    TACTUS_ASSIGN_OR_RETURN(auto executor, plan.backend->CreateExecutor(plan.size));
+    say(fmt::format("draft model {}: weights {}; KV of {} blocks of {} tokens, context {}; at most {} guesses",
+                    plan.name, format, plan.size.num_blocks, plan.size.block_size, plan.size.max_model_len, most));
+    const auto vocab_size = static_cast<int32_t>(std::min(plan.vocab_size, limits.vocab_size));
+    guesses =
+        std::make_unique<draft::DraftModel>(std::move(plan.backend), std::move(executor), plan.size, vocab_size, most);
+  }
+  return std::unique_ptr<DraftSource>(std::make_unique<draft::DraftSources>(limits.slots, std::move(guesses)));
+}
+
+}  // namespace tactus

@@ -1,0 +1,209 @@
+// Answers with and without speculation, through the public engine: the same to the last bit, at every temperature.
+#include <cmath>
+#include <map>
+
+#include "engine/facade_fixture.h"
+
+namespace tactus {
+namespace {
+
+class SpeculationTest : public FacadeTest {
+ protected:
+  // Step times by which guesses are free, so that many are verified.
+  static EngineOptions With(const std::string& speculation, EngineOptions o = Options()) {
+    const std::filesystem::path times = folder_ / "free_tokens.csv";
+    std::ofstream(times) << "table,a,b,ms\nstep,0,0,5\ntokens,1,0,0.001\ntokens,512,0,0.002\n";
+    o.profile = times.string();
+    o.speculation = speculation;
+    return o;
+  }
+  struct Answers {
+    std::vector<std::shared_ptr<Collector>> sinks;
+    EngineStats stats;
+  };
+  // All requests at once.
+  static Answers Ask(const EngineOptions& options, const std::vector<Request>& requests) {
+    auto engine = Make(options);
+    Answers answers;
+    if (engine == nullptr) return answers;
+    for (const Request& request : requests) {
+      answers.sinks.push_back(std::make_shared<Collector>(request.n));
+      EXPECT_TRUE(engine->Submit(request, answers.sinks.back()).ok());
+    }
+    for (auto& sink : answers.sinks) sink->Wait();
+    engine->Drain(kNoLimitNs);
+    answers.stats = engine->Stats();
+    return answers;
+  }
+  static void ExpectSame(const Answers& a, const Answers& b) {
+    ASSERT_EQ(a.sinks.size(), b.sinks.size());
+    for (size_t i = 0; i < a.sinks.size(); ++i) {
+      ASSERT_EQ(a.sinks[i]->choices.size(), b.sinks[i]->choices.size());
+      for (size_t c = 0; c < a.sinks[i]->choices.size(); ++c) {
+        SCOPED_TRACE("request " + std::to_string(i) + ", choice " + std::to_string(c));
+        const Collector::Choice &x = a.sinks[i]->choices[c], &y = b.sinks[i]->choices[c];
+        EXPECT_EQ(x.tokens, y.tokens);
+        EXPECT_EQ(x.text, y.text);
+        EXPECT_EQ(x.finish, y.finish);
+        EXPECT_EQ(x.stop_string, y.stop_string);
+        ASSERT_EQ(x.logprobs.size(), y.logprobs.size());
+        for (size_t t = 0; t < x.logprobs.size(); ++t) {
+          ASSERT_EQ(x.logprobs[t].size(), y.logprobs[t].size());
+          for (size_t l = 0; l < x.logprobs[t].size(); ++l) {
+            EXPECT_EQ(x.logprobs[t][l].token, y.logprobs[t][l].token);
+            EXPECT_EQ(x.logprobs[t][l].logprob, y.logprobs[t][l].logprob);
+          }
+        }
+      }
+    }
+  }
+  // Few tokens, so that pairs of them come again: the dummy model's own words at a temperature are noise.
+  static void OfFewTokens(Request* r) {
+    for (const TokenId token : {'a', 'b', 'c', 'd'}) r->sampling.logit_bias.push_back({token, 20.0f});
+  }
+  // Requests of every kind over prompts that repeat themselves.
+  static std::vector<Request> Mixed(const Engine& engine, float temperature) {
+    std::vector<Request> requests;
+    for (int i = 0; i < 8; ++i) {
+      std::string prompt;
+      for (int k = 0; k < 6; ++k) prompt += "item " + std::to_string(i) + " of the list; ";
+      Request r = FacadeTest::Ask(engine, prompt, 60 + 10 * i);
+      r.sampling.temperature = temperature;
+      r.sampling.has_seed = true;
+      r.sampling.seed = static_cast<uint64_t>(i);
+      if (temperature > 0) OfFewTokens(&r);
+      if (i % 4 == 1) r.n = 3;
+      if (i % 4 == 2) r.sampling.logprobs = 2;
+      if (i % 4 == 3) r.sampling.frequency_penalty = 0.5f;
+      if (i == 6) r.stop.stop = {"e", "it"};
+      requests.push_back(std::move(r));
+    }
+    return requests;
+  }
+};
+
+TEST_F(SpeculationTest, AnswersAreTheSameToTheLastBit) {
+  auto engine = Make();
+  for (const float temperature : {0.0f, 0.8f}) {
+    SCOPED_TRACE("temperature " + std::to_string(temperature));
+    const std::vector<Request> requests = Mixed(*engine, temperature);
+    const Answers plain = Ask(With("none"), requests), guessed = Ask(With("ngram"), requests);
+    ExpectSame(plain, guessed);
+    EXPECT_EQ(plain.stats.ngram_drafts.draft_tokens, 0);
+    EXPECT_GT(guessed.stats.ngram_drafts.accepted_tokens, 50);
+    EXPECT_GT(guessed.stats.ngram_drafts.draft_tokens, guessed.stats.ngram_drafts.accepted_tokens);
+  }
+}
+
+// Too little KV for all: what is preempted goes on with the same tokens, its guesses forgotten.
+TEST_F(SpeculationTest, AlsoWhereSequencesArePreempted) {
+  auto engine = Make();
+  EngineOptions small = Options();
+  small.kv_cache_memory.bytes = 4 << 20;
+  std::vector<Request> requests = Mixed(*engine, 0);
+  for (Request& r : requests) r.stop.max_tokens = 200;
+  const Answers plain = Ask(With("none"), requests);
+  for (int64_t blocks = 4 << 20; blocks > 0; blocks = blocks * 3 / 4) {
+    small.kv_cache_memory.bytes = blocks;
+    auto made = Engine::Create(With("ngram", small));
+    if (!made.ok()) break;
+    made->reset();
+    const Answers guessed = Ask(With("ngram", small), requests);
+    ExpectSame(plain, guessed);
+    if (guessed.stats.preemptions == 0) continue;
+    EXPECT_GT(guessed.stats.ngram_drafts.accepted_tokens, 50);
+    return;
+  }
+  FAIL() << "no KV memory was small enough for a preemption and large enough for the requests";
+}
+
+// A draft model that is the model itself guesses every greedy token; at a temperature many are wrong. The answers are
+// the same in any case.
+TEST_F(SpeculationTest, ADraftModelChangesNoAnswer) {
+  auto engine = Make();
+  for (const float temperature : {0.0f, 0.8f}) {
+    const std::vector<Request> requests = Mixed(*engine, temperature);
+    EngineOptions o = With("draft");
+    o.draft_model = o.model;
+    o.draft_tokens = 4;
+    const Answers plain = Ask(With("none"), requests), guessed = Ask(o, requests);
+    ExpectSame(plain, guessed);
+    const DraftCounts& counts = guessed.stats.model_drafts;
+    EXPECT_GT(counts.draft_tokens, counts.accepted_tokens);
+    if (temperature == 0) {
+      EXPECT_GT(counts.accepted_tokens, counts.draft_tokens * 7 / 10) << "penalties alone make its guesses wrong";
+      EXPECT_LT(guessed.stats.steps, plain.stats.steps * 2 / 3);
+    }
+  }
+}
+
+TEST_F(SpeculationTest, ADraftModelThatDoesNotFitIsRefusedWithTheReason) {
+  const auto refused = [](const EngineOptions& o) {
+    auto engine = Engine::Create(o);
+    EXPECT_FALSE(engine.ok());
+    return engine.ok() ? Status() : engine.status();
+  };
+  EngineOptions o = With("draft");
+  EXPECT_EQ(refused(o).param(), "draft-model");
+  o.draft_model = (folder_ / "nothing").string();
+  EXPECT_EQ(refused(o).param(), "draft-model");
+  EXPECT_NE(refused(o).message().find("nothing"), std::string::npos);
+  o = With("ngram");
+  o.draft_model = o.model;
+  EXPECT_NE(refused(o).message().find("--speculation draft"), std::string::npos);
+}
+
+// Over seeds, the tokens that come with speculation are distributed as those without: a chi-square test of two samples
+// that share no seed.
+TEST_F(SpeculationTest, TheDistributionOverSeedsIsTheSame) {
+  constexpr int kAnswers = 400, kCells = 16;
+  auto engine = Make();
+  std::map<TokenId, std::array<int64_t, 2>> counts;
+  std::array<int64_t, 2> total{};
+  int64_t accepted = 0;
+  for (const int which : {0, 1}) {
+    std::vector<Request> requests;
+    for (int i = 0; i < kAnswers; ++i) {
+      Request r = FacadeTest::Ask(*engine, "again and again and again and again and", 24);
+      OfFewTokens(&r);
+      r.sampling.temperature = 1;
+      r.sampling.has_seed = true;
+      r.sampling.seed = static_cast<uint64_t>(which * kAnswers + i);
+      requests.push_back(std::move(r));
+    }
+    EngineOptions o = With(which == 0 ? "none" : "ngram");
+    o.max_queue = kAnswers;
+    const Answers answers = Ask(o, requests);
+    for (const auto& sink : answers.sinks) {
+      // The last token alone: those of one answer depend on each other.
+      ++counts[sink->choices[0].tokens.back()][static_cast<size_t>(which)];
+      ++total[static_cast<size_t>(which)];
+    }
+    accepted = answers.stats.ngram_drafts.accepted_tokens;
+  }
+  EXPECT_GT(accepted, 20) << "nothing was guessed right, so nothing is compared";
+  // Rare tokens share a cell.
+  std::vector<std::array<int64_t, 2>> cells;
+  std::array<int64_t, 2> rare{};
+  for (const auto& [token, n] : counts) {
+    if (n[0] + n[1] >= 2 * kAnswers / (4 * kCells)) {
+      cells.push_back(n);
+    } else {
+      rare[0] += n[0], rare[1] += n[1];
+    }
+  }
+  if (rare[0] + rare[1] > 0) cells.push_back(rare);
+  double chi2 = 0;
+  for (const auto& n : cells) {
+    const double difference = static_cast<double>(n[0] - n[1]);
+    chi2 += difference * difference / static_cast<double>(n[0] + n[1]);
+  }
+  const auto freedom = static_cast<double>(cells.size() - 1);
+  // About the quantile of one in a thousand (Wilson and Hilferty's approximation).
+  const double limit = freedom * std::pow(1 - 2 / (9 * freedom) + 3.09 * std::sqrt(2 / (9 * freedom)), 3);
+  EXPECT_GE(cells.size(), 2u);
+  EXPECT_LT(chi2, limit) << cells.size() << " cells";
+}
+
+}  // namespace
+}  // namespace tactus
