@@ -27,7 +27,9 @@
 #include "engine/kept_step_times.h"
 #include "engine/migration_port.h"
 #include "engine/profile_model.h"
+#include "engine/prompt_cache.h"
 #include "exec/make_backend.h"
+#include "kv_store/folder.h"
 #include "loop/metrics.h"
 #include "loop/replica.h"
 #include "loop/timelines.h"
@@ -59,6 +61,7 @@ struct OptionEcho {
 };
 
 constexpr int64_t kMostStepTokens = int64_t{1} << 30;
+constexpr int64_t kDiskRoomBytes = int64_t{256} << 20;  // host memory for KV on its way from --kv-cache-dir
 
 // Everything of the start-up that later steps need, in the order in which it is found out.
 struct Setup {
@@ -72,6 +75,7 @@ struct Setup {
   std::unique_ptr<cost::StepProfile> profile;  // step times of this machine; may be null
   std::string profile_wanted;                  // empty, or where they would be stored that are wanted and are not there
   std::vector<std::string> profile_notes;
+  std::unique_ptr<KvFolder> kv_folder;  // null: no KV is kept on disk
 };
 
 Status FindModel(Setup* s, Clock& clock) {
@@ -170,12 +174,23 @@ Status PlanEverything(Setup* s) {
   demand.block_size = static_cast<int32_t>(o.block_size);
   demand.kv_bytes = o.kv_cache_memory.bytes;
   // Said at start where it is not used.
-  demand.swap_bytes = asked->scheduler().swaps() || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
+  const bool on_disk = s->kv_folder != nullptr, swaps = asked->scheduler().swaps();
+  demand.swap_bytes = swaps || on_disk || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
+  if (on_disk && (swaps || demand.swap_bytes == 0)) demand.swap_bytes += kDiskRoomBytes;
   demand.front_end_bytes = o.front_end_bytes;
   TACTUS_ASSIGN_OR_RETURN(s->memory, s->backend->PlanMemory(demand));
   c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
   c.limits.blocks_total = s->memory.num_blocks;
   c.limits.swap_blocks = s->memory.swap_blocks;
+  if (on_disk) {
+    // Beside sequences that are swapped out KV from the disk has a part of its own; else all is for it.
+    const double share = swaps ? static_cast<double>(kDiskRoomBytes) / static_cast<double>(demand.swap_bytes) : 1;
+    s->replica.import_blocks = std::max(
+        int64_t{1}, static_cast<int64_t>(share * static_cast<double>(s->memory.swap_blocks)));
+    c.limits.swap_blocks -= s->replica.import_blocks;
+    s->replica.list_entered = true;
+  }
+  s->replica.remember_evicted = true;
   return Status();
 }
 
@@ -192,7 +207,7 @@ class EngineImpl final : public Engine {
         replica_(std::move(replica)) {}
 
   // Connects the replica to the executor and starts the engine thread.
-  Status Start() {
+  Status Start(const Backend::Say& say) {
     EngineOptions& o = setup_.options;
     metrics_ =
         std::make_unique<EngineMetrics>(info_.name, replica_->kv_config(), replica_->scheduler().max_step_tokens());
@@ -224,6 +239,7 @@ class EngineImpl final : public Engine {
                                            .clock = &clock_,
                                            .vocab_size = info_.vocab_size});
     }
+    if (setup_.kv_folder != nullptr) TACTUS_RETURN_IF_ERROR(OpenPromptCache(say));
     thread_ = std::thread([this] {
       SetThreadRole(ThreadRole::kEngine, "tactus-engine");
       loop_->Run();
@@ -238,6 +254,7 @@ class EngineImpl final : public Engine {
     Drain(0);
     loop_->Stop();
     thread_.join();
+    if (prompt_cache_ != nullptr) prompt_cache_->Finish();
     executor_.reset();  // a step whose requests were cut off may still run, on a plan that the loop owns
     delivery_.reset();  // delivers what is left, before the loop and its parts go
     const Status written = replica_->CloseTap();
@@ -309,6 +326,12 @@ class EngineImpl final : public Engine {
     void* user = delivery_->Register(shared, std::move(sink));
     prepared->user = user;
     prepared->arrival_ns = arrival_ns;
+    std::vector<Hash128> stored;
+    if (prompt_cache_ != nullptr) {
+      prompt_cache_->Look(&*prepared);
+      const auto begin = prepared->choices[0].keys.begin();
+      stored.assign(begin, begin + prepared->stored_blocks);
+    }
     auto handle = [&] {
       try {
         return loop_->Submit(std::move(prepared).value());
@@ -320,7 +343,9 @@ class EngineImpl final : public Engine {
     if (!handle.ok()) {
       delivery_->Forget(user);
       metrics_->CountRejected(shared->slo, shared->slo_class, handle.status().message());
+      return handle;
     }
+    if (!stored.empty()) prompt_cache_->Fetch(*handle, std::move(stored));
     return handle;
   }
   Status WaitForRoom(int32_t sequences, int64_t timeout_ns) override {
@@ -360,7 +385,14 @@ class EngineImpl final : public Engine {
   MigrationPort* migration() override { return port_.get(); }
   bool may_refuse() const override { return replica_->scheduler().gate_asks(); }
   EngineStats Stats() const override { return loop_->Stats(); }
-  std::string MetricsText() const override { return metrics_->Text(loop_->Stats()); }
+  std::vector<std::string> TakeWarnings() override {
+    return prompt_cache_ != nullptr ? prompt_cache_->TakeWarnings() : std::vector<std::string>();
+  }
+  std::string MetricsText() const override {
+    std::string text = metrics_->Text(loop_->Stats());
+    if (prompt_cache_ != nullptr) text += prompt_cache_->MetricsText({{"model_name", info_.name}, {"engine", "0"}});
+    return text;
+  }
   RunResult Outcome() const override {
     RunResult result = metrics_->Outcome(loop_->Stats());
     result.unfinished = loop_->live_requests();
@@ -375,11 +407,38 @@ class EngineImpl final : public Engine {
     format.kv_dtype = setup_.computes.kv_dtype;
     format.block_size = static_cast<int32_t>(o.block_size);
     format.block_bytes = executor_->kv_block_bytes();
-    format.fingerprint =
-        fmt::format("{}, weights {} ({}{}), {}, {}, {}", info_.architecture, WeightsDigest(info_.path),
-                    info_.weight_format, o.load_format == "dummy" ? fmt::format(", seed {}", o.seed) : "",
-                    setup_.computes.kernels, setup_.computes.arithmetic, BuildInfo());
+    format.fingerprint = Fingerprint();
     return format;
+  }
+  // Of all that the bits of K and V depend on.
+  std::string Fingerprint() const {
+    const EngineOptions& o = setup_.options;
+    return fmt::format("{}, weights {} ({}{}), {}, {}, {}", info_.architecture, WeightsDigest(info_.path),
+                       info_.weight_format, o.load_format == "dummy" ? fmt::format(", seed {}", o.seed) : "",
+                       setup_.computes.kernels, setup_.computes.arithmetic, BuildInfo());
+  }
+  Status OpenPromptCache(const Backend::Say& say) {
+    BlockStoreOptions store;
+    store.block_bytes = executor_->kv_block_bytes();
+    store.max_bytes = setup_.options.kv_cache_dir_size.bytes;
+    if (store.block_bytes == 0) {
+      return InvalidArgument("--kv-cache-dir: what computes here does not give its KV blocks out; leave it out",
+                             "kv-cache-dir");
+    }
+    // Keys of another secret are never asked for: their blocks are of no use.
+    constexpr std::string_view kUse = "identity";
+    const Hash128 secret = SipHash128(replica_->config().secret, kUse.data(), kUse.size());
+    store.identity = fmt::format("model {}\n{}\nKV {}, blocks of {} tokens, {} bytes\nkeys {:016x}\n", info_.name,
+                                 Fingerprint(), setup_.computes.kv_dtype, setup_.options.block_size, store.block_bytes,
+                                 secret.low);
+    TACTUS_ASSIGN_OR_RETURN(auto blocks, BlockStore::Open(std::move(setup_.kv_folder), store, say));
+    prompt_cache_ = std::make_unique<PromptCache>(
+        std::move(blocks), PromptCacheParts{.loop = loop_,
+                                            .executor = executor_.get(),
+                                            .clock = &clock_,
+                                            .block_size = static_cast<int32_t>(setup_.options.block_size),
+                                            .room_blocks = replica_->config().import_blocks});
+    return Status();
   }
   TimeNs ArrivalOf(const Request& request) const {
     const TimeNs now_ns = clock_.NowNs();
@@ -415,6 +474,7 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Replica> replica_;
   StepLoop* loop_ = nullptr;             // the replica's
   std::unique_ptr<MigrationPort> port_;  // null: sequences do not move
+  std::unique_ptr<PromptCache> prompt_cache_;  // null: no KV is kept on disk
   uint64_t seed_base_ = 0;
   std::atomic<uint32_t> seeds_drawn_{0};
   std::thread thread_;
@@ -525,7 +585,7 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
   auto engine =
       std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(replica), std::move(info),
                                    *parts.clock, parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock);
-  TACTUS_RETURN_IF_ERROR(engine->Start());
+  TACTUS_RETURN_IF_ERROR(engine->Start(say));
   return std::unique_ptr<Engine>(std::move(engine));
 }
 
@@ -542,6 +602,13 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   const ModelConfig& config = setup.description.config;
   say(fmt::format("model {} ({}, {:.1f} M parameters) from {}", config.name, config.architecture,
                   static_cast<double>(config.NumParameters()) * 1e-6, setup.description.path));
+  if (!options.kv_cache_dir.empty()) {
+    if (!options.prefix_caching) {
+      return InvalidArgument("--kv-cache-dir keeps what the prefix cache has, and --prefix-caching is off; leave one out",
+                             "kv-cache-dir");
+    }
+    TACTUS_ASSIGN_OR_RETURN(setup.kv_folder, KvFolder::Open(options.kv_cache_dir));
+  }
   TACTUS_RETURN_IF_ERROR(FindProfile(&setup));
   for (const std::string& note : setup.profile_notes) say(note);
   TACTUS_RETURN_IF_ERROR(PlanEverything(&setup));
@@ -549,10 +616,12 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   while (plan.ends_with('\n')) plan.pop_back();
   say(plan);
   setup.replica.model = NameOf(setup);
-  if (options.kv_secret.empty()) {
-    TACTUS_ASSIGN_OR_RETURN(setup.replica.secret, SystemRandom());
-  } else {
+  if (!options.kv_secret.empty()) {
     setup.replica.secret = FleetKeysOf(options.kv_secret).blocks;
+  } else if (setup.kv_folder != nullptr) {
+    setup.replica.secret = setup.kv_folder->secret();
+  } else {
+    TACTUS_ASSIGN_OR_RETURN(setup.replica.secret, SystemRandom());
   }
   TACTUS_ASSIGN_OR_RETURN(auto replica, MakeReplica(setup));
   if (setup.profile_wanted.empty()) SayScheduler(replica->scheduler(), options, say);

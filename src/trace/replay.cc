@@ -48,6 +48,8 @@ struct RecordedArrival {
   bool has_keys = false;
   bool tokens_on_host = false;
   std::optional<ImportedSequence> imported;
+  int32_t stored_blocks = 0;
+  CacheEnd stored_end = CacheEnd::kUnknown;
 };
 struct RecordedDrafts {
   SlotId slot = kNoSlot;
@@ -241,10 +243,17 @@ ImportedSequence ReadImported(TraceCursor* in, const TraceHeader& header, TimeNs
   return imported;
 }
 
+CacheEnd ReadCacheEnd(TraceCursor* in) {
+  const uint8_t end = in->Byte();
+  if (end <= static_cast<uint8_t>(CacheEnd::kOff)) return static_cast<CacheEnd>(end);
+  in->Fail();
+  return CacheEnd::kUnknown;
+}
+
 TransferCommand ReadTransfer(TraceCursor* in, const TraceHeader& header) {
   TransferCommand command;
   const uint8_t kind = in->Byte();
-  if (kind < static_cast<uint8_t>(TransferKind::kPause) || kind > static_cast<uint8_t>(TransferKind::kDrop)) {
+  if (kind < static_cast<uint8_t>(TransferKind::kPause) || kind > static_cast<uint8_t>(TransferKind::kFetched)) {
     in->Fail();
     return command;
   }
@@ -252,6 +261,7 @@ TransferCommand ReadTransfer(TraceCursor* in, const TraceHeader& header) {
   command.handle = in->Varint();
   command.import = in->Varint();
   command.blocks = static_cast<int32_t>(in->Bounded(0, header.kv.swap_blocks));
+  if (command.kind == TransferKind::kFetched) command.end = ReadCacheEnd(in);
   return command;
 }
 
@@ -323,6 +333,14 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         }
         pass->arrivals.back().request->id = in->String(kLongestRequestId);
         break;
+      case TraceTag::kStored:
+        if (pass->arrivals.empty()) {
+          in->Fail();
+          return false;
+        }
+        pass->arrivals.back().stored_blocks = static_cast<int32_t>(in->Bounded(0, header.kv.num_blocks));
+        pass->arrivals.back().stored_end = ReadCacheEnd(in);
+        break;
       case TraceTag::kImported:
         if (pass->arrivals.empty() || pass->arrivals.back().request->n != 1) {
           in->Fail();
@@ -385,6 +403,8 @@ Result<PreparedRequest> PrepareRecorded(const RecordedArrival& a, const IntakeLi
   prepared.arrival_ns = a.arrival_ns;
   prepared.client = a.client;
   prepared.tokens_on_host = a.tokens_on_host;
+  prepared.stored_blocks = a.stored_blocks;
+  prepared.stored_end = a.stored_end;
   if (a.imported) {
     ImportedSequence imported = *a.imported;
     imported.standing.arrival_ns = a.arrival_ns;

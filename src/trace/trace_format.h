@@ -19,10 +19,10 @@
 namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
-inline constexpr uint64_t kTraceVersion = 8;
+inline constexpr uint64_t kTraceVersion = 9;
 inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service, no request ids;
                                                     // 4: no gate; 5: no planned places; 6: places of another form;
-                                                    // 7: nothing moves between engines
+                                                    // 7: nothing moves between engines; 8: nothing is on disk
 
 inline constexpr size_t kLongestRequestId = 256;  // bytes; a longer one is not recorded
 
@@ -44,6 +44,7 @@ enum class TraceTag : uint8_t {
   kPlace = 14,      // its place in a job's plan
   kTransfer = 15,   // a command of who moves sequences between engines
   kImported = 16,   // the arrival before it has run elsewhere
+  kStored = 17,     // what is kept on disk of the arrival before it
 };
 
 // Everything that a replay must be built with.
