@@ -185,8 +185,8 @@ Status PlanEverything(Setup* s) {
   if (on_disk) {
     // Beside sequences that are swapped out KV from the disk has a part of its own; else all is for it.
     const double share = swaps ? static_cast<double>(kDiskRoomBytes) / static_cast<double>(demand.swap_bytes) : 1;
-    s->replica.import_blocks = std::max(
-        int64_t{1}, static_cast<int64_t>(share * static_cast<double>(s->memory.swap_blocks)));
+    s->replica.import_blocks =
+        std::max(int64_t{1}, static_cast<int64_t>(share * static_cast<double>(s->memory.swap_blocks)));
     c.limits.swap_blocks -= s->replica.import_blocks;
     s->replica.list_entered = true;
   }
@@ -428,9 +428,9 @@ class EngineImpl final : public Engine {
     // Keys of another secret are never asked for: their blocks are of no use.
     constexpr std::string_view kUse = "identity";
     const Hash128 secret = SipHash128(replica_->config().secret, kUse.data(), kUse.size());
-    store.identity = fmt::format("model {}\n{}\nKV {}, blocks of {} tokens, {} bytes\nkeys {:016x}\n", info_.name,
-                                 Fingerprint(), setup_.computes.kv_dtype, setup_.options.block_size, store.block_bytes,
-                                 secret.low);
+    store.identity =
+        fmt::format("model {}\n{}\nKV {}, blocks of {} tokens, {} bytes\nkeys {:016x}\n", info_.name, Fingerprint(),
+                    setup_.computes.kv_dtype, setup_.options.block_size, store.block_bytes, secret.low);
     TACTUS_ASSIGN_OR_RETURN(auto blocks, BlockStore::Open(std::move(setup_.kv_folder), store, say));
     prompt_cache_ = std::make_unique<PromptCache>(
         std::move(blocks), PromptCacheParts{.loop = loop_,
@@ -472,8 +472,8 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Delivery> delivery_;
   const DurationNs shortest_step_ns_;
   std::unique_ptr<Replica> replica_;
-  StepLoop* loop_ = nullptr;             // the replica's
-  std::unique_ptr<MigrationPort> port_;  // null: sequences do not move
+  StepLoop* loop_ = nullptr;                   // the replica's
+  std::unique_ptr<MigrationPort> port_;        // null: sequences do not move
   std::unique_ptr<PromptCache> prompt_cache_;  // null: no KV is kept on disk
   uint64_t seed_base_ = 0;
   std::atomic<uint32_t> seeds_drawn_{0};
@@ -604,8 +604,8 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
                   static_cast<double>(config.NumParameters()) * 1e-6, setup.description.path));
   if (!options.kv_cache_dir.empty()) {
     if (!options.prefix_caching) {
-      return InvalidArgument("--kv-cache-dir keeps what the prefix cache has, and --prefix-caching is off; leave one out",
-                             "kv-cache-dir");
+      return InvalidArgument(
+          "--kv-cache-dir keeps what the prefix cache has, and --prefix-caching is off; leave one out", "kv-cache-dir");
     }
     TACTUS_ASSIGN_OR_RETURN(setup.kv_folder, KvFolder::Open(options.kv_cache_dir));
   }

@@ -39,8 +39,7 @@ PromptCache::~PromptCache() {
 void PromptCache::Look(PreparedRequest* prepared) {
   if (!prepared->has_keys || prepared->imported != nullptr) return;
   const std::vector<Hash128>& keys = prepared->choices[0].keys;
-  const auto shareable =
-      std::min(keys.size(), static_cast<size_t>((prepared->prompt_tokens - 1) / parts_.block_size));
+  const auto shareable = std::min(keys.size(), static_cast<size_t>((prepared->prompt_tokens - 1) / parts_.block_size));
   const BlockStore::Match match = store_->Find(std::span(keys).first(shareable));
   prepared->stored_blocks = match.blocks;
   prepared->stored_end = match.end == CacheEnd::kPrompt ? CacheEnd::kUnknown : match.end;
@@ -164,8 +163,7 @@ std::string PromptCache::MetricsText(const Labels& labels) const {
   t.Gauge("tactus_disk_kv_blocks", "KV blocks of this model in --kv-cache-dir.", value(s.blocks));
   t.Gauge("tactus_disk_kv_bytes", "Bytes of all files in --kv-cache-dir.", value(s.bytes));
   t.Gauge("tactus_disk_kv_bytes_limit", "What they may be.", value(s.limit));
-  t.Gauge("tactus_disk_kv_writing", "0: nothing is written any more, for want of room on the disk.",
-          s.writing ? 1 : 0);
+  t.Gauge("tactus_disk_kv_writing", "0: nothing is written any more, for want of room on the disk.", s.writing ? 1 : 0);
   t.Counter("tactus_disk_kv_requests_total", "Requests that had KV of their prompt read from there.", value(fetched));
   t.Counter("tactus_disk_kv_read_blocks_total", "KV blocks read from there.", value(s.read));
   t.Counter("tactus_disk_kv_written_blocks_total", "KV blocks written there.", value(s.written));

@@ -1,9 +1,9 @@
-// The prefix cache's longer memory (--kv-cache-dir; docs/prompt_cache.md): KV blocks that the cache computed are written
-// to a folder, and a prompt whose leading blocks lie there has them read back before it is computed.
+// The prefix cache's longer memory (--kv-cache-dir; docs/prompt_cache.md): KV blocks that the cache computed are
+// written to a folder, and a prompt whose leading blocks lie there has them read back before it is computed.
 //
 // Neither way makes the step loop wait. A thread asks it for what is new in the cache (TransferKind::kReadEntered),
-// which the loop copies while a step runs, and writes that. A request whose prompt the folder knows is held by the loop;
-// another thread reads its blocks into host blocks that the loop has reserved for it (kReserve), and says so
+// which the loop copies while a step runs, and writes that. A request whose prompt the folder knows is held by the
+// loop; another thread reads its blocks into host blocks that the loop has reserved for it (kReserve), and says so
 // (kFetched): from then on it is one whose KV lies in host memory, as after a swap (docs/swap.md).
 #pragma once
 

@@ -30,7 +30,7 @@ KvCache::Impl::Impl(const KvCacheConfig& c)
   host_read.reserve(host_next.size());
   host_reserved.assign(host_next.size(), 0);
   if (c.list_entered) listed.resize(blocks.size());
-  if (c.remember_evicted) evicted_keys.resize(4 * blocks.size());
+  if (c.remember_evicted) evicted_keys.resize(std::max(size_t{1} << 16, 4 * blocks.size()));
   for (size_t b = host_next.size(); b > 0; --b) host_free.push_back(static_cast<BlockId>(b - 1));
 }
 

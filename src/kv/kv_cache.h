@@ -22,8 +22,8 @@ struct KvCacheConfig {
   int32_t max_slots = 0;    // live sequences, waiting ones included
   int32_t max_blocks_per_slot = 0;
   bool prefix_caching = true;
-  int64_t swap_blocks = 0;    // of host memory (block ids of their own), for sequences that are swapped out
-  int64_t import_blocks = 0;  // of them those that are kept for what comes from elsewhere (ReserveHost)
+  int64_t swap_blocks = 0;        // of host memory (block ids of their own), for sequences that are swapped out
+  int64_t import_blocks = 0;      // of them those that are kept for what comes from elsewhere (ReserveHost)
   bool list_entered = false;      // TakeEntered knows what enters the prefix tree
   bool remember_evicted = false;  // WasEvicted knows what left it for want of room
 };

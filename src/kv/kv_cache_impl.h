@@ -156,13 +156,13 @@ struct KvCache::Impl {
   PrefixTree::Entered File(BlockId b, const Hash128& key, NodeId parent);
   void AddDuplicate(NodeId node, BlockId b);
   void DropDuplicate(BlockId b);
-  void Adopt(NodeId node);       // precondition: a duplicate exists and nobody uses the owner, which comes free
-  bool HandOver(BlockId owner);  // its oldest duplicate becomes the owner; false: there is none
-  void LeaveTree(NodeId node);   // owner and duplicates become private; precondition: no children
-  void Unlist(BlockId b);        // becomes private; precondition: unlisted
-  void NoteEntered(const Hash128& key);       // for TakeEntered
-  void RememberEvicted(const Hash128& key);   // for WasEvicted
-  void WillEvict();              // asks for the memory of the blocks that are evicted soon
+  void Adopt(NodeId node);               // precondition: a duplicate exists and nobody uses the owner, which comes free
+  bool HandOver(BlockId owner);          // its oldest duplicate becomes the owner; false: there is none
+  void LeaveTree(NodeId node);           // owner and duplicates become private; precondition: no children
+  void Unlist(BlockId b);                // becomes private; precondition: unlisted
+  void NoteEntered(const Hash128& key);  // for TakeEntered
+  void RememberEvicted(const Hash128& key);  // for WasEvicted
+  void WillEvict();                          // asks for the memory of the blocks that are evicted soon
   void WillTouch(BlockId b) const { Prefetch(&block(b)); }
   static constexpr int32_t kTouchAhead = 16;  // blocks of a table whose memory is asked for together
   void ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const;

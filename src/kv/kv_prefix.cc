@@ -258,12 +258,10 @@ int32_t KvCache::Impl::ReadChain(const Slot& slot, const Match& match, BlockId* 
   return pinned;
 }
 
-
 int32_t KvCache::Cached(std::span<const Hash128> keys) const {
   impl_->EnterTogether();
-  return FirstWhere(static_cast<int32_t>(keys.size()), [&](int32_t i) {
-    return impl_->tree.FindAt(keys[static_cast<size_t>(i)], i) == kNoNode;
-  });
+  return FirstWhere(static_cast<int32_t>(keys.size()),
+                    [&](int32_t i) { return impl_->tree.FindAt(keys[static_cast<size_t>(i)], i) == kNoNode; });
 }
 
 bool KvCache::WasEvicted(const Hash128& key) const {

@@ -7,7 +7,6 @@
 #include <functional>
 #include <utility>
 
-#include "base/printable.h"
 #include "base/unit_text.h"
 
 namespace tactus {
@@ -46,8 +45,8 @@ Result<std::unique_ptr<BlockStore>> BlockStore::Open(std::unique_ptr<KvFolder> f
   TACTUS_RETURN_IF_ERROR(store->SetLimit(say));
   const BlockStoreStats& s = store->stats_;
   const int64_t bytes = s.blocks * store->BlockAndRecord();
-  say(fmt::format("KV cache folder {}: {} blocks of this model ({}); {} of {} used", Printable(store->folder_->path()),
-                  s.blocks, Size(bytes), Size(s.bytes), Size(s.limit)));
+  say(fmt::format("KV cache folder {}: {} blocks of this model ({}); {} of {} used", store->folder_->path(), s.blocks,
+                  Size(bytes), Size(s.bytes), Size(s.limit)));
   return store;
 }
 
@@ -67,15 +66,14 @@ Status BlockStore::Load(const Say& say) {
       int64_t damaged = 0;
       auto segment = Segment::Open(file.stem, format_, &blocks, &damaged);
       if (!segment.ok()) {
-        say(fmt::format("warning: KV cache: {}; its blocks are lost, and it is removed",
-                        Printable(segment.status().message())));
+        say(fmt::format("warning: KV cache: {}; its blocks are lost, and it is removed", segment.status().message()));
         ++stats_.damaged;
         RemoveSegment(file.stem);
         continue;
       }
       if (damaged > 0) {
         say(fmt::format("warning: KV cache: {} records of '{}.index' are damaged or have no block, and are left out",
-                        damaged, Printable(file.stem)));
+                        damaged, file.stem));
         stats_.damaged += damaged;
       }
       held.segment = std::move(*segment);
@@ -102,7 +100,8 @@ Status BlockStore::SetLimit(const Say& say) {
   const int64_t free = folder_->FreeBytes();
   const int64_t allowed = stats_.bytes + free / 2;
   if (free >= 0 && stats_.limit > allowed) {
-    say(fmt::format("warning: KV cache folder: its disk has {} free, of which half is left to others: it keeps {} "
+    say(
+        fmt::format("warning: KV cache folder: its disk has {} free, of which half is left to others: it keeps {} "
                     "instead of --kv-cache-dir-size {}",
                     Size(free), Size(allowed), FormatBytes(options_.max_bytes)));
     stats_.limit = allowed;
@@ -253,7 +252,7 @@ void BlockStore::Evict(SegmentId id) {
 }
 
 void BlockStore::Warn(std::string line) {
-  if (warnings_.size() < kMostWarnings) warnings_.push_back(Printable(line));
+  if (warnings_.size() < kMostWarnings) warnings_.push_back(std::move(line));
 }
 
 BlockStoreStats BlockStore::Stats() const {

@@ -13,7 +13,6 @@
 #include <filesystem>
 
 #include "base/on_exit.h"
-#include "base/printable.h"
 #include "base/system_random.h"
 
 namespace tactus {
@@ -28,7 +27,7 @@ constexpr int kFormat = 1;
 constexpr size_t kLongestFile = 256;  // bytes
 
 Status Bad(const std::string& path, const std::string& what) {
-  return InvalidArgument(fmt::format("--kv-cache-dir '{}': {}", Printable(path), what), kOption);
+  return InvalidArgument(fmt::format("--kv-cache-dir '{}': {}", path, what), kOption);
 }
 
 std::string Hex(const Hash128& bits) {
@@ -57,9 +56,10 @@ bool HexDigits(std::string_view text, uint64_t* value) {
 
 // What is wrong with it; empty: *secret is read.
 std::string ParseFile(std::string_view text, Hash128* secret) {
-  const std::string damaged = fmt::format("its file '{}' is damaged; remove the folder: what is lost can be computed "
-                                          "again",
-                                          kFile);
+  const std::string damaged = fmt::format(
+      "its file '{}' is damaged; remove the folder: what is lost can be computed "
+      "again",
+      kFile);
   if (!text.starts_with(kTitle)) return damaged;
   const std::string_view rest = text.substr(kTitle.size());
   const size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
@@ -71,12 +71,9 @@ std::string ParseFile(std::string_view text, Hash128* secret) {
   }
   constexpr std::string_view kSecret = "\nsecret ";
   const std::string_view line = rest.substr(digits);
-  uint64_t check = 0;
-  if (line.size() != kSecret.size() + 32 + 1 + 16 + 1 || !line.starts_with(kSecret) ||
-      !HexDigits(line.substr(kSecret.size(), 16), &secret->high) ||
-      !HexDigits(line.substr(kSecret.size() + 16, 16), &secret->low) ||
-      !HexDigits(line.substr(kSecret.size() + 33, 16), &check) || check != CheckOf(*secret))
-    return damaged;
+  const bool read = line.size() >= kSecret.size() + 32 && HexDigits(line.substr(kSecret.size(), 16), &secret->high) &&
+                    HexDigits(line.substr(kSecret.size() + 16, 16), &secret->low);
+  if (!read || text != FileText(*secret)) return damaged;  // with the secret's check
   return {};
 }
 
@@ -87,7 +84,7 @@ bool IsSegmentStem(const std::string& name) {
 }  // namespace
 
 Result<std::unique_ptr<KvFolder>> KvFolder::Open(const std::string& path) {
-  struct stat at {};
+  struct stat at{};
   if (stat(path.c_str(), &at) == 0 && !S_ISDIR(at.st_mode))
     return Bad(path, "it is a file; name a folder, which need not exist");
   std::error_code error;
@@ -115,9 +112,10 @@ Result<std::unique_ptr<KvFolder>> KvFolder::Open(const std::string& path) {
     return Bad(path, fmt::format("it cannot be locked: {}", std::strerror(errno)));
   }
   if (fstat(fd, &at) != 0 || (at.st_mode & 077) != 0) {
-    return Bad(path, fmt::format("its file '{}' is open to others than its owner; chmod 600 it, or remove the folder if "
-                                 "others may have read it",
-                                 kFile));
+    return Bad(path,
+               fmt::format("its file '{}' is open to others than its owner; chmod 600 it, or remove the folder if "
+                           "others may have read it",
+                           kFile));
   }
   std::string text(kLongestFile, '\0');
   const ssize_t got = pread(fd, text.data(), text.size(), 0);
@@ -158,7 +156,7 @@ Result<std::vector<KvFolder::SegmentFiles>> KvFolder::Segments() const {
       if (std::any_of(all.begin(), all.end(), [&](const SegmentFiles& other) { return other.stem == s.stem; }))
         continue;
       for (const char* extension : {".index", ".blocks"}) {
-        struct stat at {};
+        struct stat at{};
         if (stat((s.stem + extension).c_str(), &at) != 0) continue;
         s.bytes += at.st_size;
         s.used_ns = std::max(s.used_ns, int64_t{at.st_mtim.tv_sec} * 1'000'000'000 + at.st_mtim.tv_nsec);
@@ -174,7 +172,7 @@ Result<std::vector<KvFolder::SegmentFiles>> KvFolder::Segments() const {
 }
 
 int64_t KvFolder::FreeBytes() const {
-  struct statvfs disk {};
+  struct statvfs disk{};
   if (statvfs(path_.c_str(), &disk) != 0) return -1;
   return static_cast<int64_t>(disk.f_bavail) * static_cast<int64_t>(disk.f_frsize);
 }

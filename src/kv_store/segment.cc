@@ -32,8 +32,8 @@ static_assert(sizeof(Header) == kSegmentHeaderBytes);
 
 struct Record {
   Hash128 key;
-  uint64_t check;        // of the block
-  uint64_t place;        // so that a record that was copied elsewhere is none
+  uint64_t check;  // of the block
+  uint64_t place;  // so that a record that was copied elsewhere is none
   uint64_t record_check;
 };
 static_assert(sizeof(Record) == kSegmentRecordBytes);
@@ -73,7 +73,7 @@ bool WriteAll(int fd, const void* from, size_t size, int64_t at) {
 }
 
 int64_t SizeOf(int fd) {
-  struct stat at {};
+  struct stat at{};
   return fstat(fd, &at) == 0 ? at.st_size : -1;
 }
 
@@ -123,8 +123,7 @@ Result<std::unique_ptr<Segment>> Segment::Open(const std::string& stem, const Se
     return DataLoss(fmt::format("'{}.index' cannot be read", stem));
   for (size_t i = 0; i < records.size(); ++i) {
     const Record& r = records[i];
-    const bool sound =
-        r.place == i && r.record_check == CheckOf(format.secret, &r, offsetof(Record, record_check));
+    const bool sound = r.place == i && r.record_check == CheckOf(format.secret, &r, offsetof(Record, record_check));
     if (!sound || static_cast<int64_t>(i) >= there) {
       ++*dropped;
       continue;

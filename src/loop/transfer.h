@@ -1,5 +1,5 @@
-// What the loop is asked by whoever moves KV in and out, of sequences that go to other engines or come from there, and of
-// prompts that are kept on disk; and what it answers. Plain data.
+// What the loop is asked by whoever moves KV in and out, of sequences that go to other engines or come from there, and
+// of prompts that are kept on disk; and what it answers. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -69,10 +69,10 @@ struct TransferCommand {
   // Of a request with one choice; kDrop: none. kReserve: 0, or the request that waits for its KV, with which it waits
   // until so many are free.
   RequestHandle handle = 0;
-  ImportId import = 0;                 // kReserve: 0 begins one
-  int32_t first_block = 0;             // kRead; of a paused sequence also the last, partial one
-  int32_t blocks = 0;                  // kRead: at most so many; kReserve: so many more; kFetched: so many are there
-  CacheEnd end = CacheEnd::kUnknown;   // kFetched: why no more than these
+  ImportId import = 0;                // kReserve: 0 begins one
+  int32_t first_block = 0;            // kRead; of a paused sequence also the last, partial one
+  int32_t blocks = 0;                 // kRead: at most so many; kReserve: so many more; kFetched: so many are there
+  CacheEnd end = CacheEnd::kUnknown;  // kFetched: why no more than these
   std::function<bool(const Hash128& key)> wanted;  // kReadEntered: of which; on the engine thread, must not block
   // Called once on the engine thread, unless the loop ends before; must not block. May be empty.
   std::function<void(TransferAnswer answer)> answer;

@@ -71,10 +71,12 @@ TEST_F(BlockStoreTest, ATornTailLosesTheLastBlockAlone) {
     std::filesystem::resize_file(Files(".blocks").at(0), static_cast<uintmax_t>(blocks_to));
     const auto store = Open();
     ASSERT_NE(store, nullptr);
-    for (int i = 0; i < 4; ++i) EXPECT_TRUE(Has(*store, i)) << index_to << " and " << blocks_to << " bytes, block " << i;
+    for (int i = 0; i < 4; ++i)
+      EXPECT_TRUE(Has(*store, i)) << index_to << " and " << blocks_to << " bytes, block " << i;
     EXPECT_FALSE(Has(*store, 4)) << index_to << " and " << blocks_to << " bytes";
     Put(*store, 4, 6);  // it goes on where it was cut
-    for (int i = 0; i < 6; ++i) EXPECT_TRUE(Has(*store, i)) << index_to << " and " << blocks_to << " bytes, block " << i;
+    for (int i = 0; i < 6; ++i)
+      EXPECT_TRUE(Has(*store, i)) << index_to << " and " << blocks_to << " bytes, block " << i;
     EXPECT_EQ(store->Stats().bytes, BytesOfSegments());
   };
   for (int64_t less = 1; less <= kSegmentRecordBytes; ++less) cut(index_bytes - less, block_bytes);
@@ -103,11 +105,13 @@ TEST_F(BlockStoreTest, AFlippedBitLosesOneBlockOrTheSegmentAndNeverGivesWrongByt
     {
       const auto store = Open();
       const auto hurt = static_cast<int>(at / kBlockBytes);
-      for (int i = 0; i < 3; ++i) EXPECT_EQ(Has(*store, i), i != hurt) << "byte " << at << " of the blocks, block " << i;
+      for (int i = 0; i < 3; ++i)
+        EXPECT_EQ(Has(*store, i), i != hurt) << "byte " << at << " of the blocks, block " << i;
       EXPECT_FALSE(Has(*store, hurt));
       const auto warnings = store->TakeWarnings();
       ASSERT_EQ(warnings.size(), 1u) << "each damage is told once";
-      EXPECT_NE(warnings[0].find(".blocks' is damaged at byte " + std::to_string(hurt * kBlockBytes)), std::string::npos)
+      EXPECT_NE(warnings[0].find(".blocks' is damaged at byte " + std::to_string(hurt * kBlockBytes)),
+                std::string::npos)
           << warnings[0];
       EXPECT_EQ(store->Stats().blocks, 2);
     }

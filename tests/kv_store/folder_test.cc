@@ -35,11 +35,13 @@ TEST_F(FolderTest, TheSecretIsDrawnOnceAndIsTheOwnersAlone) {
   for (int round = 0; round < 2; ++round) {
     const auto folder = KvFolder::Open((folder_ / "below").string());
     ASSERT_TRUE(folder.ok()) << folder.status().ToString();
-    if (round == 1) EXPECT_EQ((*folder)->secret(), secret);
+    if (round == 1) {
+      EXPECT_EQ((*folder)->secret(), secret);
+    }
     secret = (*folder)->secret();
     EXPECT_NE(secret, Hash128());
   }
-  struct stat at {};
+  struct stat at{};
   ASSERT_EQ(stat((folder_ / "below" / "kv-cache").c_str(), &at), 0);
   EXPECT_EQ(at.st_mode & 0777, 0600u);
   ASSERT_EQ(stat((folder_ / "below").c_str(), &at), 0);

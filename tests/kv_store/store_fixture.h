@@ -49,7 +49,9 @@ class StoreTest : public testing::Test {
   static bool Has(BlockStore& store, int i) {
     std::vector<std::byte> bytes(kBlockBytes);
     const bool there = store.Read(Key(i), bytes.data());
-    if (there) EXPECT_EQ(bytes, Bytes(i)) << "block " << i << " came back wrong";
+    if (there) {
+      EXPECT_EQ(bytes, Bytes(i)) << "block " << i << " came back wrong";
+    }
     return there;
   }
   // The files of segments with this ending, in order.
