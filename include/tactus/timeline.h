@@ -40,7 +40,8 @@ enum class CacheEnd : uint8_t {
   kUnknown,   // nothing is known of an earlier prompt, of this adapter and cache_salt, that went on like this
   kEvicted,   // it was cached, and has been given up for others
   kDamaged,   // --kv-cache-dir has it, and it cannot be read any more
-  kNoRoom,    // --kv-cache-dir has more, for which there is no room on the way (--swap-space)
+  kNoRoom,    // --kv-cache-dir has more than is read for one prompt
+  kLate,      // --kv-cache-dir has it, and it did not come in time
   kLogprobs,  // the prompt's logprobs are asked for: all of it is computed
   kOff,       // --prefix-caching off
 };

@@ -23,8 +23,8 @@ const char* CauseName(Cause cause) {
 }
 
 const char* CacheEndName(CacheEnd end) {
-  constexpr const char* kNames[] = {"end_of_prompt", "unknown",         "evicted",    "damaged",
-                                    "no_room",       "prompt_logprobs", "caching_off"};
+  constexpr const char* kNames[] = {"end_of_prompt", "unknown", "evicted",         "damaged",
+                                    "no_room",       "late",    "prompt_logprobs", "caching_off"};
   return kNames[static_cast<size_t>(end)];
 }
 

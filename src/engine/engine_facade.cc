@@ -24,8 +24,10 @@
 #include "engine/check_model.h"
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
+#include "engine/fingerprint.h"
 #include "engine/kept_step_times.h"
 #include "engine/migration_port.h"
+#include "engine/options_text.h"
 #include "engine/profile_model.h"
 #include "engine/prompt_cache.h"
 #include "exec/make_backend.h"
@@ -37,28 +39,10 @@
 #include "model/loader.h"
 #include "sched/scheduler.h"
 #include "tactus/engine.h"
-#include "tactus/version.h"
 #include "trace/trace_writer.h"
 
 namespace tactus {
 namespace {
-
-// "name = value" for every option, for the trace's header.
-struct OptionEcho {
-  std::string text;
-  void Group(const char*) {}
-  static std::string Show(bool v) { return v ? "on" : "off"; }
-  static std::string Show(const std::string& v) { return v; }
-  static std::string Show(const DurationText& v) { return v.ns == kAutoDuration ? "auto" : fmt::format("{}ns", v.ns); }
-  static std::string Show(const BytesText& v) { return fmt::format("{}", v.bytes); }
-  static std::string Show(double v) { return fmt::format("{}", v); }
-  static std::string Show(int64_t v) { return fmt::format("{}", v); }
-  static std::string Show(const std::vector<std::string>& v) { return fmt::format("{}", fmt::join(v, "; ")); }
-  template <class T>
-  void Field(const char* name, T& value, const FieldSpec&) {
-    text += fmt::format("{} = {}\n", name, Show(value));
-  }
-};
 
 constexpr int64_t kMostStepTokens = int64_t{1} << 30;
 constexpr int64_t kDiskRoomBytes = int64_t{256} << 20;  // host memory for KV on its way from --kv-cache-dir
@@ -174,17 +158,16 @@ Status PlanEverything(Setup* s) {
   demand.block_size = static_cast<int32_t>(o.block_size);
   demand.kv_bytes = o.kv_cache_memory.bytes;
   // Said at start where it is not used.
-  const bool on_disk = s->kv_folder != nullptr, swaps = asked->scheduler().swaps();
-  demand.swap_bytes = swaps || on_disk || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
-  if (on_disk && (swaps || demand.swap_bytes == 0)) demand.swap_bytes += kDiskRoomBytes;
+  const bool on_disk = s->kv_folder != nullptr;
+  demand.swap_bytes = asked->scheduler().swaps() || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
+  if (on_disk) demand.swap_bytes += kDiskRoomBytes;
   demand.front_end_bytes = o.front_end_bytes;
   TACTUS_ASSIGN_OR_RETURN(s->memory, s->backend->PlanMemory(demand));
   c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
   c.limits.blocks_total = s->memory.num_blocks;
   c.limits.swap_blocks = s->memory.swap_blocks;
   if (on_disk) {
-    // Beside sequences that are swapped out KV from the disk has a part of its own; else all is for it.
-    const double share = swaps ? static_cast<double>(kDiskRoomBytes) / static_cast<double>(demand.swap_bytes) : 1;
+    const double share = static_cast<double>(kDiskRoomBytes) / static_cast<double>(demand.swap_bytes);
     s->replica.import_blocks =
         std::max(int64_t{1}, static_cast<int64_t>(share * static_cast<double>(s->memory.swap_blocks)));
     c.limits.swap_blocks -= s->replica.import_blocks;
@@ -225,9 +208,7 @@ class EngineImpl final : public Engine {
     parts.stopwatch = &stopwatch_;
     parts.sink = delivery_.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
-    OptionEcho echo;
-    o.VisitFields(echo);
-    parts.about = "model = " + info_.path + "\n" + echo.text;
+    parts.about = "model = " + info_.path + "\n" + OptionsText(o);
     if (!o.trace_out.empty()) parts.tap = RecordTo(o.trace_out, parts.about);
     TACTUS_RETURN_IF_ERROR(replica_->Connect(std::move(parts)));
     loop_ = &replica_->loop();
@@ -239,7 +220,14 @@ class EngineImpl final : public Engine {
                                            .clock = &clock_,
                                            .vocab_size = info_.vocab_size});
     }
-    if (setup_.kv_folder != nullptr) TACTUS_RETURN_IF_ERROR(OpenPromptCache(say));
+    if (setup_.kv_folder != nullptr) {
+      PromptCacheParts cache{.loop = loop_, .executor = executor_.get(), .clock = &clock_};
+      cache.replica = &replica_->config();
+      cache.identity = fmt::format("model {}\n{}\nKV {}", info_.name, Fingerprint(info_, o, setup_.computes),
+                                   setup_.computes.kv_dtype);
+      TACTUS_ASSIGN_OR_RETURN(prompt_cache_,
+                              PromptCache::Open(std::move(setup_.kv_folder), o.kv_cache_dir_size.bytes, cache, say));
+    }
     thread_ = std::thread([this] {
       SetThreadRole(ThreadRole::kEngine, "tactus-engine");
       loop_->Run();
@@ -326,15 +314,10 @@ class EngineImpl final : public Engine {
     void* user = delivery_->Register(shared, std::move(sink));
     prepared->user = user;
     prepared->arrival_ns = arrival_ns;
-    std::vector<Hash128> stored;
-    if (prompt_cache_ != nullptr) {
-      prompt_cache_->Look(&*prepared);
-      const auto begin = prepared->choices[0].keys.begin();
-      stored.assign(begin, begin + prepared->stored_blocks);
-    }
     auto handle = [&] {
       try {
-        return loop_->Submit(std::move(prepared).value());
+        return prompt_cache_ != nullptr ? prompt_cache_->Submit(std::move(prepared).value())
+                                        : loop_->Submit(std::move(prepared).value());
       } catch (...) {  // no memory: nobody would ever tell the sink
         delivery_->Forget(user);
         throw;
@@ -343,9 +326,7 @@ class EngineImpl final : public Engine {
     if (!handle.ok()) {
       delivery_->Forget(user);
       metrics_->CountRejected(shared->slo, shared->slo_class, handle.status().message());
-      return handle;
     }
-    if (!stored.empty()) prompt_cache_->Fetch(*handle, std::move(stored));
     return handle;
   }
   Status WaitForRoom(int32_t sequences, int64_t timeout_ns) override {
@@ -407,38 +388,8 @@ class EngineImpl final : public Engine {
     format.kv_dtype = setup_.computes.kv_dtype;
     format.block_size = static_cast<int32_t>(o.block_size);
     format.block_bytes = executor_->kv_block_bytes();
-    format.fingerprint = Fingerprint();
+    format.fingerprint = Fingerprint(info_, o, setup_.computes);
     return format;
-  }
-  // Of all that the bits of K and V depend on.
-  std::string Fingerprint() const {
-    const EngineOptions& o = setup_.options;
-    return fmt::format("{}, weights {} ({}{}), {}, {}, {}", info_.architecture, WeightsDigest(info_.path),
-                       info_.weight_format, o.load_format == "dummy" ? fmt::format(", seed {}", o.seed) : "",
-                       setup_.computes.kernels, setup_.computes.arithmetic, BuildInfo());
-  }
-  Status OpenPromptCache(const Backend::Say& say) {
-    BlockStoreOptions store;
-    store.block_bytes = executor_->kv_block_bytes();
-    store.max_bytes = setup_.options.kv_cache_dir_size.bytes;
-    if (store.block_bytes == 0) {
-      return InvalidArgument("--kv-cache-dir: what computes here does not give its KV blocks out; leave it out",
-                             "kv-cache-dir");
-    }
-    // Keys of another secret are never asked for: their blocks are of no use.
-    constexpr std::string_view kUse = "identity";
-    const Hash128 secret = SipHash128(replica_->config().secret, kUse.data(), kUse.size());
-    store.identity =
-        fmt::format("model {}\n{}\nKV {}, blocks of {} tokens, {} bytes\nkeys {:016x}\n", info_.name, Fingerprint(),
-                    setup_.computes.kv_dtype, setup_.options.block_size, store.block_bytes, secret.low);
-    TACTUS_ASSIGN_OR_RETURN(auto blocks, BlockStore::Open(std::move(setup_.kv_folder), store, say));
-    prompt_cache_ = std::make_unique<PromptCache>(
-        std::move(blocks), PromptCacheParts{.loop = loop_,
-                                            .executor = executor_.get(),
-                                            .clock = &clock_,
-                                            .block_size = static_cast<int32_t>(setup_.options.block_size),
-                                            .room_blocks = replica_->config().import_blocks});
-    return Status();
   }
   TimeNs ArrivalOf(const Request& request) const {
     const TimeNs now_ns = clock_.NowNs();

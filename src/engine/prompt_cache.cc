@@ -1,6 +1,9 @@
 #include "engine/prompt_cache.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <span>
 #include <utility>
@@ -10,9 +13,28 @@
 namespace tactus {
 namespace {
 
+constexpr DurationNs kLongestWaitNs = 1 * kSecond;  // of a request for its blocks
 constexpr DurationNs kLastWritesNs = 10 * kSecond;  // that an end waits for what is not written yet
 
 }  // namespace
+
+Result<std::unique_ptr<PromptCache>> PromptCache::Open(std::unique_ptr<KvFolder> folder, int64_t max_bytes,
+                                                       const PromptCacheParts& parts, const BlockStore::Say& say) {
+  BlockStoreOptions store;
+  store.block_bytes = parts.executor->kv_block_bytes();
+  store.max_bytes = max_bytes;
+  if (store.block_bytes == 0) {
+    return InvalidArgument("--kv-cache-dir: what computes here does not give its KV blocks out; leave it out",
+                           "kv-cache-dir");
+  }
+  // Keys of another secret are never asked for: their blocks are of no use.
+  constexpr std::string_view kUse = "identity";
+  const Hash128 keys = SipHash128(parts.replica->secret, kUse.data(), kUse.size());
+  store.identity = fmt::format("{}\nblocks of {} tokens, {} bytes\nkeys {:016x}\n", parts.identity,
+                               parts.replica->scheduler.limits.block_size, store.block_bytes, keys.low);
+  TACTUS_ASSIGN_OR_RETURN(auto blocks, BlockStore::Open(std::move(folder), store, say));
+  return std::unique_ptr<PromptCache>(new PromptCache(std::move(blocks), parts));
+}
 
 PromptCache::PromptCache(std::unique_ptr<BlockStore> store, const PromptCacheParts& parts)
     : store_(std::move(store)), parts_(parts) {
@@ -24,36 +46,56 @@ PromptCache::PromptCache(std::unique_ptr<BlockStore> store, const PromptCachePar
     SetThreadRole(ThreadRole::kService, "tactus-kv-read");
     ReadJobs();
   });
+  timer_ = std::thread([this] {
+    SetThreadRole(ThreadRole::kService, "tactus-kv-wait");
+    EndWaits();
+  });
 }
 
 PromptCache::~PromptCache() {
+  EndThreads();
+}
+
+void PromptCache::EndThreads() {
   {
     std::lock_guard lock(mutex_);
     ending_ = true;
   }
   changed_.notify_all();
-  if (writer_.joinable()) writer_.join();
-  if (reader_.joinable()) reader_.join();
+  for (std::thread* thread : {&writer_, &reader_, &timer_}) {
+    if (thread->joinable()) thread->join();
+  }
+}
+
+Result<RequestHandle> PromptCache::Submit(PreparedRequest prepared) {
+  Look(&prepared);
+  const auto begin = prepared.choices[0].keys.begin();
+  std::vector<Hash128> stored(begin, begin + prepared.stored_blocks);
+  const CacheEnd end = prepared.stored_end;
+  Result<RequestHandle> handle = parts_.loop->Submit(std::move(prepared));
+  if (handle.ok() && !stored.empty()) Fetch(*handle, std::move(stored), end);
+  return handle;
 }
 
 void PromptCache::Look(PreparedRequest* prepared) {
   if (!prepared->has_keys || prepared->imported != nullptr) return;
   const std::vector<Hash128>& keys = prepared->choices[0].keys;
-  const auto shareable = std::min(keys.size(), static_cast<size_t>((prepared->prompt_tokens - 1) / parts_.block_size));
+  const auto shareable = std::min(
+      keys.size(), static_cast<size_t>((prepared->prompt_tokens - 1) / parts_.replica->scheduler.limits.block_size));
   const BlockStore::Match match = store_->Find(std::span(keys).first(shareable));
   prepared->stored_blocks = match.blocks;
   prepared->stored_end = match.end == CacheEnd::kPrompt ? CacheEnd::kUnknown : match.end;
-  if (match.blocks > parts_.room_blocks) {
-    prepared->stored_blocks = static_cast<int32_t>(parts_.room_blocks);
+  if (match.blocks > parts_.replica->import_blocks) {
+    prepared->stored_blocks = static_cast<int32_t>(parts_.replica->import_blocks);
     prepared->stored_end = CacheEnd::kNoRoom;
   }
 }
 
-void PromptCache::Fetch(RequestHandle handle, std::vector<Hash128> stored_keys) {
-  if (stored_keys.empty()) return;
+void PromptCache::Fetch(RequestHandle handle, std::vector<Hash128> stored_keys, CacheEnd end) {
   auto job = std::make_shared<Job>();
   job->handle = handle;
   job->keys = std::move(stored_keys);
+  job->end = end;
   TransferCommand reserve{.kind = TransferKind::kReserve, .handle = handle};
   reserve.blocks = static_cast<int32_t>(job->keys.size());
   reserve.answer = [this, job](TransferAnswer answer) {
@@ -67,6 +109,38 @@ void PromptCache::Fetch(RequestHandle handle, std::vector<Hash128> stored_keys) 
     changed_.notify_all();
   };
   parts_.loop->Transfer(std::move(reserve));
+  {
+    std::lock_guard lock(mutex_);
+    waits_.push_back({handle, parts_.clock->NowNs() + kLongestWaitNs});
+  }
+  changed_.notify_all();
+}
+
+void PromptCache::EndWaits() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    if (waits_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    const Wait wait = waits_.front();
+    const DurationNs left_ns = wait.end_ns - parts_.clock->NowNs();
+    if (left_ns > 0) {
+      changed_.wait_for(lock, std::chrono::nanoseconds(left_ns));
+      continue;
+    }
+    waits_.pop_front();
+    lock.unlock();
+    Tell(wait.handle, 0, 0, CacheEnd::kLate);  // most have had their blocks long since, and hear nothing of it
+    lock.lock();
+  }
+}
+
+void PromptCache::Tell(RequestHandle handle, ImportId room, int32_t blocks, CacheEnd end) {
+  TransferCommand fetched{.kind = TransferKind::kFetched, .handle = handle, .import = room};
+  fetched.blocks = blocks;
+  fetched.end = end;
+  parts_.loop->Transfer(std::move(fetched));
 }
 
 void PromptCache::ReadJobs() {
@@ -85,21 +159,22 @@ void PromptCache::ReadJobs() {
 }
 
 void PromptCache::ReadOne(const Job& job, std::vector<std::byte>* block) {
-  TransferCommand fetched{.kind = TransferKind::kFetched, .handle = job.handle, .import = job.room};
-  for (size_t i = 0; i < job.keys.size(); ++i) {
+  int32_t blocks = 0;
+  CacheEnd end = job.end;
+  for (; static_cast<size_t>(blocks) < job.keys.size(); ++blocks) {
+    const auto i = static_cast<size_t>(blocks);
     if (!store_->Read(job.keys[i], block->data())) {
-      fetched.end = store_->Find(std::span(&job.keys[i], 1)).end;
-      if (fetched.end != CacheEnd::kEvicted) fetched.end = CacheEnd::kDamaged;
+      end =
+          store_->Find(std::span(&job.keys[i], 1)).end == CacheEnd::kEvicted ? CacheEnd::kEvicted : CacheEnd::kDamaged;
       break;
     }
     parts_.executor->WriteHostBlock(job.host_blocks[i], block->data());
-    ++fetched.blocks;
   }
-  if (fetched.blocks > 0) {
+  if (blocks > 0) {
     std::lock_guard lock(mutex_);
     ++fetched_requests_;
   }
-  parts_.loop->Transfer(std::move(fetched));
+  Tell(job.handle, job.room, blocks, end);
 }
 
 void PromptCache::Write() {
@@ -137,13 +212,7 @@ bool PromptCache::Store(const TransferAnswer& entered) {
 }
 
 void PromptCache::Finish() {
-  {
-    std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_all();
-  writer_.join();
-  reader_.join();
+  EndThreads();
   const TimeNs end_ns = parts_.clock->NowNs() + kLastWritesNs;
   while (parts_.clock->NowNs() < end_ns) {
     const TransferAnswer entered = parts_.loop->ReadEntered(std::numeric_limits<int32_t>::max(),

@@ -4,7 +4,8 @@
 // Neither way makes the step loop wait. A thread asks it for what is new in the cache (TransferKind::kReadEntered),
 // which the loop copies while a step runs, and writes that. A request whose prompt the folder knows is held by the
 // loop; another thread reads its blocks into host blocks that the loop has reserved for it (kReserve), and says so
-// (kFetched): from then on it is one whose KV lies in host memory, as after a swap (docs/swap.md).
+// (kFetched): from then on it is one whose KV lies in host memory, as after a swap (docs/swap.md). A third thread sees
+// to it that a disk that hangs holds nobody: after a second the request is told that nothing comes.
 #pragma once
 
 #include <condition_variable>
@@ -19,7 +20,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "kv_store/block_store.h"
-#include "loop/step_loop.h"
+#include "loop/replica.h"
 #include "obs/prometheus_text.h"
 
 namespace tactus {
@@ -29,21 +30,20 @@ struct PromptCacheParts {
   StepLoop* loop = nullptr;
   Executor* executor = nullptr;
   Clock* clock = nullptr;
-  int32_t block_size = 0;   // tokens
-  int64_t room_blocks = 0;  // host blocks that one prompt may have on the way; >= 1
+  const ReplicaConfig* replica = nullptr;  // its import_blocks are the most that one prompt may have on the way
+  std::string identity;                    // what K and V depend on, but for sizes and keys; lines
 };
 
 class PromptCache {
  public:
-  PromptCache(std::unique_ptr<BlockStore> store, const PromptCacheParts& parts);
+  // Errors and lines for people as of BlockStore::Open.
+  static Result<std::unique_ptr<PromptCache>> Open(std::unique_ptr<KvFolder> folder, int64_t max_bytes,
+                                                   const PromptCacheParts& parts, const BlockStore::Say& say);
   // Precondition: the loop runs no more.
   ~PromptCache();
 
-  // --- Any thread: around StepLoop::Submit ---
-  // Notes in the request what the folder has of its prompt.
-  void Look(PreparedRequest* prepared);
-  // Gets it, where there is any, for the request that was submitted under this handle with these keys.
-  void Fetch(RequestHandle handle, std::vector<Hash128> stored_keys);
+  // Any thread. StepLoop::Submit, with what the folder has of the prompt noted in the request, and on its way.
+  Result<RequestHandle> Submit(PreparedRequest prepared);
 
   // Once, when the loop runs no more: writes what it has not been asked for yet, as far as there is time.
   void Finish();
@@ -55,13 +55,20 @@ class PromptCache {
   struct Job {
     RequestHandle handle = 0;
     std::vector<Hash128> keys;
+    CacheEnd end = CacheEnd::kUnknown;  // after those
     ImportId room = 0;
     std::vector<BlockId> host_blocks;
   };
+  PromptCache(std::unique_ptr<BlockStore> store, const PromptCacheParts& parts);
+  void Look(PreparedRequest* prepared);
+  void Fetch(RequestHandle handle, std::vector<Hash128> stored_keys, CacheEnd end);
+  void EndThreads();
   void Write();
   bool Store(const TransferAnswer& entered);
   void ReadJobs();
   void ReadOne(const Job& job, std::vector<std::byte>* block);
+  void EndWaits();
+  void Tell(RequestHandle handle, ImportId room, int32_t blocks, CacheEnd end);
 
   const std::unique_ptr<BlockStore> store_;
   const PromptCacheParts parts_;
@@ -71,7 +78,12 @@ class PromptCache {
   std::deque<TransferAnswer> entered_;  // to be written; at most one, as it is asked for one by one
   std::deque<Job> jobs_;                // have their room
   int64_t fetched_requests_ = 0;        // that had blocks read, also where not all could be
-  std::thread writer_, reader_;
+  struct Wait {
+    RequestHandle handle = 0;
+    TimeNs end_ns = 0;
+  };
+  std::deque<Wait> waits_;  // of requests that blocks were asked for, the first to end first
+  std::thread writer_, reader_, timer_;
 };
 
 }  // namespace tactus

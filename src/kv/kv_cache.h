@@ -117,7 +117,8 @@ class KvCache final : public KvLedger {
   // Whether the key's block was evicted, of the last ones that were. Precondition: it is not in the tree.
   bool WasEvicted(const Hash128& key) const;
   // A block that is in the tree and computed by a step that has ended, so that it never changes while it is there: each
-  // that entered is given once, the oldest first, those that are gone already left out. False: none is at the moment.
+  // that entered is given, the oldest first; those that are gone already are left out, and one that went and came again
+  // may be given twice. False: none is at the moment.
   struct Entered {
     BlockId block = kNoBlock;
     Hash128 key;

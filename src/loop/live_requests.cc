@@ -122,10 +122,9 @@ bool LiveRequests::Fetched(const TransferCommand& fetched) {
     rooms_.Drop(fetched.import);
   else
     parts_.kv->KeepImported(s, kept, fetched.blocks * block_size_);
-  in.stored_blocks = static_cast<int32_t>(kept.size());
   in.stored_end = fetched.end;
   timelines_.Unheld(s);
-  sequences_.Unhold(s, kNoSlot, events_.now_ns(), in.stored_blocks * block_size_);
+  sequences_.Unhold(s, kNoSlot, events_.now_ns(), static_cast<int32_t>(kept.size()) * block_size_);
   if (gate_asks_) arrived_.push_back(in.handle);
   return true;
 }
@@ -290,7 +289,7 @@ CacheMatch LiveRequests::MatchOf(SlotId s, const RequestRecord& request, int32_t
     match.end = in.request->prompt_logprobs ? CacheEnd::kLogprobs : CacheEnd::kOff;
   } else if (blocks >= (in.prompt_tokens - 1) / block_size_) {
     match.end = CacheEnd::kPrompt;
-  } else if (in.stored_end != CacheEnd::kUnknown && blocks == in.stored_blocks) {
+  } else if (in.stored_end != CacheEnd::kUnknown && blocks <= in.stored_blocks) {
     match.end = in.stored_end;
   } else if (static_cast<size_t>(blocks) < keys.size() && parts_.kv->WasEvicted(keys[static_cast<size_t>(blocks)])) {
     match.end = CacheEnd::kEvicted;

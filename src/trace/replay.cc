@@ -305,6 +305,12 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
       in->Fail();  // a record outside any pass
       return false;
     }
+    const bool of_arrival = tag == TraceTag::kPlanned || tag == TraceTag::kPlace || tag == TraceTag::kRequestId ||
+                            tag == TraceTag::kImported || tag == TraceTag::kStored;
+    if (of_arrival && pass->arrivals.empty()) {
+      in->Fail();
+      return false;
+    }
     switch (tag) {
       case TraceTag::kPass:
         *now_ns += ReadApart(in);
@@ -320,29 +326,17 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         break;
       case TraceTag::kPlanned:
       case TraceTag::kPlace:
-        if (pass->arrivals.empty()) {
-          in->Fail();
-          return false;
-        }
         pass->arrivals.back().request->planned = ReadPlace(in, tag == TraceTag::kPlanned);
         break;
       case TraceTag::kRequestId:
-        if (pass->arrivals.empty()) {
-          in->Fail();
-          return false;
-        }
         pass->arrivals.back().request->id = in->String(kLongestRequestId);
         break;
       case TraceTag::kStored:
-        if (pass->arrivals.empty()) {
-          in->Fail();
-          return false;
-        }
         pass->arrivals.back().stored_blocks = static_cast<int32_t>(in->Bounded(0, header.kv.num_blocks));
         pass->arrivals.back().stored_end = ReadCacheEnd(in);
         break;
       case TraceTag::kImported:
-        if (pass->arrivals.empty() || pass->arrivals.back().request->n != 1) {
+        if (pass->arrivals.back().request->n != 1) {
           in->Fail();
           return false;
         }

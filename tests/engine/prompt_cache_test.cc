@@ -1,5 +1,5 @@
-// Prompts that survive a restart, with a real (dummy) model: what the folder knows is a hit, and its tokens are those of
-// a cold run, bit for bit, whatever the KV format and the load; what is damaged is computed again.
+// Prompts that survive a restart, with a real (dummy) model: what the folder knows is a hit, and its tokens are those
+// of a cold run, bit for bit, whatever the KV format and the load; what is damaged is computed again.
 #include <thread>
 
 #include "engine/facade_fixture.h"
@@ -22,7 +22,8 @@ class PromptCacheTest : public FacadeTest {
   }
   static Request Sampled(const Engine& engine, int i, int64_t tokens = 20, int length = 150) {
     std::string text = "Conversation " + std::to_string(i) + ": ";
-    while (static_cast<int>(text.size()) < length) text += std::to_string(i * 7 + static_cast<int>(text.size())) + " and ";
+    while (static_cast<int>(text.size()) < length)
+      text += std::to_string(i * 7 + static_cast<int>(text.size())) + " and ";
     Request r = Ask(engine, text, tokens);
     r.sampling.temperature = 1.2f;
     r.sampling.repetition_penalty = 1.1f;
