@@ -65,6 +65,10 @@ Status BlockStore::Load(const Say& say) {
       std::vector<StoredBlock> blocks;
       int64_t damaged = 0;
       auto segment = Segment::Open(file.stem, format_, &blocks, &damaged);
+      if (segment.status().code() == StatusCode::kNotFound) {
+        RemoveSegment(file.stem);
+        continue;
+      }
       if (!segment.ok()) {
         say(fmt::format("warning: KV cache: {}; its blocks are lost, and it is removed", segment.status().message()));
         ++stats_.damaged;
@@ -109,9 +113,11 @@ Status BlockStore::SetLimit(const Say& say) {
   stats_.writing = stats_.limit >= kLeastBlocks * BlockAndRecord() + kSegmentHeaderBytes;
   if (!stats_.writing) say("warning: KV cache folder: too little room; nothing is written");
   places_of_segment_ = static_cast<int32_t>(std::max<int64_t>(1, stats_.limit / kSegmentsOfLimit / BlockAndRecord()));
+  // No lock is held for as long as a table takes that grows.
+  index_.reserve(static_cast<size_t>(std::min(kMostBlocks, stats_.limit / BlockAndRecord())));
   if (stats_.bytes > stats_.limit) {
     const int64_t before = stats_.bytes;
-    MakeRoom(0);
+    Remove(MakeRoom(0));
     say(fmt::format("KV cache folder: {} removed, to stay below {}", Size(before - stats_.bytes), Size(stats_.limit)));
   }
   return Status();
@@ -175,80 +181,84 @@ bool BlockStore::Read(const Hash128& key, std::byte* to) {
 }
 
 bool BlockStore::Append(const Hash128& key, const std::byte* bytes) {
-  std::shared_ptr<Segment> segment;
-  SegmentId id = kNone;
+  std::vector<Held> victims;
   {
     std::lock_guard lock(mutex_);
     if (!stats_.writing) return false;
     if (index_.contains(key)) return true;
-    const auto active = ActiveSegment();
-    if (!active.ok()) {
-      stats_.writing = false;
-      Warn(fmt::format("KV cache: {}; nothing more is written", active.status().message()));
-      return false;
-    }
-    segment = (*active)->segment;
-    id = active_;
+    if (active_ != kNone && segments_.at(active_).segment->size() >= places_of_segment_) active_ = kNone;
+    victims = MakeRoom(BlockAndRecord() + (active_ == kNone ? kSegmentHeaderBytes : 0));
   }
-  const auto stored = segment->Append(key, bytes);
+  Remove(std::move(victims));
+  const Status written = Write(key, bytes);
+  if (written.ok()) return true;
   std::lock_guard lock(mutex_);
-  if (!stored.ok()) {
-    stats_.writing = false;
-    Warn(fmt::format("KV cache: {}; nothing more is written", stored.status().message()));
-    return false;
+  stats_.writing = false;
+  Warn(fmt::format("KV cache: {}; nothing more is written", written.message()));
+  return false;
+}
+
+// Nobody else changes what is active.
+Status BlockStore::Write(const Hash128& key, const std::byte* bytes) {
+  std::shared_ptr<Segment> segment;
+  if (active_ == kNone) {
+    if (last_number_ >= 99'999'999) return Status(StatusCode::kResourceExhausted, "no more segments can be numbered");
+    Held held;
+    held.stem = fmt::format("{}/{:08}", subfolder_, ++last_number_);
+    TACTUS_ASSIGN_OR_RETURN(held.segment, Segment::Create(held.stem, format_));
+    held.bytes = held.segment->bytes();
+    segment = held.segment;
+    std::lock_guard lock(mutex_);
+    stats_.bytes += held.bytes;
+    segments_.emplace(active_ = ++last_id_, std::move(held));
+  } else {
+    std::lock_guard lock(mutex_);
+    segment = segments_.at(active_).segment;
   }
-  Held& held = segments_.at(id);  // only this thread evicts
+  TACTUS_ASSIGN_OR_RETURN(const StoredBlock stored, segment->Append(key, bytes));
+  std::lock_guard lock(mutex_);
+  Held& held = segments_.at(active_);
   held.keys.push_back(key);
   held.used = ++uses_;
   held.bytes += BlockAndRecord();
   stats_.bytes += BlockAndRecord();
-  index_.emplace(key, Place{id, *stored});
+  index_.emplace(key, Place{active_, stored});
   ++stats_.blocks;
   ++stats_.written;
-  return true;
+  return Status();
 }
 
-// With room for one more block.
-Result<BlockStore::Held*> BlockStore::ActiveSegment() {
-  if (active_ != kNone && segments_.at(active_).segment->size() >= places_of_segment_) active_ = kNone;
-  MakeRoom(BlockAndRecord() + (active_ == kNone ? kSegmentHeaderBytes : 0));
-  if (active_ != kNone) return &segments_.at(active_);
-  if (last_number_ >= 99'999'999) return Status(StatusCode::kResourceExhausted, "no more segments can be numbered");
-  Held held;
-  held.stem = fmt::format("{}/{:08}", subfolder_, ++last_number_);
-  TACTUS_ASSIGN_OR_RETURN(held.segment, Segment::Create(held.stem, format_));
-  held.bytes = held.segment->bytes();
-  held.used = ++uses_;
-  stats_.bytes += held.bytes;
-  active_ = ++last_id_;
-  return &segments_.emplace(active_, std::move(held)).first->second;
-}
-
-void BlockStore::MakeRoom(int64_t bytes) {
+// Takes out what was not used for longest, until there is room for so many bytes more. Its files are the caller's to
+// remove.
+std::vector<BlockStore::Held> BlockStore::MakeRoom(int64_t bytes) {
+  std::vector<Held> victims;
   while (stats_.bytes + bytes > stats_.limit && !segments_.empty()) {
     const auto oldest = std::min_element(segments_.begin(), segments_.end(), [this](const auto& a, const auto& b) {
       const bool a_last = a.first == active_, b_last = b.first == active_;
       return a_last != b_last ? b_last : a.second.used < b.second.used;
     });
-    Evict(oldest->first);
+    for (const Hash128& key : oldest->second.keys) {
+      const auto found = index_.find(key);
+      if (found == index_.end() || found->second.segment != oldest->first) continue;
+      index_.erase(found);
+      Forgotten(key) = key.high;
+      --stats_.blocks;
+      ++stats_.evicted;
+    }
+    stats_.bytes -= oldest->second.bytes;
+    if (active_ == oldest->first) active_ = kNone;
+    victims.push_back(std::move(oldest->second));
+    segments_.erase(oldest);
   }
+  return victims;
 }
 
-void BlockStore::Evict(SegmentId id) {
-  const auto at = segments_.find(id);
-  for (const Hash128& key : at->second.keys) {
-    const auto found = index_.find(key);
-    if (found == index_.end() || found->second.segment != id) continue;
-    index_.erase(found);
-    Forgotten(key) = key.high;
-    --stats_.blocks;
-    ++stats_.evicted;
+void BlockStore::Remove(std::vector<Held> victims) {
+  for (const Held& victim : victims) {
+    if (RemoveSegment(victim.stem)) continue;
+    std::lock_guard lock(mutex_);
+    Warn(fmt::format("KV cache: '{}' cannot be removed, and takes more than --kv-cache-dir-size", victim.stem));
   }
-  stats_.bytes -= at->second.bytes;
-  if (!RemoveSegment(at->second.stem))
-    Warn(fmt::format("KV cache: '{}' cannot be removed, and takes more than --kv-cache-dir-size", at->second.stem));
-  if (active_ == id) active_ = kNone;
-  segments_.erase(at);
 }
 
 void BlockStore::Warn(std::string line) {

@@ -1,7 +1,8 @@
 // KV blocks on disk under a size limit (--kv-cache-dir; docs/prompt_cache.md): by key, in segments that only grow. What
 // was not used for longest goes first, a segment at a time. A block that is damaged is not found; nothing else changes.
 //
-// Thread rule: any thread; Append is one thread's. The lock is never held over a read or write of blocks.
+// Thread rule: any thread; Append is one thread's. No lock is held over anything that a file does: whoever asks Has
+// does not wait for the disk.
 #pragma once
 
 #include <cstdint>
@@ -81,9 +82,9 @@ class BlockStore {
   Status Load(const Say& say);
   Status SetLimit(const Say& say);
   int64_t BlockAndRecord() const { return options_.block_bytes + kSegmentRecordBytes; }
-  void MakeRoom(int64_t bytes);
-  void Evict(SegmentId id);
-  Result<Held*> ActiveSegment();
+  Status Write(const Hash128& key, const std::byte* bytes);
+  std::vector<Held> MakeRoom(int64_t bytes);
+  void Remove(std::vector<Held> victims);
   void Warn(std::string line);
   uint64_t& Forgotten(const Hash128& key) { return forgotten_[key.low % forgotten_.size()]; }
 

@@ -109,7 +109,10 @@ Result<std::unique_ptr<Segment>> Segment::Create(const std::string& stem, const 
 Result<std::unique_ptr<Segment>> Segment::Open(const std::string& stem, const SegmentFormat& format,
                                                std::vector<StoredBlock>* blocks, int64_t* dropped) {
   std::unique_ptr<Segment> segment(new Segment(stem, format));
-  TACTUS_RETURN_IF_ERROR(segment->OpenFiles(0));
+  // Of one file alone the other is made, and then the segment was never begun or has lost its header.
+  TACTUS_RETURN_IF_ERROR(segment->OpenFiles(O_CREAT));
+  if (SizeOf(segment->index_) < kSegmentHeaderBytes && SizeOf(segment->blocks_) == 0)
+    return NotFound(fmt::format("'{}' was never begun", stem));
   Header header{};
   const Header right = HeaderOf(format);
   if (!ReadAll(segment->index_, &header, sizeof(header), 0) || std::memcmp(&header, &right, sizeof(header)) != 0)

@@ -39,7 +39,8 @@ class Segment {
   // A new one. kDataLoss: it cannot be written.
   static Result<std::unique_ptr<Segment>> Create(const std::string& stem, const SegmentFormat& format);
   // One that is there, with its records. Cuts what a process left half written. `*dropped` counts records that are
-  // damaged or whose block is not there. kDataLoss: its header is not that of such a segment.
+  // damaged or whose block is not there. kDataLoss: its header is not that of such a segment. kNotFound: it was never
+  // begun, as by a process that was killed there.
   static Result<std::unique_ptr<Segment>> Open(const std::string& stem, const SegmentFormat& format,
                                                std::vector<StoredBlock>* blocks, int64_t* dropped);
   ~Segment();

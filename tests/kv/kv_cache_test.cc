@@ -594,58 +594,5 @@ TEST_F(KvSwapTest, OnlyBlocksOfStepsThatHaveEndedAreFinished) {
   EXPECT_EQ(kv_->FinishedBlocks(0, 7), 1) << "beyond what was computed";
 }
 
-// What is read out under a key may be read: it is there, whole, and of a step that has ended well.
-TEST_F(KvCacheTest, TellsWhatIsNewInTheTreeOnceItIsComputed) {
-  kv_ = std::make_unique<KvCache>(KvCacheConfig{
-      .num_blocks = 8, .block_size = kBlock, .max_slots = 8, .max_blocks_per_slot = 64, .list_entered = true});
-  KvCache::Entered entered;
-  EXPECT_FALSE(kv_->TakeEntered(&entered));
-  Bind(0, 10);
-  ASSERT_TRUE(Start(0, 10).ok);
-  EXPECT_FALSE(kv_->TakeEntered(&entered)) << "the step that fills it is in flight";
-  End();
-  for (size_t i = 0; i < 2; ++i) {
-    ASSERT_TRUE(kv_->TakeEntered(&entered)) << "block " << i;
-    EXPECT_EQ(entered.key, keys_[0][i]);
-    EXPECT_EQ(entered.block, Table(0)[i]);
-  }
-  EXPECT_FALSE(kv_->TakeEntered(&entered)) << "the last block is not full";
-  // What another shares is not new, what a step fails to fill is never told.
-  Bind(1, 14);
-  ASSERT_TRUE(Start(1, 14).ok);
-  End(false);
-  EXPECT_FALSE(kv_->TakeEntered(&entered));
-  Gone(1);
-  Gone(0);
-}
-
-TEST_F(KvCacheTest, WhatIsEvictedBeforeItWasTakenIsLeftOut) {
-  kv_ = std::make_unique<KvCache>(KvCacheConfig{.num_blocks = 4,
-                                                .block_size = kBlock,
-                                                .max_slots = 8,
-                                                .max_blocks_per_slot = 64,
-                                                .list_entered = true,
-                                                .remember_evicted = true});
-  Bind(0, 13);
-  ASSERT_TRUE(Start(0, 13).ok);
-  End();
-  Gone(0);
-  EXPECT_FALSE(kv_->WasEvicted(keys_[0][0]));
-  const std::vector<Hash128> gone = keys_[0];
-  Bind(1, 13, 1);
-  ASSERT_TRUE(Start(1, 13).ok);
-  End();
-  EXPECT_EQ(kv_->Cached(gone), 0);
-  EXPECT_EQ(kv_->Cached(keys_[1]), 3);
-  for (const Hash128& key : gone) EXPECT_TRUE(kv_->WasEvicted(key));
-  KvCache::Entered entered;
-  for (const Hash128& key : keys_[1]) {
-    ASSERT_TRUE(kv_->TakeEntered(&entered));
-    EXPECT_EQ(entered.key, key);
-  }
-  EXPECT_FALSE(kv_->TakeEntered(&entered));
-  Gone(1);
-}
-
 }  // namespace
 }  // namespace tactus

@@ -1,8 +1,11 @@
 // Blocks on disk: they come back as they were or not at all, whatever has happened to the files.
 #include "kv_store/block_store.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <thread>
 
 #include "kv_store/store_fixture.h"
@@ -119,6 +122,22 @@ TEST_F(BlockStoreTest, AFlippedBitLosesOneBlockOrTheSegmentAndNeverGivesWrongByt
   }
 }
 
+// As a process that is killed before it has written a header leaves it: nothing was lost, and nothing is said.
+TEST_F(BlockStoreTest, ASegmentThatWasNeverBegunIsRemovedWithoutAWord) {
+  Put(*Open(), 0, 3);
+  const std::string stem = (Files(".index").at(0).parent_path() / "00000007").string();
+  for (const int index_bytes : {-1, 0, 10, 63}) {
+    std::ofstream(stem + ".blocks");
+    if (index_bytes >= 0) std::ofstream(stem + ".index") << std::string(static_cast<size_t>(index_bytes), 'T');
+    const auto store = Open();
+    EXPECT_EQ(said_.find("warning"), std::string::npos) << said_;
+    EXPECT_EQ(store->Stats().damaged, 0);
+    EXPECT_EQ(store->Stats().blocks, 3);
+    EXPECT_EQ(Files(".index").size(), 1u);
+    EXPECT_EQ(Files(".blocks").size(), 1u);
+  }
+}
+
 TEST_F(BlockStoreTest, ADamagedHeaderLosesTheSegmentWithAWarning) {
   Put(*Open(), 0, 3);
   for (int64_t at = 0; at < kSegmentHeaderBytes; at += 5) {
@@ -184,6 +203,28 @@ TEST_F(BlockStoreTest, ATooSmallLimitIsRefusedWithTheLeast) {
   EXPECT_NE(store.status().message().find(std::to_string(least) + " bytes"), std::string::npos)
       << store.status().message();
   EXPECT_TRUE(TryOpen(least).ok());
+}
+
+// The limit on a file's size stands in for a full disk: a write comes to nothing, or to a part.
+TEST_F(BlockStoreTest, AFullDiskIsToldOnceAndWhatIsThereStays) {
+  const auto store = Open();
+  Put(*store, 0, 5);
+  (void)signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit full = before;
+  full.rlim_cur = static_cast<rlim_t>(5 * kBlockBytes + kBlockBytes / 2);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  EXPECT_FALSE(store->Append(Key(5), Bytes(5).data()));
+  EXPECT_FALSE(store->Append(Key(6), Bytes(6).data()));
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_FALSE(store->Stats().writing);
+  EXPECT_FALSE(Has(*store, 5));
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(Has(*store, i)) << i;
+  const auto warnings = store->TakeWarnings();
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("nothing more is written"), std::string::npos) << warnings[0];
+  EXPECT_EQ(BytesOfSegments(), store->Stats().bytes) << "half a block was left behind";
 }
 
 TEST_F(BlockStoreTest, ReadersAndAWriterThatEvictsDoNotDisturbEachOther) {
