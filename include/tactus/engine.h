@@ -152,6 +152,10 @@ class Engine {
   // Null: its sequences cannot move. Goes with the engine.
   virtual MigrationPort* migration() { return nullptr; }
 
+  // What went wrong since the last call without ending a request, a line each, for whoever keeps a log: a damaged file
+  // of --kv-cache-dir, a full disk. At most some dozen are kept.
+  virtual std::vector<std::string> TakeWarnings() { return {}; }
+
   virtual EngineStats Stats() const = 0;
   // Prometheus text of the engine's metrics (tactus_* and the vllm:* names).
   virtual std::string MetricsText() const = 0;

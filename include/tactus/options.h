@@ -26,6 +26,8 @@ struct EngineOptions : SchedulingOptions {
   // KV cache
   BytesText kv_cache_memory;
   std::string kv_cache_dtype = "auto";
+  std::string kv_cache_dir;  // empty: cached prompts are forgotten at the end
+  BytesText kv_cache_dir_size{int64_t{8} << 30};
   // Execution
   int64_t threads = 0;
   std::string kernels;
@@ -78,6 +80,13 @@ struct EngineOptions : SchedulingOptions {
     v.Field("kv-cache-dtype", kv_cache_dtype,
             {.choices = "auto|bfloat16|float32|int8",
              .help = "format of K and V; auto: bfloat16, or float32 with --dtype float32"});
+    v.Field("kv-cache-dir", kv_cache_dir,
+            {.help = "folder that keeps the KV of prompts and answers for the next start; one process at a time; "
+                     "default: none is kept"});
+    v.Field("kv-cache-dir-size", kv_cache_dir_size,
+            {.unit = "bytes",
+             .help = "most that --kv-cache-dir may hold; what was not used for longest goes first; never more than "
+                     "half of what is free on its disk"});
     v.Group("Execution");
     v.Field("threads", threads,
             {.unit = "threads",

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,10 +28,31 @@ enum class Cause : uint8_t {
   kRecompute,   // what it had computed before its KV was taken was computed again
   kDecode,      // its answer was generated
   kElsewhere,   // it was another replica's, before it was moved here
+  kDisk,        // waited for KV blocks of its prompt from --kv-cache-dir
 };
-inline constexpr size_t kNumCauses = 13;
+inline constexpr size_t kNumCauses = 14;
 // "queue", "passed_over": in JSON, metrics and docs/api.md.
 const char* CauseName(Cause cause);
+
+// Why the part of a prompt that was cached ends where it does.
+enum class CacheEnd : uint8_t {
+  kPrompt,    // at the prompt's last whole block; its last token is always computed
+  kUnknown,   // nothing is known of an earlier prompt, of this adapter and cache_salt, that went on like this
+  kEvicted,   // it was cached, and has been given up for others
+  kDamaged,   // --kv-cache-dir has it, and it cannot be read any more
+  kNoRoom,    // --kv-cache-dir has more than is read for one prompt
+  kLate,      // --kv-cache-dir has it, and it did not come in time
+  kLogprobs,  // the prompt's logprobs are asked for: all of it is computed
+  kOff,       // --prefix-caching off
+};
+const char* CacheEndName(CacheEnd end);  // "end_of_prompt", "unknown": in JSON and docs/api.md
+
+// What was cached of a prompt when it was first computed, in tokens. The first that was not is at position `tokens`.
+struct CacheMatch {
+  int32_t tokens = 0;
+  int32_t disk_tokens = 0;  // of them came from --kv-cache-dir
+  CacheEnd end = CacheEnd::kUnknown;
+};
 
 enum class Objective : uint8_t { kTtft, kTbt, kJct };
 inline constexpr size_t kNumObjectives = 3;
@@ -78,6 +100,7 @@ struct RequestTimeline {
   int32_t preemptions = 0;
   Slo slo;
   std::array<Miss, kNumObjectives> misses;  // of what it stated, so far
+  std::optional<CacheMatch> cache;          // none: it has not started
   std::vector<SequenceTimeline> sequences;  // by choice
 };
 

@@ -84,6 +84,18 @@ void AppendSchedule(std::string* out, const SequenceTimeline& s) {
   fmt::format_to(to, "}},\"prefill_beside_others_ms\":{}", Ms(s.prefill_beside_others_ns));
 }
 
+// Null: it has not started.
+void AppendCache(std::string* out, const std::optional<CacheMatch>& cache) {
+  *out += ",\"cache\":";
+  if (!cache) {
+    *out += "null";
+    return;
+  }
+  fmt::format_to(std::back_inserter(*out),
+                 "{{\"cached_tokens\":{},\"memory_tokens\":{},\"disk_tokens\":{},\"ended\":\"{}\"}}", cache->tokens,
+                 cache->tokens - cache->disk_tokens, cache->disk_tokens, CacheEndName(cache->end));
+}
+
 void AppendGap(std::string* out, const SequenceTimeline* s) {
   *out += ",\"longest_gap\":";
   if (s == nullptr) {
@@ -184,6 +196,7 @@ std::string ExplainText(const std::vector<RequestTimeline>& prompts) {
                  ",\"prompt_tokens\":{},\"completion_tokens\":{},\"preemptions\":{},\"ttft_ms\":{},\"e2e_ms\":{}",
                  prompt_tokens, completion_tokens, preemptions, whole.ttft_ns < 0 ? "null" : Ms(whole.ttft_ns),
                  Ms(whole.last.sequence->end_ns));
+  AppendCache(&out, prompts[whole.last.prompt].cache);
   AppendGap(&out, whole.gap.sequence);
   AppendObjectives(&out, prompts, whole);
   out += ',';
@@ -197,6 +210,7 @@ std::string ExplainText(const std::vector<RequestTimeline>& prompts) {
       AppendFinish(&out, s.finish);
       fmt::format_to(std::back_inserter(out), ",\"completion_tokens\":{},\"ttft_ms\":{},\"e2e_ms\":{}",
                      s.completion_tokens, s.ttft_ns < 0 ? "null" : Ms(s.ttft_ns), Ms(s.end_ns));
+      AppendCache(&out, prompts[whole.all[i].prompt].cache);
       AppendGap(&out, s.longest_gap_ns >= 0 ? &s : nullptr);
       out += ',';
       AppendSchedule(&out, s);
@@ -218,6 +232,11 @@ std::string ExplainTable(const std::vector<RequestTimeline>& prompts) {
       whole.ended ? fmt::format("ended ({}) after {}", FinishName(whole.finish), ms(whole.last.sequence->end_ns))
                   : fmt::format("not ended after {}", ms(whole.last.sequence->end_ns)));
   out += whole.ttft_ns < 0 ? "first token: none came\n" : fmt::format("first token after {}\n", ms(whole.ttft_ns));
+  for (const RequestTimeline& p : prompts) {
+    if (!p.cache) continue;
+    out += fmt::format("cached: {} of {} prompt tokens, {} of them from disk; it ended there: {}\n", p.cache->tokens,
+                       p.prompt_tokens, p.cache->disk_tokens, CacheEndName(p.cache->end));
+  }
   if (const SequenceTimeline* gap = whole.gap.sequence; gap != nullptr) {
     out += fmt::format("longest gap {}, up to {}: {}\n", ms(gap->longest_gap_ns), ms(gap->longest_gap_end_ns),
                        CauseName(gap->longest_gap_cause));

@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char* kCauseNames[] = {"intake",    "in_flight", "queue",     "places",      "budget",
                                        "kv",        "sibling",   "preempted", "passed_over", "prefill",
-                                       "recompute", "decode",    "elsewhere"};
+                                       "recompute", "decode",    "elsewhere", "disk"};
 static_assert(std::size(kCauseNames) == kNumCauses);
 
 }  // namespace
@@ -20,6 +20,12 @@ bool IsPromptOf(std::string_view id, std::string_view request_id) {
 
 const char* CauseName(Cause cause) {
   return kCauseNames[static_cast<size_t>(cause)];
+}
+
+const char* CacheEndName(CacheEnd end) {
+  constexpr const char* kNames[] = {"end_of_prompt", "unknown", "evicted",         "damaged",
+                                    "no_room",       "late",    "prompt_logprobs", "caching_off"};
+  return kNames[static_cast<size_t>(end)];
 }
 
 const char* ObjectiveName(Objective objective) {

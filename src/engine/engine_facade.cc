@@ -24,12 +24,16 @@
 #include "engine/check_model.h"
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
+#include "engine/fingerprint.h"
 #include "engine/kept_step_times.h"
 #include "engine/migration_port.h"
+#include "engine/options_text.h"
 #include "engine/output_rules.h"
 #include "engine/profile_model.h"
+#include "engine/prompt_cache.h"
 #include "engine/start_drafts.h"
 #include "exec/make_backend.h"
+#include "kv_store/folder.h"
 #include "loop/metrics.h"
 #include "loop/replica.h"
 #include "loop/timelines.h"
@@ -37,30 +41,13 @@
 #include "model/loader.h"
 #include "sched/scheduler.h"
 #include "tactus/engine.h"
-#include "tactus/version.h"
 #include "trace/trace_writer.h"
 
 namespace tactus {
 namespace {
 
-// "name = value" for every option, for the trace's header.
-struct OptionEcho {
-  std::string text;
-  void Group(const char*) {}
-  static std::string Show(bool v) { return v ? "on" : "off"; }
-  static std::string Show(const std::string& v) { return v; }
-  static std::string Show(const DurationText& v) { return v.ns == kAutoDuration ? "auto" : fmt::format("{}ns", v.ns); }
-  static std::string Show(const BytesText& v) { return fmt::format("{}", v.bytes); }
-  static std::string Show(double v) { return fmt::format("{}", v); }
-  static std::string Show(int64_t v) { return fmt::format("{}", v); }
-  static std::string Show(const std::vector<std::string>& v) { return fmt::format("{}", fmt::join(v, "; ")); }
-  template <class T>
-  void Field(const char* name, T& value, const FieldSpec&) {
-    text += fmt::format("{} = {}\n", name, Show(value));
-  }
-};
-
 constexpr int64_t kMostStepTokens = int64_t{1} << 30;
+constexpr int64_t kDiskRoomBytes = int64_t{256} << 20;  // host memory for KV on its way from --kv-cache-dir
 
 // Everything of the start-up that later steps need, in the order in which it is found out.
 struct Setup {
@@ -75,6 +62,7 @@ struct Setup {
   std::unique_ptr<cost::StepProfile> profile;  // step times of this machine; may be null
   std::string profile_wanted;                  // empty, or where they would be stored that are wanted and are not there
   std::vector<std::string> profile_notes;
+  std::unique_ptr<KvFolder> kv_folder;  // null: no KV is kept on disk
 };
 
 Status FindModel(Setup* s, Clock& clock) {
@@ -177,13 +165,23 @@ Status PlanEverything(Setup* s) {
   demand.block_size = static_cast<int32_t>(o.block_size);
   demand.kv_bytes = o.kv_cache_memory.bytes;
   // Said at start where it is not used.
+  const bool on_disk = s->kv_folder != nullptr;
   demand.swap_bytes = asked->scheduler().swaps() || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
+  if (on_disk) demand.swap_bytes += kDiskRoomBytes;
   demand.front_end_bytes = o.front_end_bytes;
   demand.other_bytes = s->drafts.memory.total_bytes;
   TACTUS_ASSIGN_OR_RETURN(s->memory, s->backend->PlanMemory(demand));
   c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
   c.limits.blocks_total = s->memory.num_blocks;
   c.limits.swap_blocks = s->memory.swap_blocks;
+  if (on_disk) {
+    const double share = static_cast<double>(kDiskRoomBytes) / static_cast<double>(demand.swap_bytes);
+    s->replica.import_blocks =
+        std::max(int64_t{1}, static_cast<int64_t>(share * static_cast<double>(s->memory.swap_blocks)));
+    c.limits.swap_blocks -= s->replica.import_blocks;
+    s->replica.list_entered = true;
+  }
+  s->replica.remember_evicted = true;
   return Status();
 }
 
@@ -201,7 +199,7 @@ class EngineImpl final : public Engine {
         replica_(std::move(replica)) {}
 
   // Connects the replica to the executor and starts the engine thread.
-  Status Start() {
+  Status Start(const Backend::Say& say) {
     EngineOptions& o = setup_.options;
     metrics_ =
         std::make_unique<EngineMetrics>(info_.name, replica_->kv_config(), replica_->scheduler().max_step_tokens());
@@ -221,9 +219,7 @@ class EngineImpl final : public Engine {
     parts.sink = delivery_.get();
     parts.drafts = drafts_.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
-    OptionEcho echo;
-    o.VisitFields(echo);
-    parts.about = "model = " + info_.path + "\n" + echo.text;
+    parts.about = "model = " + info_.path + "\n" + OptionsText(o);
     if (!o.trace_out.empty()) parts.tap = RecordTo(o.trace_out, parts.about);
     TACTUS_RETURN_IF_ERROR(replica_->Connect(std::move(parts)));
     loop_ = &replica_->loop();
@@ -234,6 +230,14 @@ class EngineImpl final : public Engine {
                                            .limits = &replica_->limits(),
                                            .clock = &clock_,
                                            .vocab_size = info_.vocab_size});
+    }
+    if (setup_.kv_folder != nullptr) {
+      PromptCacheParts cache{.loop = loop_, .executor = executor_.get(), .clock = &clock_};
+      cache.replica = &replica_->config();
+      cache.identity = fmt::format("model {}\n{}\nKV {}", info_.name, Fingerprint(info_, o, setup_.computes),
+                                   setup_.computes.kv_dtype);
+      TACTUS_ASSIGN_OR_RETURN(prompt_cache_,
+                              PromptCache::Open(std::move(setup_.kv_folder), o.kv_cache_dir_size.bytes, cache, say));
     }
     thread_ = std::thread([this] {
       SetThreadRole(ThreadRole::kEngine, "tactus-engine");
@@ -249,6 +253,7 @@ class EngineImpl final : public Engine {
     Drain(0);
     loop_->Stop();
     thread_.join();
+    if (prompt_cache_ != nullptr) prompt_cache_->Finish();
     executor_.reset();  // a step whose requests were cut off may still run, on a plan that the loop owns
     delivery_.reset();  // delivers what is left, before the loop and its parts go
     const Status written = replica_->CloseTap();
@@ -326,7 +331,8 @@ class EngineImpl final : public Engine {
     prepared->arrival_ns = arrival_ns;
     auto handle = [&] {
       try {
-        return loop_->Submit(std::move(prepared).value());
+        return prompt_cache_ != nullptr ? prompt_cache_->Submit(std::move(prepared).value())
+                                        : loop_->Submit(std::move(prepared).value());
       } catch (...) {  // no memory: nobody would ever tell the sink
         delivery_->Forget(user);
         throw;
@@ -375,7 +381,14 @@ class EngineImpl final : public Engine {
   MigrationPort* migration() override { return port_.get(); }
   bool may_refuse() const override { return replica_->scheduler().gate_asks(); }
   EngineStats Stats() const override { return loop_->Stats(); }
-  std::string MetricsText() const override { return metrics_->Text(loop_->Stats()); }
+  std::vector<std::string> TakeWarnings() override {
+    return prompt_cache_ != nullptr ? prompt_cache_->TakeWarnings() : std::vector<std::string>();
+  }
+  std::string MetricsText() const override {
+    std::string text = metrics_->Text(loop_->Stats());
+    if (prompt_cache_ != nullptr) text += prompt_cache_->MetricsText({{"model_name", info_.name}, {"engine", "0"}});
+    return text;
+  }
   RunResult Outcome() const override {
     RunResult result = metrics_->Outcome(loop_->Stats());
     result.unfinished = loop_->live_requests();
@@ -390,10 +403,7 @@ class EngineImpl final : public Engine {
     format.kv_dtype = setup_.computes.kv_dtype;
     format.block_size = static_cast<int32_t>(o.block_size);
     format.block_bytes = executor_->kv_block_bytes();
-    format.fingerprint =
-        fmt::format("{}, weights {} ({}{}), {}, {}, {}", info_.architecture, WeightsDigest(info_.path),
-                    info_.weight_format, o.load_format == "dummy" ? fmt::format(", seed {}", o.seed) : "",
-                    setup_.computes.kernels, setup_.computes.arithmetic, BuildInfo());
+    format.fingerprint = Fingerprint(info_, o, setup_.computes);
     return format;
   }
   TimeNs ArrivalOf(const Request& request) const {
@@ -430,8 +440,9 @@ class EngineImpl final : public Engine {
   std::unique_ptr<Delivery> delivery_;
   const DurationNs shortest_step_ns_;
   std::unique_ptr<Replica> replica_;
-  StepLoop* loop_ = nullptr;             // the replica's
-  std::unique_ptr<MigrationPort> port_;  // null: sequences do not move
+  StepLoop* loop_ = nullptr;                   // the replica's
+  std::unique_ptr<MigrationPort> port_;        // null: sequences do not move
+  std::unique_ptr<PromptCache> prompt_cache_;  // null: no KV is kept on disk
   uint64_t seed_base_ = 0;
   std::atomic<uint32_t> seeds_drawn_{0};
   std::thread thread_;
@@ -547,7 +558,7 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
   auto engine = std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(drafts),
                                              std::move(replica), std::move(info), *parts.clock,
                                              parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock);
-  TACTUS_RETURN_IF_ERROR(engine->Start());
+  TACTUS_RETURN_IF_ERROR(engine->Start(say));
   return std::unique_ptr<Engine>(std::move(engine));
 }
 
@@ -564,6 +575,13 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   const ModelConfig& config = setup.description.config;
   say(fmt::format("model {} ({}, {:.1f} M parameters) from {}", config.name, config.architecture,
                   static_cast<double>(config.NumParameters()) * 1e-6, setup.description.path));
+  if (!options.kv_cache_dir.empty()) {
+    if (!options.prefix_caching) {
+      return InvalidArgument(
+          "--kv-cache-dir keeps what the prefix cache has, and --prefix-caching is off; leave one out", "kv-cache-dir");
+    }
+    TACTUS_ASSIGN_OR_RETURN(setup.kv_folder, KvFolder::Open(options.kv_cache_dir));
+  }
   TACTUS_RETURN_IF_ERROR(FindProfile(&setup));
   for (const std::string& note : setup.profile_notes) say(note);
   TACTUS_RETURN_IF_ERROR(PlanEverything(&setup));
@@ -571,10 +589,12 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   while (plan.ends_with('\n')) plan.pop_back();
   say(plan);
   setup.replica.model = NameOf(setup);
-  if (options.kv_secret.empty()) {
-    TACTUS_ASSIGN_OR_RETURN(setup.replica.secret, SystemRandom());
-  } else {
+  if (!options.kv_secret.empty()) {
     setup.replica.secret = FleetKeysOf(options.kv_secret).blocks;
+  } else if (setup.kv_folder != nullptr) {
+    setup.replica.secret = setup.kv_folder->secret();
+  } else {
+    TACTUS_ASSIGN_OR_RETURN(setup.replica.secret, SystemRandom());
   }
   TACTUS_ASSIGN_OR_RETURN(auto replica, MakeReplica(setup));
   if (setup.profile_wanted.empty()) SayScheduler(replica->scheduler(), options, say);

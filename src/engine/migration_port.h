@@ -27,8 +27,4 @@ struct MigrationParts {
 
 std::unique_ptr<MigrationPort> MakeMigrationPort(MigrationFormat format, const MigrationParts& parts);
 
-// Of the files at `path`: their sizes, and some of their bytes from beginning, middle and end. So two models of one
-// shape are told apart, and nobody waits for gigabytes.
-std::string WeightsDigest(const std::string& path);
-
 }  // namespace tactus

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/check.h"
 #include "base/printable.h"
 #include "base/service_class.h"
+#include "base/sha256.h"
 #include "base/system_random.h"
 #include "http/head_check.h"
 
@@ -85,6 +87,24 @@ Status CheckKeyClasses(const std::vector<std::string>& keys, const std::vector<s
   return Status();
 }
 
+namespace {
+
+// Of a key, by the fleet's digest of it where there is a fleet: others hear of salts there. Else by the key alone, so
+// that prompts that are kept on disk are those of the same key after a restart.
+std::string SaltOf(const std::string& key, const std::optional<Hash128>& fleet_digest) {
+  constexpr std::string_view kUse = "prefix cache";
+  Hash128 salt;
+  if (fleet_digest) {
+    salt = SipHash128(*fleet_digest, kUse.data(), kUse.size());
+  } else {
+    const Sha256Digest digest = HmacSha256(key, kUse);
+    std::memcpy(&salt, digest.data(), sizeof(salt));
+  }
+  return fmt::format("{:016x}{:016x}", salt.high, salt.low);
+}
+
+}  // namespace
+
 ApiKeys::ApiKeys(const std::vector<std::string>& keys, const std::vector<std::string>& classes,
                  const std::optional<FleetKeys>& fleet)
     : secret_(fleet ? fleet->blocks : RandomBits()) {
@@ -92,6 +112,7 @@ ApiKeys::ApiKeys(const std::vector<std::string>& keys, const std::vector<std::st
     const Hash128 digest = SipHash128(secret_, keys[i].data(), keys[i].size());
     if (keys[i].empty() || std::find(digests_.begin(), digests_.end(), digest) != digests_.end()) continue;
     digests_.push_back(digest);
+    salts_.push_back(SaltOf(keys[i], fleet ? std::optional(digest) : std::nullopt));
     classes_.push_back(i < classes.size() && classes[i] != kNoClass ? classes[i] : "");
   }
 }
@@ -117,9 +138,7 @@ std::optional<size_t> ApiKeys::Find(const std::string* authorization) const {
 }
 
 std::string ApiKeys::Salt(size_t key) const {
-  constexpr std::string_view kUse = "prefix cache";
-  const Hash128 salt = SipHash128(digests_[key], kUse.data(), kUse.size());
-  return fmt::format("{:016x}{:016x}", salt.high, salt.low);
+  return salts_[key];
 }
 
 bool ValidRequestId(std::string_view id) {

@@ -40,7 +40,8 @@ class ApiKeys {
   bool empty() const { return digests_.empty(); }
   // Which key the header's bearer token is; nothing: none. Time depends on the token's length alone.
   std::optional<size_t> Find(const std::string* authorization) const;
-  // 32 hexadecimal digits that stand for this key while the process lives and tell nothing about it.
+  // 32 hexadecimal digits that stand for this key, at every start, and that nobody makes who does not know it. They are
+  // not for others' eyes: a short key could be guessed from them.
   std::string Salt(size_t key) const;
   // Empty: none.
   const std::string& ClassOf(size_t key) const { return classes_[key]; }
@@ -48,6 +49,7 @@ class ApiKeys {
  private:
   Hash128 secret_;
   std::vector<Hash128> digests_;
+  std::vector<std::string> salts_;
   std::vector<std::string> classes_;
 };
 

@@ -29,6 +29,8 @@ KvCache::Impl::Impl(const KvCacheConfig& c)
   host_free.reserve(host_next.size());
   host_read.reserve(host_next.size());
   host_reserved.assign(host_next.size(), 0);
+  if (c.list_entered) listed.resize(blocks.size());
+  if (c.remember_evicted) evicted_keys.resize(std::max(size_t{1} << 16, 4 * blocks.size()));
   for (size_t b = host_next.size(); b > 0; --b) host_free.push_back(static_cast<BlockId>(b - 1));
 }
 
@@ -67,7 +69,10 @@ BlockId KvCache::Impl::TakeUnused() {
   const BlockId victim = lru.TakeOldest();
   TACTUS_CHECK_MSG(victim != kNoBlock, "allocation beyond what was available");
   TACTUS_DCHECK(Unused(victim) && block(victim).first_duplicate == kNoBlock);
-  if (Filed(victim)) tree.Erase(block(victim).node);
+  if (Filed(victim)) {
+    if (config.remember_evicted) RememberEvicted(tree.node(block(victim).node).key);
+    tree.Erase(block(victim).node);
+  }
   ++evictions;
   return victim;
 }

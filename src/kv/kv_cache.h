@@ -22,8 +22,10 @@ struct KvCacheConfig {
   int32_t max_slots = 0;    // live sequences, waiting ones included
   int32_t max_blocks_per_slot = 0;
   bool prefix_caching = true;
-  int64_t swap_blocks = 0;    // of host memory (block ids of their own), for sequences that are swapped out
-  int64_t import_blocks = 0;  // of them those that are kept for sequences that come from other engines
+  int64_t swap_blocks = 0;        // of host memory (block ids of their own), for sequences that are swapped out
+  int64_t import_blocks = 0;      // of them those that are kept for what comes from elsewhere (ReserveHost)
+  bool list_entered = false;      // TakeEntered knows what enters the prefix tree
+  bool remember_evicted = false;  // WasEvicted knows what left it for want of room
 };
 
 struct KvCacheStats {
@@ -107,6 +109,21 @@ class KvCache final : public KvLedger {
   void KeepImported(SlotId slot, std::span<const BlockId> blocks, int32_t tokens);
   // Leading blocks of the table that are full and computed by steps that have ended: they never change any more.
   int32_t FinishedBlocks(SlotId slot, int32_t computed_tokens) const;
+  // Blocks of the table that came from host memory when the slot started last.
+  int32_t BroughtBack(SlotId slot) const;
+
+  // Leading blocks of a chain that the prefix tree has.
+  int32_t Cached(std::span<const Hash128> keys) const;
+  // Whether the key's block was evicted, of the last ones that were. Precondition: it is not in the tree.
+  bool WasEvicted(const Hash128& key) const;
+  // A block that is in the tree and computed by a step that has ended, so that it never changes while it is there: each
+  // that entered is given, the oldest first; those that are gone already are left out, and one that went and came again
+  // may be given twice. False: none is at the moment.
+  struct Entered {
+    BlockId block = kNoBlock;
+    Hash128 key;
+  };
+  bool TakeEntered(Entered* entered);
 
   // A step has ended. ok: its pending blocks become ready and draining blocks come free. Not ok: blocks it was to fill
   // leave the tree, and so does whatever steps in flight compute from them; every live slot whose table holds such a

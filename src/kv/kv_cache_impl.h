@@ -156,11 +156,13 @@ struct KvCache::Impl {
   PrefixTree::Entered File(BlockId b, const Hash128& key, NodeId parent);
   void AddDuplicate(NodeId node, BlockId b);
   void DropDuplicate(BlockId b);
-  void Adopt(NodeId node);       // precondition: a duplicate exists and nobody uses the owner, which comes free
-  bool HandOver(BlockId owner);  // its oldest duplicate becomes the owner; false: there is none
-  void LeaveTree(NodeId node);   // owner and duplicates become private; precondition: no children
-  void Unlist(BlockId b);        // becomes private; precondition: unlisted
-  void WillEvict();              // asks for the memory of the blocks that are evicted soon
+  void Adopt(NodeId node);               // precondition: a duplicate exists and nobody uses the owner, which comes free
+  bool HandOver(BlockId owner);          // its oldest duplicate becomes the owner; false: there is none
+  void LeaveTree(NodeId node);           // owner and duplicates become private; precondition: no children
+  void Unlist(BlockId b);                // becomes private; precondition: unlisted
+  void NoteEntered(const Hash128& key);  // for TakeEntered
+  void RememberEvicted(const Hash128& key);  // for WasEvicted
+  void WillEvict();                          // asks for the memory of the blocks that are evicted soon
   void WillTouch(BlockId b) const { Prefetch(&block(b)); }
   static constexpr int32_t kTouchAhead = 16;  // blocks of a table whose memory is asked for together
   void ReportUpdate(SlotId s, int32_t first, StepPlan* plan) const;
@@ -223,6 +225,11 @@ struct KvCache::Impl {
   int64_t num_host_reserved = 0;
   std::vector<uint8_t> host_reserved;  // [swap_blocks] 1: of an import that is on its way
   StepId host_read_by = -1;
+  // Keys that entered the tree and were not taken: listed_count from listed_begin on, around the end; a block that has
+  // left the tree since is still listed. When it is full the oldest is dropped.
+  std::vector<Hash128> listed;
+  size_t listed_begin = 0, listed_count = 0;
+  std::vector<uint32_t> evicted_keys;  // parts of keys, by another part; a newer one takes the place of an older one
   int64_t swap_outs = 0, swapped_out_blocks = 0, swapped_in_blocks = 0;
 };
 

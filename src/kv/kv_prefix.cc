@@ -13,8 +13,21 @@ PrefixTree::Entered KvCache::Impl::File(BlockId b, const Hash128& key, NodeId pa
   if (entered.is_new) {
     block(b).owns = true;
     block(b).node = entered.node;
+    if (config.list_entered) NoteEntered(key);
   }
   return entered;
+}
+
+void KvCache::Impl::NoteEntered(const Hash128& key) {
+  if (listed_count == listed.size()) {
+    listed_begin = (listed_begin + 1) % listed.size();
+    --listed_count;
+  }
+  listed[(listed_begin + listed_count++) % listed.size()] = key;
+}
+
+void KvCache::Impl::RememberEvicted(const Hash128& key) {
+  evicted_keys[key.low % evicted_keys.size()] = static_cast<uint32_t>(key.high) | 1;
 }
 
 void KvCache::Impl::AddDuplicate(NodeId n, BlockId b) {
@@ -243,6 +256,35 @@ int32_t KvCache::Impl::ReadChain(const Slot& slot, const Match& match, BlockId* 
     }
   }
   return pinned;
+}
+
+int32_t KvCache::Cached(std::span<const Hash128> keys) const {
+  impl_->EnterTogether();
+  return FirstWhere(static_cast<int32_t>(keys.size()),
+                    [&](int32_t i) { return impl_->tree.FindAt(keys[static_cast<size_t>(i)], i) == kNoNode; });
+}
+
+bool KvCache::WasEvicted(const Hash128& key) const {
+  const std::vector<uint32_t>& evicted = impl_->evicted_keys;
+  return !evicted.empty() && evicted[key.low % evicted.size()] == (static_cast<uint32_t>(key.high) | 1);
+}
+
+bool KvCache::TakeEntered(Entered* entered) {
+  impl_->EnterTogether();
+  Impl& impl = *impl_;
+  while (impl.listed_count > 0) {
+    const Hash128& key = impl.listed[impl.listed_begin];
+    const NodeId node = impl.tree.Find(key);
+    if (node != kNoNode) {
+      const BlockId owner = impl.tree.node(node).owner;
+      if (impl.block(owner).computed_by > impl.ended) return false;
+      *entered = {owner, key};
+    }
+    impl.listed_begin = (impl.listed_begin + 1) % impl.listed.size();
+    --impl.listed_count;
+    if (node != kNoNode) return true;
+  }
+  return false;
 }
 
 }  // namespace tactus

@@ -109,7 +109,12 @@ void KvCache::DropSwapped(SlotId s) {
 
 bool KvCache::ReserveHost(int32_t count, std::vector<BlockId>* blocks) {
   Impl& impl = *impl_;
-  if (count > static_cast<int32_t>(impl.host_free.size())) return false;
+  const bool read = impl.host_read_by <= impl.ended;  // what was read has been
+  if (static_cast<size_t>(count) > impl.host_free.size() + (read ? impl.host_read.size() : 0)) return false;
+  if (read) {
+    impl.host_free.insert(impl.host_free.end(), impl.host_read.begin(), impl.host_read.end());
+    impl.host_read.clear();
+  }
   for (int32_t i = 0; i < count; ++i) {
     const BlockId h = impl.host_free.back();
     impl.host_free.pop_back();
@@ -155,6 +160,10 @@ int32_t KvCache::FinishedBlocks(SlotId s, int32_t computed_tokens) const {
   int32_t finished = 0;
   while (finished < full && impl.block(table[finished]).computed_by <= impl.ended) ++finished;
   return finished;
+}
+
+int32_t KvCache::BroughtBack(SlotId s) const {
+  return impl_->At(s).restored_end - impl_->At(s).restored_begin;
 }
 
 int64_t KvCache::swap_blocks_total() const {

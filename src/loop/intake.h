@@ -65,6 +65,10 @@ struct PreparedRequest {
   std::vector<TokenId> stop_ids;         // sorted; the model's too unless ignore_eos
   std::vector<SequenceBuffers> choices;  // n of them
   std::shared_ptr<const ImportedSequence> imported;  // null: it begins here
+  // Leading blocks of its prompt that are kept on disk, and why no more are. It waits for them (TransferKind::kFetched)
+  // unless the prefix cache has as many.
+  int32_t stored_blocks = 0;
+  CacheEnd stored_end = CacheEnd::kUnknown;
 };
 
 // Any thread. kInvalidArgument with the numbers for what can never fit.

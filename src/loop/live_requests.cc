@@ -47,6 +47,7 @@ void LiveRequests::Take(PreparedRequest prepared) {
   const auto n = static_cast<int32_t>(in.choices.size());
   request->live_choices = request->slots_held = n;
   request->siblings_held = n > 1;
+  request->waits_for_kv = MustFetch(in);
   request->line = timelines_.Arrived(in);
   TACTUS_CHECK_MSG(!traits_.has_tokens || in.request->prompt != nullptr, "this executor needs token ids");
   for (int32_t choice = 0; choice < n; ++choice) {
@@ -59,7 +60,7 @@ void LiveRequests::Take(PreparedRequest prepared) {
                                      .planned = in.request->planned,
                                      .slo = in.request->slo,
                                      .prompt_logprobs = in.request->prompt_logprobs,
-                                     .held = choice > 0,
+                                     .held = choice > 0 || request->waits_for_kv,
                                      .client = in.client,
                                      .service_class = in.service_class,
                                      .output_tokens = came.output_tokens,
@@ -67,8 +68,10 @@ void LiveRequests::Take(PreparedRequest prepared) {
                                      .preemptions = came.preemptions},
                                     events_.now_ns());
     buffers.slot = s;
-    if (gate_asks_ && choice == 0 && imported == nullptr) arrived_.push_back(in.handle);
-    timelines_.SequenceArrived(request->line, s, choice, choice > 0, others_ahead);
+    const bool waits_for_kv = choice == 0 && request->waits_for_kv;
+    if (gate_asks_ && choice == 0 && imported == nullptr && !waits_for_kv) arrived_.push_back(in.handle);
+    timelines_.SequenceArrived(request->line, s, choice, choice > 0 || waits_for_kv, others_ahead);
+    if (waits_for_kv) timelines_.WaitsForDisk(s);
     if (parts_.drafts != nullptr) buffers.drafts.reserve(static_cast<size_t>(config_.max_draft_tokens));
     SlotEntry& entry = slot(s);
     entry = SlotEntry();
@@ -95,6 +98,34 @@ void LiveRequests::Take(PreparedRequest prepared) {
     if (!kept.empty()) parts_.kv->KeepImported(s, kept, came.kept_tokens);
     if (parts_.predictor != nullptr) BindPredictor(s, *request);
   }
+}
+
+bool LiveRequests::MustFetch(const PreparedRequest& in) const {
+  const std::vector<Hash128>& keys = in.choices[0].keys;
+  const auto stored = static_cast<size_t>(std::max(0, in.stored_blocks));
+  if (stored == 0 || in.imported != nullptr || !in.has_keys || stored > keys.size()) return false;
+  return parts_.kv->Cached(std::span(keys).first(stored)) < in.stored_blocks;
+}
+
+bool LiveRequests::Fetched(const TransferCommand& fetched) {
+  RequestRecord* request = requests_.Find(fetched.handle);
+  if (request == nullptr || !request->waits_for_kv) return false;
+  PreparedRequest& in = request->in;
+  const SlotId s = in.choices[0].slot;
+  request->waits_for_kv = false;
+  if (s == kNoSlot || sequences_.columns().state[s] != SeqState::kHeld) return false;
+  std::vector<BlockId> kept;
+  if (fetched.blocks > 0 && fetched.blocks <= in.stored_blocks && fetched.blocks * block_size_ < in.prompt_tokens)
+    kept = rooms_.Take(fetched.import, fetched.blocks);
+  if (kept.empty())
+    rooms_.Drop(fetched.import);
+  else
+    parts_.kv->KeepImported(s, kept, fetched.blocks * block_size_);
+  in.stored_end = fetched.end;
+  timelines_.Unheld(s);
+  sequences_.Unhold(s, kNoSlot, events_.now_ns(), static_cast<int32_t>(kept.size()) * block_size_);
+  if (gate_asks_) arrived_.push_back(in.handle);
+  return true;
 }
 
 // What it has behind it elsewhere, as if it had been here.
@@ -245,8 +276,28 @@ void LiveRequests::Start(SequenceStart* start, int32_t first_position) {
   if (request->scheduled_ns != 0) return;
   request->scheduled_ns = events_.now_ns();
   request->cached_tokens = first_position;
+  Timelines::Matched(request->line, MatchOf(s, *request, first_position));
   events_.Scheduled(
       {request->in.user, request->in.handle, request->in.arrival_ns, entry.prompt_tokens, first_position});
+}
+
+CacheMatch LiveRequests::MatchOf(SlotId s, const RequestRecord& request, int32_t first_position) const {
+  const PreparedRequest& in = request.in;
+  CacheMatch match;
+  match.tokens = first_position;
+  match.disk_tokens = parts_.kv->BroughtBack(s) * block_size_;
+  const std::vector<Hash128>& keys = in.choices[0].keys;
+  const int32_t blocks = first_position / block_size_;
+  if (!in.has_keys) {
+    match.end = in.request->prompt_logprobs ? CacheEnd::kLogprobs : CacheEnd::kOff;
+  } else if (blocks >= (in.prompt_tokens - 1) / block_size_) {
+    match.end = CacheEnd::kPrompt;
+  } else if (in.stored_end != CacheEnd::kUnknown && blocks <= in.stored_blocks) {
+    match.end = in.stored_end;
+  } else if (static_cast<size_t>(blocks) < keys.size() && parts_.kv->WasEvicted(keys[static_cast<size_t>(blocks)])) {
+    match.end = CacheEnd::kEvicted;
+  }
+  return match;
 }
 
 void LiveRequests::Requeue(SlotId s) {

@@ -46,6 +46,14 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   void Answered(SlotId s, const sched::GateAnswer& answer);
   // How much later first tokens come than gates predict.
   const MeasuredRatio& first_token_ratio() const { return first_token_ratio_; }
+  // Whether it waits for KV from the disk.
+  bool WaitsForKv(RequestHandle handle) const {
+    const RequestRecord* request = requests_.Find(handle);
+    return request != nullptr && request->waits_for_kv;
+  }
+  // What it waits for is there: the first `blocks` blocks of its prompt, in host blocks of `import`. False: it does not
+  // wait.
+  bool Fetched(const TransferCommand& fetched);
   void Cancel(RequestHandle handle);  // unknown or ended: no effect
   // The step being planned starts the sequence, with positions [0, first_position) there already: fills in *start.
   void Start(SequenceStart* start, int32_t first_position);
@@ -109,6 +117,8 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   std::string CheckIntegrity() const;  // sequences against KV; slow
 
  private:
+  bool MustFetch(const PreparedRequest& in) const;
+  CacheMatch MatchOf(SlotId s, const RequestRecord& request, int32_t first_position) const;
   void BindPredictor(SlotId s, const RequestRecord& request);
   void GoOn(SlotId s, const ImportedSequence& imported);
   void AddImportedKeys(SlotId s, const ImportedSequence& imported);

@@ -36,6 +36,8 @@ KvCacheConfig KvConfigOf(const ReplicaConfig& c) {
   kv.prefix_caching = c.prefix_caching;
   kv.swap_blocks = l.swap_blocks + c.import_blocks;
   kv.import_blocks = c.import_blocks;
+  kv.list_entered = c.list_entered;
+  kv.remember_evicted = c.remember_evicted;
   return kv;
 }
 

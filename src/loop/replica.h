@@ -24,7 +24,9 @@ struct ReplicaConfig {
   int32_t max_queue = 2048;   // sequences that may wait; beyond it a request is refused
   int32_t slot_capacity = 0;  // live sequences; 0: as slots() says
   bool prefix_caching = true;
-  int64_t import_blocks = 0;     // of host memory beside limits.swap_blocks, for sequences from other engines alone
+  int64_t import_blocks = 0;  // of host memory beside limits.swap_blocks, for what comes from elsewhere alone
+  bool list_entered = false;  // KvCacheConfig's, as the next
+  bool remember_evicted = false;
   bool shared_prefixes = false;  // StepLoopConfig's
   Hash128 secret;                // of the block keys
   std::string model;             // part of every key

@@ -26,6 +26,7 @@ struct RequestRecord {
   int32_t live_choices = 0;
   int32_t slots_held = 0;  // slots not free yet: the buffers stay until none is left
   bool siblings_held = false;
+  bool waits_for_kv = false;      // its first choice is held until kFetched
   bool refused = false;           // by the gate
   DurationNs gate_fixed_ns = -1;  // GateAnswer; -1: nothing was predicted
   DurationNs gate_by_model_ns = 0;

@@ -71,6 +71,7 @@ struct RequestLine {
   int32_t sequences = 0;
   bool ended = false;
   FinishReason finish = FinishReason::kNone;
+  std::optional<CacheMatch> cache;
   size_t live_index = 0;
   SequenceLine* first = nullptr;
   SequenceLine* last = nullptr;

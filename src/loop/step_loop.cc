@@ -31,6 +31,7 @@ class StepLoop::Impl {
   Clock& clock() { return *parts_.clock; }
   WakeUp& wake() { return *wake_; }
   Planning& planning() { return planning_; }
+  Transfers& transfers() { return transfers_; }
   EngineStats Stats() const { return published_.Read(); }
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const { return live_.timelines().Find(query); }
   bool idle() const { return steps_.empty() && live_.empty(); }
@@ -131,6 +132,7 @@ bool StepLoop::Impl::RunOnce() {
   if (parts_.tap != nullptr) parts_.tap->BeginPass(events_.now_ns());
   const std::optional<Status> abort = TakeAbort();  // before the input: it ends whatever came before it
   bool worked = DrainInput();
+  worked = transfers_.ReserveForWaiting() || worked;
   worked = commit_.Ready() || worked;
   worked = EndWhatIsAborted(abort) || worked;
   worked = transfers_.Settle() || worked;
@@ -306,6 +308,9 @@ bool StepLoop::idle() const {
 }
 void StepLoop::Movable(std::vector<RunningSequence>* sequences) const {
   impl_->Movable(sequences);
+}
+TransferAnswer StepLoop::ReadEntered(int32_t blocks, const std::function<bool(const Hash128& key)>& wanted) {
+  return impl_->transfers().ReadEntered(blocks, wanted);
 }
 uint64_t StepLoop::plan_hash() const {
   return impl_->planning().plan_hash();

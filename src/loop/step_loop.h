@@ -97,6 +97,8 @@ class StepLoop {
     int32_t tokens = 0;  // whose KV it holds
   };
   void Movable(std::vector<RunningSequence>* sequences) const;
+  // As TransferKind::kReadEntered, at once; also by whoever has seen Run return. No blocks: there are none.
+  TransferAnswer ReadEntered(int32_t blocks, const std::function<bool(const Hash128& key)>& wanted);
   bool idle() const;                                 // nothing queued, running or in flight
   uint64_t plan_hash() const;                        // over every plan so far, in order
   const std::vector<uint64_t>* plan_hashes() const;  // per submitted step, when KeepPlanHashes was asked for

@@ -23,8 +23,8 @@ class LoopTap {
   // The arrival before it has run elsewhere.
   virtual void Imported(const ImportedSequence& sequence) = 0;
   virtual void Cancel(RequestHandle handle) = 0;
-  // A command that did something (loop/transfers.h). `import`: as the command had it.
-  virtual void Transferred(TransferKind kind, RequestHandle handle, ImportId import, int32_t blocks) = 0;
+  // A command that did something (loop/transfers.h).
+  virtual void Transferred(const TransferCommand& command) = 0;
   virtual void Abort() = 0;
   // Item `item`'s token number `token` ended its sequence by a stop id or stop string. Before its StepEnded.
   virtual void Stopped(int32_t item, int32_t token) = 0;

@@ -65,6 +65,7 @@ RequestLine* Timelines::Arrived(const PreparedRequest& in) {
   line->preemptions = line->sequences = 0;
   line->ended = false;
   line->finish = FinishReason::kNone;
+  line->cache.reset();
   line->first = line->last = nullptr;
   line->live_index = live_.size();
   live_.push_back(line);
@@ -105,6 +106,14 @@ void Timelines::Imported(SlotId slot, TimeNs first_token_ns, int32_t preemptions
   if (first_token_ns > 0) s.first_token_ns = first_token_ns;
   s.redo_until = computed;
   s.request->preemptions = preemptions;
+}
+
+void Timelines::SetOpen(SlotId slot, Cause cause) {
+  line(slot).open = cause;
+}
+
+void Timelines::Matched(RequestLine* request, const CacheMatch& match) {
+  request->cache = match;
 }
 
 void Timelines::Unheld(SlotId slot) {
@@ -306,6 +315,7 @@ RequestTimeline Timelines::Show(const RequestLine& request) const {
   shown.prompt_tokens = request.prompt_tokens;
   shown.preemptions = request.preemptions;
   shown.slo = request.slo;
+  shown.cache = request.cache;
   // Of what lives a copy is closed as of the last pass.
   std::deque<SequenceLine> copies;
   RequestLine copy = request;

@@ -80,7 +80,11 @@ class Timelines {
   void SequenceArrived(RequestLine* request, SlotId slot, int32_t choice, bool held, bool others_ahead);
   // It has run elsewhere until now. `first_token_ns` 0: without a token; `computed`: positions that it had there.
   void Imported(SlotId slot, TimeNs first_token_ns, int32_t preemptions, int32_t computed);
+  // It is held until its prompt's KV is there.
+  void WaitsForDisk(SlotId slot) { SetOpen(slot, Cause::kDisk); }
   void Unheld(SlotId slot);
+  // What was cached of the request's prompt.
+  static void Matched(RequestLine* request, const CacheMatch& match);
   // The sequences that these changes put into the queue have waited for the plan that is about to be made.
   void PlanBegins(std::span<const SequenceChange> changes) {
     if (!changes.empty()) Planning(changes);
@@ -122,6 +126,7 @@ class Timelines {
   static void Yield();
   void Planning(std::span<const SequenceChange> changes);
   void Look(const sched::PlanBuilder& builder, size_t waiting);
+  void SetOpen(SlotId slot, Cause cause);
   SequenceLine& line(SlotId slot) { return *by_slot_[static_cast<size_t>(slot)]; }
   void Close(SequenceLine* line) const;
   void CloseUnseen(SequenceLine* line) const;

@@ -1,4 +1,5 @@
-// What the loop is asked by whoever moves sequences between engines, and what it answers. Plain data.
+// What the loop is asked by whoever moves KV in and out, of sequences that go to other engines or come from there, and
+// of prompts that are kept on disk; and what it answers. Plain data.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +12,7 @@
 #include "base/units.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
+#include "tactus/timeline.h"
 
 namespace tactus {
 
@@ -47,12 +49,16 @@ enum class TransferKind : uint8_t {
   kLeave,    // it ends here, as migrated
   kReserve,  // host blocks; answered when they may be written
   kDrop,     // they are free again
+  // For prompts on disk (engine/prompt_cache.h).
+  kFetched,      // the leading blocks that a request waits for are in host blocks, or do not come: it may start
+  kReadEntered,  // the bytes of blocks that are new in the prefix cache; answered when there are any
 };
 
 struct TransferAnswer {
   Status status;
   SequenceStanding standing;         // kPause
-  std::vector<std::byte> bytes;      // kRead: of blocks [first_block, first_block + blocks)
+  std::vector<std::byte> bytes;      // kRead: of blocks [first_block, first_block + blocks); kReadEntered: of keys
+  std::vector<Hash128> keys;         // kReadEntered
   int32_t blocks = 0;                // that were read; 0: none is there yet
   ImportId import = 0;               // kReserve
   std::vector<BlockId> host_blocks;  // kReserve: those that were added
@@ -60,10 +66,14 @@ struct TransferAnswer {
 
 struct TransferCommand {
   TransferKind kind = TransferKind::kRead;
-  RequestHandle handle = 0;  // of a request with one choice; kReserve and kDrop: none
-  ImportId import = 0;       // kReserve: 0 begins one
-  int32_t first_block = 0;   // kRead; of a paused sequence also the last, partial one
-  int32_t blocks = 0;        // kRead: at most so many; kReserve: so many more
+  // Of a request with one choice; kDrop: none. kReserve: 0, or the request that waits for its KV, with which it waits
+  // until so many are free.
+  RequestHandle handle = 0;
+  ImportId import = 0;                // kReserve: 0 begins one
+  int32_t first_block = 0;            // kRead; of a paused sequence also the last, partial one
+  int32_t blocks = 0;                 // kRead: at most so many; kReserve: so many more; kFetched: so many are there
+  CacheEnd end = CacheEnd::kUnknown;  // kFetched: why no more than these
+  std::function<bool(const Hash128& key)> wanted;  // kReadEntered: of which; on the engine thread, must not block
   // Called once on the engine thread, unless the loop ends before; must not block. May be empty.
   std::function<void(TransferAnswer answer)> answer;
 };

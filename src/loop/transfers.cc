@@ -37,15 +37,41 @@ void Transfers::Take(TransferCommand command) {
     case TransferKind::kLeave:
       return End(&command);
     case TransferKind::kReserve:
-      return Reserve(&command);
+      if (command.handle == 0) return Reserve(&command);
+      wait_for_room_.push_back(std::move(command));
+      return;
     case TransferKind::kDrop:
-      if (rooms_.Drop(command.import)) Tell(command, command.import);
+      if (rooms_.Drop(command.import)) Tell(command);
       return Answer(command.answer, {});
+    case TransferKind::kFetched:
+      return Fetched(command);
+    case TransferKind::kReadEntered:
+      read_entered_ = std::move(command);
+      return;
   }
 }
 
-void Transfers::Tell(const TransferCommand& command, ImportId import) const {
-  if (parts_.tap != nullptr) parts_.tap->Transferred(command.kind, command.handle, import, command.blocks);
+void Transfers::Tell(const TransferCommand& command) const {
+  if (parts_.tap != nullptr) parts_.tap->Transferred(command);
+}
+
+void Transfers::Fetched(const TransferCommand& command) {
+  if (live_.Fetched(command) || rooms_.Drop(command.import)) Tell(command);
+}
+
+bool Transfers::ReserveForWaiting() {
+  bool any = false;
+  for (; !wait_for_room_.empty(); wait_for_room_.pop_front()) {
+    TransferCommand& command = wait_for_room_.front();
+    if (!live_.WaitsForKv(command.handle)) {  // it has ended, or the prefix cache had it
+      Answer(command.answer, Failed(NotFound("the request waits for nothing")));
+      any = true;
+      continue;
+    }
+    if (!TryReserve(&command)) break;
+    any = true;
+  }
+  return any;
 }
 
 Result<SlotId> Transfers::Find(RequestHandle handle) const {
@@ -71,7 +97,7 @@ void Transfers::Pause(TransferCommand* command) {
   if (!s.ok()) return Answer(command->answer, Failed(s.status()));
   if (FindPaused(command->handle) != paused_.end())
     return Answer(command->answer, Failed(InvalidArgument("the sequence is paused already")));
-  Tell(*command, 0);
+  Tell(*command);
   live_.sequences().Pause(*s);
   paused_.push_back({command->handle, *s, std::move(command->answer)});
 }
@@ -80,7 +106,7 @@ void Transfers::End(TransferCommand* command) {
   const auto paused = FindPaused(command->handle);
   if (paused == paused_.end() || !Find(command->handle).ok())
     return Answer(command->answer, Failed(NotFound("the request has ended")));
-  Tell(*command, 0);
+  Tell(*command);
   const SlotId s = paused->slot;
   Answer(paused->answer, Failed(Status(StatusCode::kCancelled, "the sequence was not waited for")));
   paused_.erase(paused);
@@ -90,20 +116,23 @@ void Transfers::End(TransferCommand* command) {
 }
 
 void Transfers::Reserve(TransferCommand* command) {
+  if (TryReserve(command)) return;
+  Answer(command->answer,
+         Failed(Status(StatusCode::kResourceExhausted,
+                       fmt::format("{} host blocks are wanted and {} of {} are free (--swap-space)", command->blocks,
+                                   parts_.kv->swap_blocks_free(), parts_.kv->swap_blocks_total()))));
+}
+
+bool Transfers::TryReserve(TransferCommand* command) {
   Reserved r;
   r.answer.import = command->import;
-  if (!rooms_.Reserve(&r.answer.import, command->blocks, &r.answer.host_blocks)) {
-    return Answer(command->answer, Failed(Status(StatusCode::kResourceExhausted,
-                                                 fmt::format("{} host blocks are wanted and {} of {} are free "
-                                                             "(--swap-space)",
-                                                             command->blocks, parts_.kv->swap_blocks_free(),
-                                                             parts_.kv->swap_blocks_total()))));
-  }
-  Tell(*command, command->import);
-  if (!command->answer) return;
+  if (!rooms_.Reserve(&r.answer.import, command->blocks, &r.answer.host_blocks)) return false;
+  Tell(*command);
+  if (!command->answer) return true;
   r.after = steps_.next_step() - 1;
   r.tell = std::move(command->answer);
   reserved_.push_back(std::move(r));
+  return true;
 }
 
 bool Transfers::Settle() {
@@ -137,6 +166,7 @@ bool Transfers::Settle() {
 }
 
 bool Transfers::Read() {
+  if (AnswerEntered()) return true;  // the next pass reads for others
   if (reads_.empty()) return false;
   const int64_t block_bytes = std::max<int64_t>(1, parts_.executor->kv_block_bytes());
   for (int64_t left = std::max<int64_t>(1, kMostBytesOfPass / block_bytes); left > 0 && !reads_.empty();) {
@@ -148,6 +178,36 @@ bool Transfers::Read() {
     left -= std::max<int64_t>(1, blocks_read_ - before);
   }
   return true;
+}
+
+bool Transfers::AnswerEntered() {
+  if (!read_entered_) return false;
+  TransferAnswer answer = ReadEntered(read_entered_->blocks, read_entered_->wanted);
+  if (answer.blocks == 0) return false;
+  const auto tell = std::move(read_entered_->answer);
+  read_entered_.reset();
+  Answer(tell, std::move(answer));
+  return true;
+}
+
+TransferAnswer Transfers::ReadEntered(int32_t blocks, const std::function<bool(const Hash128& key)>& wanted) {
+  constexpr int kMostUnwanted = 4096;  // of one pass
+  const int64_t block_bytes = std::max<int64_t>(1, parts_.executor->kv_block_bytes());
+  const int64_t most = std::min<int64_t>(blocks, std::max<int64_t>(1, kMostBytesOfPass / block_bytes));
+  TransferAnswer answer;
+  KvCache::Entered entered;
+  for (int unwanted = 0; answer.blocks < most && unwanted < kMostUnwanted && parts_.kv->TakeEntered(&entered);) {
+    if (!wanted(entered.key)) {
+      ++unwanted;
+      continue;
+    }
+    const size_t at = answer.bytes.size();
+    answer.bytes.resize(at + static_cast<size_t>(block_bytes));
+    parts_.executor->ReadKvBlock(entered.block, answer.bytes.data() + at);
+    answer.keys.push_back(entered.key);
+    ++answer.blocks;
+  }
+  return answer;
 }
 
 bool Transfers::ReadOne(TransferCommand* command) {

@@ -1,4 +1,4 @@
-// Carries out what is asked of sequences that move between engines (transfer.h). A paused sequence counts as in a step
+// Carries out what is asked of KV that moves in and out (transfer.h). A paused sequence counts as in a step
 // in flight, so that no policy needs to know of it; a sequence that comes is one that was swapped out (LiveRequests).
 //
 // Commands take effect in the pass that drains them, in order, after its arrivals and cancels; what they did is told to
@@ -8,6 +8,7 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "loop/import_rooms.h"
@@ -24,11 +25,16 @@ class Transfers {
             std::function<bool()> copies_wait);
 
   void Take(TransferCommand command);
+  // After commands: reserves host blocks for those that wait for them, the oldest first. False: for none.
+  bool ReserveForWaiting();
   // After results, before planning: lets go of paused sequences that have ended, and answers what has become ready.
   // False: nothing of it was to be done.
   bool Settle();
   // After planning. False: there was nothing to read.
   bool Read();
+  // At most so many blocks that are new in the prefix cache and wanted, as many as one pass may read. Also when no pass
+  // runs any more.
+  TransferAnswer ReadEntered(int32_t blocks, const std::function<bool(const Hash128& key)>& wanted);
   bool any_paused() const { return !paused_.empty(); }
   int64_t blocks_read() const { return blocks_read_; }
 
@@ -47,10 +53,13 @@ class Transfers {
   void Pause(TransferCommand* command);
   void End(TransferCommand* command);
   void Reserve(TransferCommand* command);
+  bool TryReserve(TransferCommand* command);  // false: not so many are free; nothing changed
   Result<SlotId> Find(RequestHandle handle) const;
   bool ReadOne(TransferCommand* command);
   std::vector<Paused>::iterator FindPaused(RequestHandle handle);
-  void Tell(const TransferCommand& command, ImportId import) const;
+  void Fetched(const TransferCommand& command);
+  bool AnswerEntered();
+  void Tell(const TransferCommand& command) const;
 
   const StepLoopParts& parts_;
   LiveRequests& live_;
@@ -58,7 +67,9 @@ class Transfers {
   const StepsInFlight& steps_;
   const std::function<bool()> copies_wait_;
   std::vector<Paused> paused_;
-  std::vector<Reserved> reserved_;  // not answered yet
+  std::vector<Reserved> reserved_;             // not answered yet
+  std::deque<TransferCommand> wait_for_room_;  // kReserve of requests that wait for their KV
+  std::optional<TransferCommand> read_entered_;
   std::deque<TransferCommand> reads_;
   int64_t blocks_read_ = 0;
 };

@@ -63,9 +63,10 @@ SlotId SequenceTable::Add(const SequenceSpec& spec, TimeNs now_ns) {
   return s;
 }
 
-void SequenceTable::Unhold(SlotId s, SlotId fork_from, TimeNs now_ns) {
-  TACTUS_CHECK(At(s).state == SeqState::kHeld);
+void SequenceTable::Unhold(SlotId s, SlotId fork_from, TimeNs now_ns, int32_t kept_tokens) {
+  TACTUS_CHECK(At(s).state == SeqState::kHeld && kept_tokens < At(s).known_committed);
   At(s).fork_from = fork_from;
+  At(s).computed_planned = At(s).computed_committed = kept_tokens;
   --num_held_;
   Enqueue(s, now_ns);
 }

@@ -63,8 +63,8 @@ class SequenceTable {
 
   // Precondition: free_slots() > 0.
   SlotId Add(const SequenceSpec& spec, TimeNs now_ns);
-  // Held -> Waiting. `fork_from` still holds the prompt's KV, or kNoSlot.
-  void Unhold(SlotId s, SlotId fork_from, TimeNs now_ns);
+  // Held -> Waiting. `fork_from` still holds the prompt's KV, or kNoSlot; `kept_tokens` as of Add.
+  void Unhold(SlotId s, SlotId fork_from, TimeNs now_ns, int32_t kept_tokens = 0);
   void ClearFork(SlotId s) { At(s).fork_from = kNoSlot; }
   // Decode, in no step: so many tokens that may follow are there to be verified, each right with that chance.
   void SetDrafts(SlotId s, int32_t tokens, DraftChance chance) {

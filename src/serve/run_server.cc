@@ -61,7 +61,10 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   log(fmt::format("ready: {} on {}", engine->model().name, url));
 
   bool healthy = true;
-  while (healthy && !signals.WaitFor(100 * kMillisecond)) healthy = engine->Stats().healthy;
+  while (healthy && !signals.WaitFor(100 * kMillisecond)) {
+    healthy = engine->Stats().healthy;
+    for (const std::string& line : engine->TakeWarnings()) log("warning: " + line);
+  }
   owned->StopAdmission();
   const int64_t running = engine->Stats().running + engine->Stats().waiting;
   log(fmt::format("{}: no new requests; {} to finish within {} ms", healthy ? "stopping" : "the engine failed", running,

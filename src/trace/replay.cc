@@ -49,6 +49,8 @@ struct RecordedArrival {
   bool has_keys = false;
   bool tokens_on_host = false;
   std::optional<ImportedSequence> imported;
+  int32_t stored_blocks = 0;
+  CacheEnd stored_end = CacheEnd::kUnknown;
 };
 struct Pass {
   TimeNs now_ns = 0;
@@ -222,10 +224,17 @@ ImportedSequence ReadImported(TraceCursor* in, const TraceHeader& header, TimeNs
   return imported;
 }
 
+CacheEnd ReadCacheEnd(TraceCursor* in) {
+  const uint8_t end = in->Byte();
+  if (end <= static_cast<uint8_t>(CacheEnd::kOff)) return static_cast<CacheEnd>(end);
+  in->Fail();
+  return CacheEnd::kUnknown;
+}
+
 TransferCommand ReadTransfer(TraceCursor* in, const TraceHeader& header) {
   TransferCommand command;
   const uint8_t kind = in->Byte();
-  if (kind < static_cast<uint8_t>(TransferKind::kPause) || kind > static_cast<uint8_t>(TransferKind::kDrop)) {
+  if (kind < static_cast<uint8_t>(TransferKind::kPause) || kind > static_cast<uint8_t>(TransferKind::kFetched)) {
     in->Fail();
     return command;
   }
@@ -233,6 +242,7 @@ TransferCommand ReadTransfer(TraceCursor* in, const TraceHeader& header) {
   command.handle = in->Varint();
   command.import = in->Varint();
   command.blocks = static_cast<int32_t>(in->Bounded(0, header.kv.swap_blocks));
+  if (command.kind == TransferKind::kFetched) command.end = ReadCacheEnd(in);
   return command;
 }
 
@@ -276,6 +286,12 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
       in->Fail();  // a record outside any pass
       return false;
     }
+    const bool of_arrival = tag == TraceTag::kPlanned || tag == TraceTag::kPlace || tag == TraceTag::kRequestId ||
+                            tag == TraceTag::kImported || tag == TraceTag::kStored;
+    if (of_arrival && pass->arrivals.empty()) {
+      in->Fail();
+      return false;
+    }
     switch (tag) {
       case TraceTag::kPass:
         *now_ns += ReadApart(in);
@@ -291,21 +307,17 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         break;
       case TraceTag::kPlanned:
       case TraceTag::kPlace:
-        if (pass->arrivals.empty()) {
-          in->Fail();
-          return false;
-        }
         pass->arrivals.back().request->planned = ReadPlace(in, tag == TraceTag::kPlanned);
         break;
       case TraceTag::kRequestId:
-        if (pass->arrivals.empty()) {
-          in->Fail();
-          return false;
-        }
         pass->arrivals.back().request->id = in->String(kLongestRequestId);
         break;
+      case TraceTag::kStored:
+        pass->arrivals.back().stored_blocks = static_cast<int32_t>(in->Bounded(0, header.kv.num_blocks));
+        pass->arrivals.back().stored_end = ReadCacheEnd(in);
+        break;
       case TraceTag::kImported:
-        if (pass->arrivals.empty() || pass->arrivals.back().request->n != 1) {
+        if (pass->arrivals.back().request->n != 1) {
           in->Fail();
           return false;
         }
@@ -380,6 +392,8 @@ Result<PreparedRequest> PrepareRecorded(const RecordedArrival& a, const IntakeLi
   prepared.arrival_ns = a.arrival_ns;
   prepared.client = a.client;
   prepared.tokens_on_host = a.tokens_on_host;
+  prepared.stored_blocks = a.stored_blocks;
+  prepared.stored_end = a.stored_end;
   if (a.imported) {
     ImportedSequence imported = *a.imported;
     imported.standing.arrival_ns = a.arrival_ns;

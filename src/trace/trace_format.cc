@@ -233,6 +233,7 @@ ReplicaConfig ReplicaOf(const TraceHeader& header) {
   config.slot_capacity = header.slot_capacity;
   config.prefix_caching = header.kv.prefix_caching;
   config.import_blocks = std::min(header.kv.import_blocks, header.kv.swap_blocks);
+  config.remember_evicted = true;
   config.max_errors_in_a_row = header.max_errors_in_a_row;
   config.max_draft_tokens = header.max_draft_tokens;
   return config;

@@ -22,8 +22,8 @@ inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
 inline constexpr uint64_t kTraceVersion = 9;
 inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service, no request ids;
                                                     // 4: no gate; 5: no planned places; 6: places of another form;
-                                                    // 7: nothing moves between engines; 8: drafts of another form,
-                                                    // which no program but tests recorded
+                                                    // 7: nothing moves between engines; 8: nothing is on disk, drafts
+                                                    // of another form, which no program but tests recorded
 
 inline constexpr size_t kLongestRequestId = 256;  // bytes; a longer one is not recorded
 
@@ -46,6 +46,7 @@ enum class TraceTag : uint8_t {
   kTransfer = 15,   // a command of who moves sequences between engines
   kImported = 16,   // the arrival before it has run elsewhere
   kProposal = 17,   // a sequence waits for its next token, and what is guessed to follow it
+  kStored = 18,     // what is kept on disk of the arrival before it
 };
 
 // Everything that a replay must be built with.

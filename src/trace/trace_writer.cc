@@ -84,6 +84,11 @@ void TraceWriter::Arrival(const PreparedRequest& r) {
     PutVarint(static_cast<uint64_t>(place.position), &buffer_);
     PutVarint(static_cast<uint64_t>(std::max(0, place.kv_tokens)), &buffer_);
   }
+  if (r.stored_blocks > 0 || r.stored_end != CacheEnd::kUnknown) {
+    buffer_.push_back(static_cast<uint8_t>(TraceTag::kStored));
+    PutVarint(static_cast<uint64_t>(r.stored_blocks), &buffer_);
+    buffer_.push_back(static_cast<uint8_t>(r.stored_end));
+  }
   if (request.id.empty() || request.id.size() > kLongestRequestId) return;
   buffer_.push_back(static_cast<uint8_t>(TraceTag::kRequestId));
   PutString(request.id, &buffer_);
@@ -103,13 +108,14 @@ void TraceWriter::Imported(const ImportedSequence& sequence) {
   PutSigned(s.longest_gap_ns, &buffer_);
 }
 
-void TraceWriter::Transferred(TransferKind kind, RequestHandle handle, ImportId import, int32_t blocks) {
+void TraceWriter::Transferred(const TransferCommand& command) {
   Touch();
   buffer_.push_back(static_cast<uint8_t>(TraceTag::kTransfer));
-  buffer_.push_back(static_cast<uint8_t>(kind));
-  PutVarint(handle, &buffer_);
-  PutVarint(import, &buffer_);
-  PutVarint(static_cast<uint64_t>(blocks), &buffer_);
+  buffer_.push_back(static_cast<uint8_t>(command.kind));
+  PutVarint(command.handle, &buffer_);
+  PutVarint(command.import, &buffer_);
+  PutVarint(static_cast<uint64_t>(command.blocks), &buffer_);
+  if (command.kind == TransferKind::kFetched) buffer_.push_back(static_cast<uint8_t>(command.end));
 }
 
 void TraceWriter::Predicted(int32_t tokens) {

@@ -30,7 +30,7 @@ class TraceWriter final : public LoopTap {
   void Predicted(int32_t tokens) override;
   void Imported(const ImportedSequence& sequence) override;
   void Cancel(RequestHandle handle) override;
-  void Transferred(TransferKind kind, RequestHandle handle, ImportId import, int32_t blocks) override;
+  void Transferred(const TransferCommand& command) override;
   void Abort() override;
   void Stopped(int32_t item, int32_t token) override { stops_.push_back({item, token}); }
   void Key(RequestHandle handle, int32_t choice, int32_t block, const Hash128& key) override;

@@ -25,6 +25,7 @@ RequestTimeline Ended() {
   t.finish = FinishReason::kStop;
   t.prompt_tokens = 12;
   t.preemptions = 1;
+  t.cache = {.tokens = 11, .disk_tokens = 8, .end = CacheEnd::kDamaged};
   SequenceTimeline& s = t.sequences.emplace_back();
   s.finish = FinishReason::kStop;
   s.completion_tokens = 3;
@@ -47,6 +48,7 @@ TEST(ExplainText, HasEveryDigit) {
       ExplainText({t}),
       R"({"object":"request.schedule","id":"a\"b","request":7,"class":"chat","ended":true,"finish_reason":"stop",)"
       R"("prompt_tokens":12,"completion_tokens":3,"preemptions":1,"ttft_ms":2.000001,"e2e_ms":1002.000001,)"
+      R"("cache":{"cached_tokens":11,"memory_tokens":3,"disk_tokens":8,"ended":"damaged"},)"
       R"("longest_gap":{"ms":700.000000,"from_ms":302.000001,"to_ms":1002.000001,"cause":"passed_over"},)"
       R"("objectives":[{"objective":"ttft","stated_ms":1.000000,"actual_ms":2.000001,"kept":false,"cause":"prefill",)"
       R"("cost_ms":1.000001},{"objective":"jct","stated_ms":2000.000000,"actual_ms":1002.000001,"kept":true}],)"
@@ -66,6 +68,7 @@ TEST(ExplainText, WhatIsNotDecidedIsNull) {
   EXPECT_EQ(e["ended"], false);
   EXPECT_EQ(e["finish_reason"], nullptr);
   EXPECT_EQ(e["ttft_ms"], nullptr);
+  EXPECT_EQ(e["cache"], nullptr);
   EXPECT_EQ(e["longest_gap"], nullptr);
   EXPECT_EQ(e["objectives"][0]["kept"], nullptr);
   EXPECT_EQ(e["objectives"][0]["actual_ms"], nullptr);

@@ -64,12 +64,13 @@ TEST(ApiKeysTest, NoKeysAcceptNothing) {
   EXPECT_EQ(Find(keys, "Bearer "), std::nullopt);
 }
 
-TEST(ApiKeysTest, SaltsDifferByKeyAndByProcess) {
-  const ApiKeys keys({"one", "two"}), again({"one", "two"});
-  EXPECT_EQ(keys.Salt(0), keys.Salt(0));
+TEST(ApiKeysTest, SaltsDifferByKeyAndAreTheSameAtEveryStart) {
+  const ApiKeys keys({"one", "two"}), again({"two", "one"});
   EXPECT_EQ(keys.Salt(0).size(), 32u);
   EXPECT_NE(keys.Salt(0), keys.Salt(1));
-  EXPECT_NE(keys.Salt(0), again.Salt(0));
+  EXPECT_EQ(keys.Salt(0), again.Salt(1)) << "prompts on disk would not be found after a restart";
+  const ApiKeys fleet({"one", "two"}, {}, FleetKeysOf("a secret of sixteen bytes"));
+  EXPECT_NE(keys.Salt(0), fleet.Salt(0)) << "others hear of a fleet's salts: its secret has to be in them";
 }
 
 TEST(RequestIdTest, OneTo256VisibleCharacters) {

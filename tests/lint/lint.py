@@ -41,6 +41,7 @@ LAYERS = {
     "text": ["base", "obs"],
     "grammar": ["base"],   # what an answer must match, over a vocabulary: no model, text, executor or HTTP
     "kv": ["base", "obs"],
+    "kv_store": ["base"],   # blocks in files, by key: knows no engine
     "seq": ["base", "obs"],
     "cost": ["base", "obs", "tensor", "model_config"],
     "sched": ["base"],
@@ -50,8 +51,8 @@ LAYERS = {
     "trace": ["base", "obs", "kv", "seq", "predict", "sched", "loop"],
     "dist": ["base", "obs", "tensor", "kernels"],
     "exec": ["base", "obs", "tensor", "kernels", "model_config", "model", "dist"],
-    "engine": ["base", "obs", "tensor", "model_config", "model", "text", "kv", "seq", "cost", "predict", "sched", "loop",
-               "trace", "dist", "exec", "grammar", "draft"],
+    "engine": ["base", "obs", "tensor", "model_config", "model", "text", "kv", "kv_store", "seq", "cost", "predict", "sched",
+               "loop", "trace", "dist", "exec", "grammar", "draft"],
     "route": ["base"],   # what is known of replicas and who chooses; the simulator has it too
     "http": ["base", "obs"],
     "api": ["base", "obs"],   # and include/tactus, as all: the engine is known by its interface alone

@@ -43,6 +43,8 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   sizes.blocks_total = config.num_blocks;
   sizes.block_size = config.block_size;
   sizes.swap_blocks = config.swap_blocks;
+  rc.import_blocks = config.import_blocks;
+  rc.list_entered = config.list_entered;
   rc.max_queue = config.max_queue;
   rc.prefix_caching = config.prefix_caching;
   rc.secret = {1, 2};
@@ -68,7 +70,7 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   ec.num_blocks = config.num_blocks;
   ec.block_size = config.block_size;
   ec.max_slots = replica_->config().slots();
-  ec.swap_blocks = config.swap_blocks;
+  ec.swap_blocks = config.swap_blocks + config.import_blocks;
   ec.clock = &clock_;
   executor_ = std::make_unique<FakeExecutor>(ec);
   drafts_ = std::make_unique<GuessingDrafts>(executor_.get(), config.draft_accuracy, ec.seed);
@@ -112,6 +114,7 @@ Result<RequestHandle> Harness::Submit(Request request, const ImportedSequence* i
   TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(shared, replica_->limits()));
   prepared.tokens_on_host = config_.tokens_on_host && handles_.size() % 2 == 0;
   if (imported != nullptr) TACTUS_RETURN_IF_ERROR(AddImported(*imported, replica_->limits(), &prepared));
+  if (prepare) prepare(&prepared);
   TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop_->Submit(std::move(prepared)));
   RequestOutput& out = outputs_[handle];
   out.request = shared;

@@ -21,7 +21,9 @@ struct HarnessConfig {
   FakeExecutorConfig executor;
   std::vector<InjectedFault> faults;  // of chosen steps; `executor` draws its own
   int64_t num_blocks = 64;
-  int64_t swap_blocks = 0;  // of host memory
+  int64_t swap_blocks = 0;    // of host memory
+  int64_t import_blocks = 0;  // beside them, for what comes from elsewhere
+  bool list_entered = false;  // the loop tells what is new in the prefix cache
   int32_t block_size = 4;
   int32_t max_model_len = 128;
   int32_t max_num_seqs = 8;
@@ -101,6 +103,8 @@ class Harness final : public EventSink {
   // A request that has run elsewhere; its choice has the tokens from there.
   Result<RequestHandle> SubmitImported(Request request, ImportedSequence imported);
   void Cancel(RequestHandle handle) { loop_->Cancel(handle); }
+  // What somebody notes in each request before it is submitted.
+  std::function<void(PreparedRequest*)> prepare;
   // Once, in the middle of the next pass that asks for results.
   void InTheMiddleOfAPass(std::function<void()> call) { logging_->at_poll = std::move(call); }
   // Passes until nothing happens at this instant. Returns the first broken invariant, or empty.

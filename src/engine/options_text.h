@@ -1,0 +1,13 @@
+// The options as a recording states them. Pure.
+#pragma once
+
+#include <string>
+
+#include "tactus/options.h"
+
+namespace tactus {
+
+// "name = value" for every option, a line each, for the head of a recording.
+std::string OptionsText(EngineOptions options);
+
+}  // namespace tactus

@@ -1,0 +1,245 @@
+#include "engine/prompt_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "base/thread_role.h"
+
+namespace tactus {
+namespace {
+
+constexpr DurationNs kLongestWaitNs = 1 * kSecond;  // of a request for its blocks
+constexpr DurationNs kLastWritesNs = 10 * kSecond;  // that an end waits for what is not written yet
+
+}  // namespace
+
+Result<std::unique_ptr<PromptCache>> PromptCache::Open(std::unique_ptr<KvFolder> folder, int64_t max_bytes,
+                                                       const PromptCacheParts& parts, const BlockStore::Say& say) {
+  BlockStoreOptions store;
+  store.block_bytes = parts.executor->kv_block_bytes();
+  store.max_bytes = max_bytes;
+  if (store.block_bytes == 0) {
+    return InvalidArgument("--kv-cache-dir: what computes here does not give its KV blocks out; leave it out",
+                           "kv-cache-dir");
+  }
+  // Keys of another secret are never asked for: their blocks are of no use.
+  constexpr std::string_view kUse = "identity";
+  const Hash128 keys = SipHash128(parts.replica->secret, kUse.data(), kUse.size());
+  store.identity = fmt::format("{}\nblocks of {} tokens, {} bytes\nkeys {:016x}\n", parts.identity,
+                               parts.replica->scheduler.limits.block_size, store.block_bytes, keys.low);
+  TACTUS_ASSIGN_OR_RETURN(auto blocks, BlockStore::Open(std::move(folder), store, say));
+  return std::unique_ptr<PromptCache>(new PromptCache(std::move(blocks), parts));
+}
+
+PromptCache::PromptCache(std::unique_ptr<BlockStore> store, const PromptCacheParts& parts)
+    : store_(std::move(store)), parts_(parts) {
+  writer_ = std::thread([this] {
+    SetThreadRole(ThreadRole::kService, "tactus-kv-write");
+    Write();
+  });
+  reader_ = std::thread([this] {
+    SetThreadRole(ThreadRole::kService, "tactus-kv-read");
+    ReadJobs();
+  });
+  timer_ = std::thread([this] {
+    SetThreadRole(ThreadRole::kService, "tactus-kv-wait");
+    EndWaits();
+  });
+}
+
+PromptCache::~PromptCache() {
+  EndThreads();
+}
+
+void PromptCache::EndThreads() {
+  {
+    std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread* thread : {&writer_, &reader_, &timer_}) {
+    if (thread->joinable()) thread->join();
+  }
+}
+
+Result<RequestHandle> PromptCache::Submit(PreparedRequest prepared) {
+  Look(&prepared);
+  const auto begin = prepared.choices[0].keys.begin();
+  std::vector<Hash128> stored(begin, begin + prepared.stored_blocks);
+  const CacheEnd end = prepared.stored_end;
+  Result<RequestHandle> handle = parts_.loop->Submit(std::move(prepared));
+  if (handle.ok() && !stored.empty()) Fetch(*handle, std::move(stored), end);
+  return handle;
+}
+
+void PromptCache::Look(PreparedRequest* prepared) {
+  if (!prepared->has_keys || prepared->imported != nullptr) return;
+  const std::vector<Hash128>& keys = prepared->choices[0].keys;
+  const auto shareable = std::min(
+      keys.size(), static_cast<size_t>((prepared->prompt_tokens - 1) / parts_.replica->scheduler.limits.block_size));
+  const BlockStore::Match match = store_->Find(std::span(keys).first(shareable));
+  prepared->stored_blocks = match.blocks;
+  prepared->stored_end = match.end == CacheEnd::kPrompt ? CacheEnd::kUnknown : match.end;
+  if (match.blocks > parts_.replica->import_blocks) {
+    prepared->stored_blocks = static_cast<int32_t>(parts_.replica->import_blocks);
+    prepared->stored_end = CacheEnd::kNoRoom;
+  }
+}
+
+void PromptCache::Fetch(RequestHandle handle, std::vector<Hash128> stored_keys, CacheEnd end) {
+  auto job = std::make_shared<Job>();
+  job->handle = handle;
+  job->keys = std::move(stored_keys);
+  job->end = end;
+  TransferCommand reserve{.kind = TransferKind::kReserve, .handle = handle};
+  reserve.blocks = static_cast<int32_t>(job->keys.size());
+  reserve.answer = [this, job](TransferAnswer answer) {
+    if (!answer.status.ok()) return;  // it does not wait: it has ended, or the prefix cache had its blocks
+    job->room = answer.import;
+    job->host_blocks = std::move(answer.host_blocks);
+    {
+      std::lock_guard lock(mutex_);
+      jobs_.push_back(std::move(*job));
+    }
+    changed_.notify_all();
+  };
+  parts_.loop->Transfer(std::move(reserve));
+  {
+    std::lock_guard lock(mutex_);
+    waits_.push_back({handle, parts_.clock->NowNs() + kLongestWaitNs});
+  }
+  changed_.notify_all();
+}
+
+void PromptCache::EndWaits() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    if (waits_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    const Wait wait = waits_.front();
+    const DurationNs left_ns = wait.end_ns - parts_.clock->NowNs();
+    if (left_ns > 0) {
+      changed_.wait_for(lock, std::chrono::nanoseconds(left_ns));
+      continue;
+    }
+    waits_.pop_front();
+    lock.unlock();
+    Tell(wait.handle, 0, 0, CacheEnd::kLate);  // most have had their blocks long since, and hear nothing of it
+    lock.lock();
+  }
+}
+
+void PromptCache::Tell(RequestHandle handle, ImportId room, int32_t blocks, CacheEnd end) {
+  TransferCommand fetched{.kind = TransferKind::kFetched, .handle = handle, .import = room};
+  fetched.blocks = blocks;
+  fetched.end = end;
+  parts_.loop->Transfer(std::move(fetched));
+}
+
+void PromptCache::ReadJobs() {
+  std::vector<std::byte> block(static_cast<size_t>(store_->block_bytes()));
+  for (;;) {
+    Job job;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
+      if (ending_) return;
+      job = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    ReadOne(job, &block);
+  }
+}
+
+void PromptCache::ReadOne(const Job& job, std::vector<std::byte>* block) {
+  int32_t blocks = 0;
+  CacheEnd end = job.end;
+  for (; static_cast<size_t>(blocks) < job.keys.size(); ++blocks) {
+    const auto i = static_cast<size_t>(blocks);
+    if (!store_->Read(job.keys[i], block->data())) {
+      end =
+          store_->Find(std::span(&job.keys[i], 1)).end == CacheEnd::kEvicted ? CacheEnd::kEvicted : CacheEnd::kDamaged;
+      break;
+    }
+    parts_.executor->WriteHostBlock(job.host_blocks[i], block->data());
+  }
+  if (blocks > 0) {
+    std::lock_guard lock(mutex_);
+    ++fetched_requests_;
+  }
+  Tell(job.handle, job.room, blocks, end);
+}
+
+void PromptCache::Write() {
+  const auto wanted = [this](const Hash128& key) { return !store_->Has(key); };
+  for (;;) {
+    TransferCommand read{.kind = TransferKind::kReadEntered};
+    read.blocks = std::numeric_limits<int32_t>::max();  // what a pass may read
+    read.wanted = wanted;
+    read.answer = [this](TransferAnswer answer) {
+      {
+        std::lock_guard lock(mutex_);
+        entered_.push_back(std::move(answer));
+      }
+      changed_.notify_all();
+    };
+    parts_.loop->Transfer(std::move(read));
+    TransferAnswer entered;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return ending_ || !entered_.empty(); });
+      if (entered_.empty()) return;
+      entered = std::move(entered_.front());
+      entered_.pop_front();
+    }
+    if (!Store(entered)) return;
+  }
+}
+
+bool PromptCache::Store(const TransferAnswer& entered) {
+  const auto size = static_cast<size_t>(store_->block_bytes());
+  for (size_t i = 0; i < entered.keys.size(); ++i) {
+    if (!store_->Append(entered.keys[i], entered.bytes.data() + i * size)) return false;
+  }
+  return true;
+}
+
+void PromptCache::Finish() {
+  EndThreads();
+  const TimeNs end_ns = parts_.clock->NowNs() + kLastWritesNs;
+  while (parts_.clock->NowNs() < end_ns) {
+    const TransferAnswer entered = parts_.loop->ReadEntered(std::numeric_limits<int32_t>::max(),
+                                                            [this](const Hash128& key) { return !store_->Has(key); });
+    if (entered.keys.empty() || !Store(entered)) return;
+  }
+}
+
+std::string PromptCache::MetricsText(const Labels& labels) const {
+  const BlockStoreStats s = store_->Stats();
+  const auto value = [](int64_t v) { return static_cast<double>(v); };
+  const int64_t fetched = [this] {
+    std::lock_guard lock(mutex_);
+    return fetched_requests_;
+  }();
+  PrometheusText t(labels);
+  t.Gauge("tactus_disk_kv_blocks", "KV blocks of this model in --kv-cache-dir.", value(s.blocks));
+  t.Gauge("tactus_disk_kv_bytes", "Bytes of all files in --kv-cache-dir.", value(s.bytes));
+  t.Gauge("tactus_disk_kv_bytes_limit", "What they may be.", value(s.limit));
+  t.Gauge("tactus_disk_kv_writing", "0: nothing is written any more, for want of room on the disk.", s.writing ? 1 : 0);
+  t.Counter("tactus_disk_kv_requests_total", "Requests that had KV of their prompt read from there.", value(fetched));
+  t.Counter("tactus_disk_kv_read_blocks_total", "KV blocks read from there.", value(s.read));
+  t.Counter("tactus_disk_kv_written_blocks_total", "KV blocks written there.", value(s.written));
+  t.Counter("tactus_disk_kv_evicted_blocks_total", "KV blocks removed for others.", value(s.evicted));
+  t.Counter("tactus_disk_kv_damaged_blocks_total", "KV blocks and records that were damaged, and left out.",
+            value(s.damaged));
+  return t.Take();
+}
+
+}  // namespace tactus

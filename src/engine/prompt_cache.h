@@ -1,0 +1,89 @@
+// The prefix cache's longer memory (--kv-cache-dir; docs/prompt_cache.md): KV blocks that the cache computed are
+// written to a folder, and a prompt whose leading blocks lie there has them read back before it is computed.
+//
+// Neither way makes the step loop wait. A thread asks it for what is new in the cache (TransferKind::kReadEntered),
+// which the loop copies while a step runs, and writes that. A request whose prompt the folder knows is held by the
+// loop; another thread reads its blocks into host blocks that the loop has reserved for it (kReserve), and says so
+// (kFetched): from then on it is one whose KV lies in host memory, as after a swap (docs/swap.md). A third thread sees
+// to it that a disk that hangs holds nobody: after a second the request is told that nothing comes.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/executor.h"
+#include "kv_store/block_store.h"
+#include "loop/replica.h"
+#include "obs/prometheus_text.h"
+
+namespace tactus {
+
+// All outlive it, but for the executor, which outlives Finish.
+struct PromptCacheParts {
+  StepLoop* loop = nullptr;
+  Executor* executor = nullptr;
+  Clock* clock = nullptr;
+  const ReplicaConfig* replica = nullptr;  // its import_blocks are the most that one prompt may have on the way
+  std::string identity;                    // what K and V depend on, but for sizes and keys; lines
+};
+
+class PromptCache {
+ public:
+  // Errors and lines for people as of BlockStore::Open.
+  static Result<std::unique_ptr<PromptCache>> Open(std::unique_ptr<KvFolder> folder, int64_t max_bytes,
+                                                   const PromptCacheParts& parts, const BlockStore::Say& say);
+  // Precondition: the loop runs no more.
+  ~PromptCache();
+
+  // Any thread. StepLoop::Submit, with what the folder has of the prompt noted in the request, and on its way.
+  Result<RequestHandle> Submit(PreparedRequest prepared);
+
+  // Once, when the loop runs no more: writes what it has not been asked for yet, as far as there is time.
+  void Finish();
+
+  std::string MetricsText(const Labels& labels) const;
+  std::vector<std::string> TakeWarnings() { return store_->TakeWarnings(); }
+
+ private:
+  struct Job {
+    RequestHandle handle = 0;
+    std::vector<Hash128> keys;
+    CacheEnd end = CacheEnd::kUnknown;  // after those
+    ImportId room = 0;
+    std::vector<BlockId> host_blocks;
+  };
+  PromptCache(std::unique_ptr<BlockStore> store, const PromptCacheParts& parts);
+  void Look(PreparedRequest* prepared);
+  void Fetch(RequestHandle handle, std::vector<Hash128> stored_keys, CacheEnd end);
+  void EndThreads();
+  void Write();
+  bool Store(const TransferAnswer& entered);
+  void ReadJobs();
+  void ReadOne(const Job& job, std::vector<std::byte>* block);
+  void EndWaits();
+  void Tell(RequestHandle handle, ImportId room, int32_t blocks, CacheEnd end);
+
+  const std::unique_ptr<BlockStore> store_;
+  const PromptCacheParts parts_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ending_ = false;
+  std::deque<TransferAnswer> entered_;  // to be written; at most one, as it is asked for one by one
+  std::deque<Job> jobs_;                // have their room
+  int64_t fetched_requests_ = 0;        // that had blocks read, also where not all could be
+  struct Wait {
+    RequestHandle handle = 0;
+    TimeNs end_ns = 0;
+  };
+  std::deque<Wait> waits_;  // of requests that blocks were asked for, the first to end first
+  std::thread writer_, reader_, timer_;
+};
+
+}  // namespace tactus

@@ -1,0 +1,278 @@
+#include "kv_store/block_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <utility>
+
+#include "base/unit_text.h"
+
+namespace tactus {
+namespace {
+
+constexpr int64_t kSegmentsOfLimit = 64;            // what is evicted at once is a part of so many
+constexpr int64_t kLeastBlocks = 16;                // that a limit must hold
+constexpr int64_t kMostBlocks = int64_t{1} << 20;   // what is known of each takes some 100 bytes of memory
+constexpr size_t kForgottenKeys = size_t{1} << 16;  // that are remembered as evicted
+constexpr size_t kMostWarnings = 32;
+
+std::string Size(int64_t bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+}  // namespace
+
+BlockStore::BlockStore(std::unique_ptr<KvFolder> folder, const BlockStoreOptions& options)
+    : folder_(std::move(folder)), options_(options), forgotten_(kForgottenKeys) {
+  format_.identity = SipHash128(folder_->secret(), options_.identity.data(), options_.identity.size());
+  format_.secret = folder_->secret();
+  format_.block_bytes = options_.block_bytes;
+}
+
+Result<std::unique_ptr<BlockStore>> BlockStore::Open(std::unique_ptr<KvFolder> folder, const BlockStoreOptions& options,
+                                                     const Say& say) {
+  std::unique_ptr<BlockStore> store(new BlockStore(std::move(folder), options));
+  const int64_t least = kLeastBlocks * store->BlockAndRecord() + kSegmentHeaderBytes;
+  if (options.max_bytes < least) {
+    return InvalidArgument(fmt::format("--kv-cache-dir-size {} is too small: {} blocks of {} need {} bytes",
+                                       options.max_bytes, kLeastBlocks, Size(options.block_bytes), least),
+                           "kv-cache-dir-size");
+  }
+  TACTUS_ASSIGN_OR_RETURN(store->subfolder_, store->folder_->Subfolder(options.identity));
+  TACTUS_RETURN_IF_ERROR(store->Load(say));
+  TACTUS_RETURN_IF_ERROR(store->SetLimit(say));
+  const BlockStoreStats& s = store->stats_;
+  const int64_t bytes = s.blocks * store->BlockAndRecord();
+  say(fmt::format("KV cache folder {}: {} blocks of this model ({}); {} of {} used", store->folder_->path(), s.blocks,
+                  Size(bytes), Size(s.bytes), Size(s.limit)));
+  return store;
+}
+
+Status BlockStore::Load(const Say& say) {
+  TACTUS_ASSIGN_OR_RETURN(const std::vector<KvFolder::SegmentFiles> files, folder_->Segments());
+  const std::string ours = std::filesystem::path(subfolder_).filename().string();
+  for (const KvFolder::SegmentFiles& file : files) {
+    Held held;
+    held.stem = file.stem;
+    held.bytes = file.bytes;
+    held.used = ++uses_;
+    const SegmentId id = ++last_id_;
+    if (file.subfolder == ours) {
+      const std::string name = std::filesystem::path(file.stem).filename().string();
+      last_number_ = std::max(last_number_, static_cast<uint32_t>(std::stoul(name)));
+      std::vector<StoredBlock> blocks;
+      int64_t damaged = 0;
+      auto segment = Segment::Open(file.stem, format_, &blocks, &damaged);
+      if (segment.status().code() == StatusCode::kNotFound) {
+        RemoveSegment(file.stem);
+        continue;
+      }
+      if (!segment.ok()) {
+        say(fmt::format("warning: KV cache: {}; its blocks are lost, and it is removed", segment.status().message()));
+        ++stats_.damaged;
+        RemoveSegment(file.stem);
+        continue;
+      }
+      if (damaged > 0) {
+        say(fmt::format("warning: KV cache: {} records of '{}.index' are damaged or have no block, and are left out",
+                        damaged, file.stem));
+        stats_.damaged += damaged;
+      }
+      held.segment = std::move(*segment);
+      held.bytes = held.segment->bytes();
+      for (const StoredBlock& block : blocks) {
+        if (index_.try_emplace(block.key, Place{id, block}).second) held.keys.push_back(block.key);
+      }
+      active_ = id;  // what was written last goes on
+    }
+    stats_.bytes += held.bytes;
+    segments_.emplace(id, std::move(held));
+  }
+  stats_.blocks = static_cast<int64_t>(index_.size());
+  return Status();
+}
+
+Status BlockStore::SetLimit(const Say& say) {
+  stats_.limit = options_.max_bytes;
+  if (const int64_t most = kMostBlocks * BlockAndRecord(); stats_.limit > most) {
+    say(fmt::format("KV cache folder: at most {} blocks are kept, so {} of --kv-cache-dir-size {}", kMostBlocks,
+                    Size(most), FormatBytes(options_.max_bytes)));
+    stats_.limit = most;
+  }
+  const int64_t free = folder_->FreeBytes();
+  const int64_t allowed = stats_.bytes + free / 2;
+  if (free >= 0 && stats_.limit > allowed) {
+    say(
+        fmt::format("warning: KV cache folder: its disk has {} free, of which half is left to others: it keeps {} "
+                    "instead of --kv-cache-dir-size {}",
+                    Size(free), Size(allowed), FormatBytes(options_.max_bytes)));
+    stats_.limit = allowed;
+  }
+  stats_.writing = stats_.limit >= kLeastBlocks * BlockAndRecord() + kSegmentHeaderBytes;
+  if (!stats_.writing) say("warning: KV cache folder: too little room; nothing is written");
+  places_of_segment_ = static_cast<int32_t>(std::max<int64_t>(1, stats_.limit / kSegmentsOfLimit / BlockAndRecord()));
+  // No lock is held for as long as a table takes that grows.
+  index_.reserve(static_cast<size_t>(std::min(kMostBlocks, stats_.limit / BlockAndRecord())));
+  if (stats_.bytes > stats_.limit) {
+    const int64_t before = stats_.bytes;
+    Remove(MakeRoom(0));
+    say(fmt::format("KV cache folder: {} removed, to stay below {}", Size(before - stats_.bytes), Size(stats_.limit)));
+  }
+  return Status();
+}
+
+bool BlockStore::Has(const Hash128& key) const {
+  std::lock_guard lock(mutex_);
+  return index_.contains(key);
+}
+
+BlockStore::Match BlockStore::Find(std::span<const Hash128> keys) {
+  Match match;
+  std::vector<std::shared_ptr<Segment>> used;
+  {
+    std::lock_guard lock(mutex_);
+    ++uses_;
+    SegmentId last = kNone;
+    for (const Hash128& key : keys) {
+      const auto found = index_.find(key);
+      if (found == index_.end()) {
+        match.end = Forgotten(key) == key.high ? CacheEnd::kEvicted : CacheEnd::kUnknown;
+        break;
+      }
+      ++match.blocks;
+      if (found->second.segment == last) continue;
+      last = found->second.segment;
+      Held& held = segments_.at(last);
+      if (held.used != uses_) used.push_back(held.segment);
+      held.used = uses_;
+    }
+  }
+  if (match.blocks == static_cast<int32_t>(keys.size())) match.end = CacheEnd::kPrompt;
+  for (const auto& segment : used) segment->Touch();
+  return match;
+}
+
+bool BlockStore::Read(const Hash128& key, std::byte* to) {
+  std::shared_ptr<Segment> segment;
+  StoredBlock block;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = index_.find(key);
+    if (found == index_.end()) return false;
+    block = found->second.block;
+    segment = segments_.at(found->second.segment).segment;
+  }
+  const bool sound = segment->Read(block, to);
+  std::lock_guard lock(mutex_);
+  if (sound) {
+    ++stats_.read;
+    return true;
+  }
+  const auto found = index_.find(key);
+  if (found == index_.end() || segments_.at(found->second.segment).segment != segment) return false;  // evicted since
+  index_.erase(found);
+  --stats_.blocks;
+  ++stats_.damaged;
+  Warn(fmt::format("KV cache: '{}.blocks' is damaged at byte {}: the block there is left out", segment->stem(),
+                   block.place * options_.block_bytes));
+  return false;
+}
+
+bool BlockStore::Append(const Hash128& key, const std::byte* bytes) {
+  std::vector<Held> victims;
+  {
+    std::lock_guard lock(mutex_);
+    if (!stats_.writing) return false;
+    if (index_.contains(key)) return true;
+    if (active_ != kNone && segments_.at(active_).segment->size() >= places_of_segment_) active_ = kNone;
+    victims = MakeRoom(BlockAndRecord() + (active_ == kNone ? kSegmentHeaderBytes : 0));
+  }
+  Remove(std::move(victims));
+  const Status written = Write(key, bytes);
+  if (written.ok()) return true;
+  std::lock_guard lock(mutex_);
+  stats_.writing = false;
+  Warn(fmt::format("KV cache: {}; nothing more is written", written.message()));
+  return false;
+}
+
+// Nobody else changes what is active.
+Status BlockStore::Write(const Hash128& key, const std::byte* bytes) {
+  std::shared_ptr<Segment> segment;
+  if (active_ == kNone) {
+    if (last_number_ >= 99'999'999) return Status(StatusCode::kResourceExhausted, "no more segments can be numbered");
+    Held held;
+    held.stem = fmt::format("{}/{:08}", subfolder_, ++last_number_);
+    TACTUS_ASSIGN_OR_RETURN(held.segment, Segment::Create(held.stem, format_));
+    held.bytes = held.segment->bytes();
+    segment = held.segment;
+    std::lock_guard lock(mutex_);
+    stats_.bytes += held.bytes;
+    segments_.emplace(active_ = ++last_id_, std::move(held));
+  } else {
+    std::lock_guard lock(mutex_);
+    segment = segments_.at(active_).segment;
+  }
+  TACTUS_ASSIGN_OR_RETURN(const StoredBlock stored, segment->Append(key, bytes));
+  std::lock_guard lock(mutex_);
+  Held& held = segments_.at(active_);
+  held.keys.push_back(key);
+  held.used = ++uses_;
+  held.bytes += BlockAndRecord();
+  stats_.bytes += BlockAndRecord();
+  index_.emplace(key, Place{active_, stored});
+  ++stats_.blocks;
+  ++stats_.written;
+  return Status();
+}
+
+// Takes out what was not used for longest, until there is room for so many bytes more. Its files are the caller's to
+// remove.
+std::vector<BlockStore::Held> BlockStore::MakeRoom(int64_t bytes) {
+  std::vector<Held> victims;
+  while (stats_.bytes + bytes > stats_.limit && !segments_.empty()) {
+    const auto oldest = std::min_element(segments_.begin(), segments_.end(), [this](const auto& a, const auto& b) {
+      const bool a_last = a.first == active_, b_last = b.first == active_;
+      return a_last != b_last ? b_last : a.second.used < b.second.used;
+    });
+    for (const Hash128& key : oldest->second.keys) {
+      const auto found = index_.find(key);
+      if (found == index_.end() || found->second.segment != oldest->first) continue;
+      index_.erase(found);
+      Forgotten(key) = key.high;
+      --stats_.blocks;
+      ++stats_.evicted;
+    }
+    stats_.bytes -= oldest->second.bytes;
+    if (active_ == oldest->first) active_ = kNone;
+    victims.push_back(std::move(oldest->second));
+    segments_.erase(oldest);
+  }
+  return victims;
+}
+
+void BlockStore::Remove(std::vector<Held> victims) {
+  for (const Held& victim : victims) {
+    if (RemoveSegment(victim.stem)) continue;
+    std::lock_guard lock(mutex_);
+    Warn(fmt::format("KV cache: '{}' cannot be removed, and takes more than --kv-cache-dir-size", victim.stem));
+  }
+}
+
+void BlockStore::Warn(std::string line) {
+  if (warnings_.size() < kMostWarnings) warnings_.push_back(std::move(line));
+}
+
+BlockStoreStats BlockStore::Stats() const {
+  std::lock_guard lock(mutex_);
+  return stats_;
+}
+
+std::vector<std::string> BlockStore::TakeWarnings() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(warnings_, {});
+}
+
+}  // namespace tactus

@@ -1,0 +1,171 @@
+#include "kv_store/segment.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+namespace tactus {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the files have the machine's byte order");
+
+constexpr char kMagic[8] = {'T', 'A', 'C', 'T', 'U', 'S', 'K', 'V'};
+constexpr uint64_t kVersion = 1;
+constexpr int64_t kMostPlaces = int64_t{1} << 24;
+
+struct Header {
+  char magic[8];
+  uint64_t version;
+  Hash128 identity;
+  uint64_t block_bytes;
+  uint64_t zero[2];
+  uint64_t check;
+};
+static_assert(sizeof(Header) == kSegmentHeaderBytes);
+
+struct Record {
+  Hash128 key;
+  uint64_t check;  // of the block
+  uint64_t place;  // so that a record that was copied elsewhere is none
+  uint64_t record_check;
+};
+static_assert(sizeof(Record) == kSegmentRecordBytes);
+
+uint64_t CheckOf(const Hash128& secret, const void* data, size_t size) {
+  return SipHash128(secret, data, size).low;
+}
+
+Header HeaderOf(const SegmentFormat& format) {
+  Header h{};
+  std::memcpy(h.magic, kMagic, sizeof(kMagic));
+  h.version = kVersion;
+  h.identity = format.identity;
+  h.block_bytes = static_cast<uint64_t>(format.block_bytes);
+  h.check = CheckOf(format.secret, &h, offsetof(Header, check));
+  return h;
+}
+
+// All of it, or not: errno says why; a file that ends before counts as such.
+bool ReadAll(int fd, void* to, size_t size, int64_t at) {
+  for (size_t done = 0; done < size;) {
+    const ssize_t got = pread(fd, static_cast<char*>(to) + done, size - done, at + static_cast<int64_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    done += static_cast<size_t>(got);
+  }
+  return true;
+}
+bool WriteAll(int fd, const void* from, size_t size, int64_t at) {
+  for (size_t done = 0; done < size;) {
+    const ssize_t put = pwrite(fd, static_cast<const char*>(from) + done, size - done, at + static_cast<int64_t>(done));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) return false;
+    done += static_cast<size_t>(put);
+  }
+  return true;
+}
+
+int64_t SizeOf(int fd) {
+  struct stat at{};
+  return fstat(fd, &at) == 0 ? at.st_size : -1;
+}
+
+}  // namespace
+
+uint64_t CheckOfBlock(const Hash128& key, const std::byte* bytes, int64_t size) {
+  return CheckOf(key, bytes, static_cast<size_t>(size));
+}
+
+Segment::~Segment() {
+  if (index_ >= 0) close(index_);
+  if (blocks_ >= 0) close(blocks_);
+}
+
+Status Segment::OpenFiles(int flags) {
+  const auto open_one = [&](const char* extension, int* fd) {
+    *fd = open((stem_ + extension).c_str(), O_RDWR | O_CLOEXEC | flags, 0600);
+    return *fd >= 0 ? Status() : DataLoss(fmt::format("'{}{}': {}", stem_, extension, std::strerror(errno)));
+  };
+  TACTUS_RETURN_IF_ERROR(open_one(".blocks", &blocks_));
+  return open_one(".index", &index_);
+}
+
+Result<std::unique_ptr<Segment>> Segment::Create(const std::string& stem, const SegmentFormat& format) {
+  std::unique_ptr<Segment> segment(new Segment(stem, format));
+  TACTUS_RETURN_IF_ERROR(segment->OpenFiles(O_CREAT | O_TRUNC));
+  const Header header = HeaderOf(format);
+  if (!WriteAll(segment->index_, &header, sizeof(header), 0))
+    return DataLoss(fmt::format("'{}.index': {}", stem, std::strerror(errno)));
+  return segment;
+}
+
+Result<std::unique_ptr<Segment>> Segment::Open(const std::string& stem, const SegmentFormat& format,
+                                               std::vector<StoredBlock>* blocks, int64_t* dropped) {
+  std::unique_ptr<Segment> segment(new Segment(stem, format));
+  // Of one file alone the other is made, and then the segment was never begun or has lost its header.
+  TACTUS_RETURN_IF_ERROR(segment->OpenFiles(O_CREAT));
+  if (SizeOf(segment->index_) < kSegmentHeaderBytes && SizeOf(segment->blocks_) == 0)
+    return NotFound(fmt::format("'{}' was never begun", stem));
+  Header header{};
+  const Header right = HeaderOf(format);
+  if (!ReadAll(segment->index_, &header, sizeof(header), 0) || std::memcmp(&header, &right, sizeof(header)) != 0)
+    return DataLoss(fmt::format("'{}.index' has a damaged header", stem));
+  const int64_t index_bytes = SizeOf(segment->index_), block_file_bytes = SizeOf(segment->blocks_);
+  const int64_t places = std::min(kMostPlaces, (index_bytes - kSegmentHeaderBytes) / kSegmentRecordBytes);
+  const int64_t there = block_file_bytes / format.block_bytes;
+  std::vector<Record> records(static_cast<size_t>(std::max<int64_t>(0, places)));
+  if (!records.empty() &&
+      !ReadAll(segment->index_, records.data(), records.size() * sizeof(Record), kSegmentHeaderBytes))
+    return DataLoss(fmt::format("'{}.index' cannot be read", stem));
+  for (size_t i = 0; i < records.size(); ++i) {
+    const Record& r = records[i];
+    const bool sound = r.place == i && r.record_check == CheckOf(format.secret, &r, offsetof(Record, record_check));
+    if (!sound || static_cast<int64_t>(i) >= there) {
+      ++*dropped;
+      continue;
+    }
+    blocks->push_back({r.key, r.check, static_cast<int32_t>(i)});
+  }
+  segment->size_ = static_cast<int32_t>(std::min(places, there));
+  // Half a record, or blocks without one: the next is written in their place.
+  if (ftruncate(segment->index_, kSegmentHeaderBytes + segment->size_ * kSegmentRecordBytes) != 0 ||
+      ftruncate(segment->blocks_, segment->size_ * format.block_bytes) != 0)
+    return DataLoss(fmt::format("'{}' cannot be cut to what is whole: {}", stem, std::strerror(errno)));
+  return segment;
+}
+
+Result<StoredBlock> Segment::Append(const Hash128& key, const std::byte* bytes) {
+  Record record{};
+  record.key = key;
+  record.check = CheckOfBlock(key, bytes, format_.block_bytes);
+  record.place = static_cast<uint64_t>(size_);
+  record.record_check = CheckOf(format_.secret, &record, offsetof(Record, record_check));
+  const int64_t block_at = size_ * format_.block_bytes;
+  const int64_t record_at = kSegmentHeaderBytes + size_ * kSegmentRecordBytes;
+  if (!WriteAll(blocks_, bytes, static_cast<size_t>(format_.block_bytes), block_at) ||
+      !WriteAll(index_, &record, sizeof(record), record_at)) {
+    const Status why = DataLoss(fmt::format("'{}': {}", stem_, std::strerror(errno)));
+    (void)!ftruncate(index_, record_at);
+    (void)!ftruncate(blocks_, block_at);
+    return why;
+  }
+  return StoredBlock{key, record.check, size_++};
+}
+
+bool Segment::Read(const StoredBlock& block, std::byte* to) const {
+  return ReadAll(blocks_, to, static_cast<size_t>(format_.block_bytes), block.place * format_.block_bytes) &&
+         CheckOfBlock(block.key, to, format_.block_bytes) == block.check;
+}
+
+void Segment::Touch() const {
+  (void)futimens(index_, nullptr);
+}
+
+}  // namespace tactus
