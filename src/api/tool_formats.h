@@ -24,6 +24,7 @@ struct ToolFormat {
   // Calls stand at the start of the answer with no marker before them (which may be there all the same). Then only a
   // name that the request knows makes a call.
   bool bare = false;
+  bool either = false;  // kJson or kNamedJson, as the first character behind `call_begin` says
 
   // Around all calls and around each; empty: none.
   std::string_view section_begin, section_end;
@@ -37,7 +38,9 @@ struct ToolFormat {
 
   // kParameters: around the key and around the value; `value_begin` may be empty.
   std::string_view key_begin, key_end, value_begin, value_end;
+  bool typed_keys = false;          // behind the key: string="true", or "false" for JSON
   bool value_on_own_lines = false;  // a newline after value_begin and before value_end belongs to the form
+  bool one_a_section = false;       // each call has its own section
 
   // kJson: the keys, as written. Others are understood too.
   std::string_view name_key = "name", arguments_key = "arguments";
