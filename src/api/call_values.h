@@ -31,10 +31,10 @@ class JsonFollower {
   ValueStep Scalar(char c);
 
   State state_ = State::kValue;
-  bool key_ = false;     // the string is a key
+  bool key_ = false;  // the string is a key
   uint8_t hex_left_ = 0;
-  std::string open_;     // '{' and '[', outermost first
-  std::string scalar_;   // a number or a word so far
+  std::string open_;    // '{' and '[', outermost first
+  std::string scalar_;  // a number or a word so far
 };
 
 // A byte of JSON as it may go to a client.
@@ -54,7 +54,19 @@ class PythonArguments {
   ValueStep Next(char c, std::string* json);
 
  private:
-  enum class State : uint8_t { kKey, kInKey, kAfterKey, kItem, kDictKey, kDictColon, kAfter, kString, kEscape, kHex, kWord };
+  enum class State : uint8_t {
+    kKey,
+    kInKey,
+    kAfterKey,
+    kItem,
+    kDictKey,
+    kDictColon,
+    kAfter,
+    kString,
+    kEscape,
+    kHex,
+    kWord
+  };
   bool BeginItem(char c, std::string* json);
   bool EndWord(std::string* json);
   bool Close(char c, std::string* json);

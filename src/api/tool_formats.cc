@@ -36,6 +36,7 @@ constexpr ToolFormat kToolFormats[] = {
      .listed = true},
     {.name = "lfm2",
      .body = Body::kPythonic,
+     .told_by = "<|tool_list_start|>",
      .section_begin = "<|tool_call_start|>",
      .section_end = "<|tool_call_end|>",
      .listed = true},
@@ -202,11 +203,7 @@ constexpr ToolFormat kToolFormats[] = {
      .section_end = "</tool_calls>",
      .listed = true,
      .between = ", "},
-    {.name = "granite",
-     .body = Body::kJson,
-     .section_begin = "<|tool_call|>",
-     .listed = true,
-     .between = ", "},
+    {.name = "granite", .body = Body::kJson, .section_begin = "<|tool_call|>", .listed = true, .between = ", "},
     {.name = "phi4_mini_json", .body = Body::kJson, .section_begin = "functools", .listed = true, .between = ", "},
     {.name = "cohere_command",
      .body = Body::kJson,
@@ -251,12 +248,11 @@ constexpr ToolFormat kToolFormats[] = {
 };
 
 constexpr ReasoningFormat kReasoningFormats[] = {
-    {.name = "think",
-     .names = "deepseek_r1 deepseek_v3 deepseek_v4 qwen3 glm45 kimi_k2 minimax_m2 nemotron_v3 ernie45 step3p5 poolside_v1 "
-              "olmo3 ling3",
+    {.name = "granite",
      .begin = "<think>",
-     .end = "</think>"},
-    {.name = "granite", .begin = "<think>", .end = "</think>", .answer_begin = "<response>", .answer_end = "</response>"},
+     .end = "</think>",
+     .answer_begin = "<response>",
+     .answer_end = "</response>"},
     {.name = "hunyuan_a13b",
      .begin = "<think>",
      .end = "</think>",
@@ -269,8 +265,17 @@ constexpr ReasoningFormat kReasoningFormats[] = {
      .answer_begin = "<|START_RESPONSE|>",
      .answer_end = "<|END_RESPONSE|>"},
     {.name = "seed_oss", .begin = "<seed:think>", .end = "</seed:think>"},
-    {.name = "apriel", .begin = "Here are my reasoning steps:", .end = "[BEGIN FINAL RESPONSE]", .answer_end = "[END FINAL RESPONSE]"},
+    {.name = "apriel",
+     .begin = "Here are my reasoning steps:",
+     .end = "[BEGIN FINAL RESPONSE]",
+     .answer_end = "[END FINAL RESPONSE]"},
     {.name = "solar_open", .begin = "<|think|>", .end = "<|end|>", .answer_begin = "<|begin|>assistant<|content|>"},
+    {.name = "think",
+     .names =
+         "deepseek_r1 deepseek_v3 deepseek_v4 qwen3 glm45 kimi_k2 minimax_m2 nemotron_v3 ernie45 step3p5 poolside_v1 "
+         "olmo3 ling3",
+     .begin = "<think>",
+     .end = "</think>"},
 };
 
 // `names` is a list with spaces between.

@@ -121,14 +121,15 @@ Status ReadTool(const Json& item, const std::string& where, Tool* tool) {
   const Json* name = Member(*function, "name");
   if (name == nullptr) return Bad(inner + ".name", "missing");
   if (!name->is_string() || !IsToolName(name->get_ref<const std::string&>())) {
-    return Bad(inner + ".name", fmt::format("{} is no name of 1 to {} letters, digits, _ and -", Shown(*name),
-                                            kMaxToolNameBytes));
+    return Bad(inner + ".name",
+               fmt::format("{} is no name of 1 to {} letters, digits, _ and -", Shown(*name), kMaxToolNameBytes));
   }
   tool->name = name->get<std::string>();
   if (const Json* description = Member(*function, "description"); description != nullptr && !description->is_string())
     return Bad(inner + ".description", fmt::format("expected a string, got {}", TypeName(*description)));
   if (const Json* strict = Member(*function, "strict")) {
-    if (!strict->is_boolean()) return Bad(inner + ".strict", fmt::format("expected true or false, got {}", Shown(*strict)));
+    if (!strict->is_boolean())
+      return Bad(inner + ".strict", fmt::format("expected true or false, got {}", Shown(*strict)));
     tool->strict = strict->get<bool>();
   }
   Json schema = Json::object();
@@ -161,9 +162,10 @@ Status ReadChoice(const Json& choice, ToolSet* set, bool* none) {
   }
   const Json* type = Member(choice, "type");
   if (choice.is_string() || type == nullptr) {
-    return Bad("tool_choice", fmt::format("{} is none of \"auto\", \"none\", \"required\" and {{\"type\": \"function\", "
-                                          "\"function\": {{\"name\": ...}}}}",
-                                          Shown(choice)));
+    return Bad("tool_choice",
+               fmt::format("{} is none of \"auto\", \"none\", \"required\" and {{\"type\": \"function\", "
+                           "\"function\": {{\"name\": ...}}}}",
+                           Shown(choice)));
   }
   if (*type != "function") {
     return Unimplemented(fmt::format("tool_choice.type: {} is not supported; give \"function\"", Shown(*type)),
