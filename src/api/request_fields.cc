@@ -189,14 +189,6 @@ void RefuseUnbuilt(Fields* fields) {
       fields->Refuse("response_format", fmt::format("only {{\"type\": \"text\"}}, got {}", Shown(*type)));
     }
   }
-  if (const Json* tools = fields->Find("tools")) {
-    if (!tools->is_array())
-      fields->FailType("tools", "a list", *tools);
-    else if (!tools->empty())
-      fields->Refuse("tools");
-  }
-  if (const Json* choice = fields->Find("tool_choice"); choice != nullptr && *choice != "none")
-    fields->Refuse("tool_choice", "only \"none\"");
   if (const Json* modalities = fields->Find("modalities");
       modalities != nullptr && *modalities != Json::array({"text"})) {
     fields->Refuse("modalities", "only [\"text\"]");
@@ -211,7 +203,6 @@ void RefuseUnbuilt(Fields* fields) {
                            "audio",
                            "prediction",
                            "web_search_options",
-                           "reasoning_effort",
                            "guided_json",
                            "guided_regex",
                            "guided_choice",

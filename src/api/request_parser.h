@@ -4,12 +4,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "api/chat_style.h"
+#include "api/tools.h"
 #include "base/json_text.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
@@ -26,6 +29,7 @@ struct RequestLimits {
   int64_t max_choices = 128;          // n
   int64_t max_prompts = 256;          // prompts of one completions request
   SamplingParams generation_defaults;
+  ChatStyle style;
 };
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
@@ -44,6 +48,8 @@ struct ParsedRequest {
   bool include_usage = false;     // stream_options.include_usage
   bool continuous_usage = false;  // stream_options.continuous_usage_stats
   bool echo = false;
+  std::shared_ptr<const ToolSet> tools;  // chat; null: none may be called
+  std::string output_param;              // the field that base.output comes from
 };
 Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
 Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});

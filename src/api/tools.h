@@ -25,11 +25,9 @@ struct Tool {
     std::string name;
     std::vector<std::string> types;  // "string", "integer", ...; empty: any
     bool required = false;
-    std::string schema;  // JSON, with the definitions that it may refer to
   };
   std::vector<Parameter> listed;  // in the schema's order
 
-  bool OnlyText(std::string_view parameter) const;          // nothing but a string
   const Parameter* Find(std::string_view parameter) const;  // null: the schema does not list it
 };
 

@@ -188,7 +188,8 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_->clock = &clock_;
   context_->request_timeout_ns = options_.request_timeout.ns;
   context_->ping_interval_ns = options_.ping_interval.ns;
-  context_->limits = api::LimitsOf(model, engine_options.default_max_tokens);
+  context_->limits =
+      api::LimitsOf(*engine, engine_options.default_max_tokens, options_.tool_call_parser, options_.reasoning_parser);
   context_->limits.max_choices = options_.max_choices;
   context_->fingerprint = api::Fingerprint(model);
   if (fleet_) fleet_->Start(engine, context_, &*clients_, bodies);
