@@ -30,15 +30,20 @@ bool Answer::Tells(const TokenDelta& delta) {
   return !delta.text.empty() || !delta.logprobs.empty() || delta.finish != FinishReason::kNone;
 }
 
+std::unique_ptr<AnswerWriter> CompletionWriterOf(const Engine& engine, const AnswerShape& shape,
+                                                 const AnswerIdentity& identity, ChunkFrame frame) {
+  return std::make_unique<CompletionWriter>(engine,
+                                            CompletionForm{.chat = shape.chat,
+                                                           .logprobs = shape.logprobs,
+                                                           .include_usage = shape.include_usage,
+                                                           .continuous_usage = shape.continuous_usage,
+                                                           .frame = std::move(frame)},
+                                            (shape.chat ? "chatcmpl-" : "cmpl-") + identity.request_id,
+                                            identity.created, identity.fingerprint);
+}
+
 Answer::Answer(const Engine& engine, AnswerShape shape, AnswerIdentity identity, ChunkFrame frame)
-    : Answer(shape, std::make_unique<CompletionWriter>(engine,
-                                                       CompletionForm{.chat = shape.chat,
-                                                                      .logprobs = shape.logprobs,
-                                                                      .include_usage = shape.include_usage,
-                                                                      .continuous_usage = shape.continuous_usage,
-                                                                      .frame = std::move(frame)},
-                                                       (shape.chat ? "chatcmpl-" : "cmpl-") + identity.request_id,
-                                                       identity.created, identity.fingerprint)) {}
+    : Answer(shape, CompletionWriterOf(engine, shape, identity, std::move(frame))) {}
 
 Answer::Answer(AnswerShape shape, std::unique_ptr<AnswerWriter> writer)
     : shape_(std::move(shape)),

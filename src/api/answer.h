@@ -29,7 +29,8 @@ struct AnswerShape {
   std::vector<Prompt> prompts;  // at least one, each of at least one token
   int32_t choices_per_prompt = 1;
   bool chat = false;
-  bool stream = false;  // answered in chunks; else complete
+  std::string echo_members;  // of a response's object, that say what was asked: EchoOfResponses (api/translations.h)
+  bool stream = false;       // answered in chunks; else complete
   bool echo = false;
   bool prompt_logprobs = false;          // the prompt's rows go before those of each choice
   int32_t logprobs = -1;                 // as SamplingParams::logprobs
@@ -46,6 +47,10 @@ struct AnswerIdentity {
 
 // Equal fingerprints: same binary version, weights as stored and kernels, hence the same tokens for the same seed.
 std::string Fingerprint(const ModelInfo& model);
+
+// Of completions and chats, as the shape says.
+std::unique_ptr<AnswerWriter> CompletionWriterOf(const Engine& engine, const AnswerShape& shape,
+                                                 const AnswerIdentity& identity, ChunkFrame frame);
 
 class Answer {
  public:
@@ -66,6 +71,9 @@ class Answer {
   void OnDone(size_t prompt, const Usage& usage, std::string* chunks);
   // Before the last OnDone: the request's schedule (api/explain_text.h), which the answer or its last chunk tells.
   void Explain(std::string schedule) { schedule_ = std::move(schedule); }
+
+  // Instead of what would follow in a stream.
+  void AppendError(std::string* chunks, const Status& status) { writer_->AppendError(chunks, status); }
 
   // --- What it has so far ---
   bool done() const { return prompts_done_ == prompts_.size(); }  // of every prompt

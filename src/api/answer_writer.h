@@ -9,6 +9,7 @@
 
 #include "api/answer_parts.h"
 #include "tactus/request.h"
+#include "tactus/status.h"
 
 namespace tactus::api {
 
@@ -54,6 +55,9 @@ class AnswerWriter {
   virtual void AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const Usage& usage) = 0;
   // After the end of every choice, once. `usage`: of all prompts. `schedule`: a JSON object, or empty.
   virtual void AppendLast(std::string* out, const Usage& usage, std::string_view schedule) = 0;
+
+  // Instead of what would follow: the answer ends with an error.
+  virtual void AppendError(std::string* out, const Status& status) = 0;
 
   // --- Whole: the response object. Echoed prompts are in the choices ---
   virtual std::string Whole(const std::vector<ChoiceText>& choices, const Usage& usage, std::string_view schedule) = 0;

@@ -32,6 +32,7 @@ AnswerShape ShapeOf(const ParsedRequest& parsed) {
   shape.chat = parsed.chat;
   shape.stream = parsed.stream;
   shape.echo = parsed.echo;
+  shape.echo_members = parsed.echo_members;
   shape.prompt_logprobs = parsed.base.prompt_logprobs;
   shape.logprobs = parsed.base.sampling.logprobs;
   shape.include_usage = parsed.include_usage;
@@ -136,8 +137,10 @@ int64_t SequenceCount(const ParsedRequest& parsed) {
   return (parsed.chat ? 1 : static_cast<int64_t>(parsed.prompts.size())) * parsed.base.n;
 }
 
-Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits, StopToken stop,
-                                     bool count_refused) {
+namespace {
+
+Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimits& limits, StopToken stop, bool count_refused) {
+  ParsedRequest& parsed = *given;
   Prepared out;
   out.shape = ShapeOf(parsed);
   TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused, &out.shape));
@@ -154,6 +157,23 @@ Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const
     }
   }
   return out;
+}
+
+}  // namespace
+
+Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits, StopToken stop,
+                                     bool count_refused) {
+  auto prepared = Prepare(&parsed, engine, limits, stop, count_refused);
+  if (!prepared.ok()) return parsed.names.Original(prepared.status());
+  return prepared;
+}
+
+Result<std::string> AnswerCountTokens(std::string_view body, const Engine& engine, const RequestLimits& limits,
+                                      StopToken stop) {
+  TACTUS_ASSIGN_OR_RETURN(const ParsedRequest parsed, ParseMessagesRequest(body, limits, stop, true));
+  const auto any_length = [](std::string_view) { return Status(); };
+  TACTUS_ASSIGN_OR_RETURN(const auto tokens, ChatTokens(engine, parsed.template_variables, stop, any_length));
+  return fmt::format("{{\"input_tokens\":{}}}", tokens.size());
 }
 
 Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,

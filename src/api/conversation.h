@@ -47,6 +47,9 @@ Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const
                                      StopToken stop = {}, bool count_refused = true);
 
 // Bodies of /tokenize and /detokenize, which ask nothing of the scheduler: their answers.
+// The body of /v1/messages/count_tokens likewise.
+Result<std::string> AnswerCountTokens(std::string_view body, const Engine& engine, const RequestLimits& limits,
+                                      StopToken stop = {});
 Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
                                    StopToken stop = {});
 Result<std::string> AnswerDetokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/request_fields.h"
+#include "api/translations.h"
 #include "base/context_room.h"
 
 namespace tactus::api {
@@ -133,6 +134,34 @@ Result<ParsedRequest> ReadChatRequest(const Json& body, const RequestLimits& lim
   if (fields.ok()) out.template_variables = ReadChatVariables(&fields, limits.style, out.tools.get());
   if (!fields.ok()) return fields.status();
   return out;
+}
+
+namespace {
+
+Result<ParsedRequest> ReadTranslated(Translation translation, const RequestLimits& limits) {
+  auto parsed = ReadChatRequest(translation.chat, limits);
+  if (!parsed.ok()) return translation.names.Original(parsed.status());
+  parsed->names = std::move(translation.names);
+  return parsed;
+}
+
+}  // namespace
+
+Result<ParsedRequest> ParseResponsesRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
+  Json doc;
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
+  TACTUS_ASSIGN_OR_RETURN(Translation translation, ChatOfResponses(doc));
+  TACTUS_ASSIGN_OR_RETURN(ParsedRequest parsed, ReadTranslated(std::move(translation), limits));
+  parsed.echo_members = EchoOfResponses(doc, parsed.base.sampling);
+  return parsed;
+}
+
+Result<ParsedRequest> ParseMessagesRequest(std::string_view body, const RequestLimits& limits, StopToken stop,
+                                           bool counting) {
+  Json doc;
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
+  TACTUS_ASSIGN_OR_RETURN(Translation translation, ChatOfMessages(doc, counting));
+  return ReadTranslated(std::move(translation), limits);
 }
 
 Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const RequestLimits& limits,

@@ -347,6 +347,12 @@ void CompletionWriter::AppendLast(std::string* out, const Usage& usage, std::str
   *out += form_.frame.after;
 }
 
+void CompletionWriter::AppendError(std::string* out, const Status& status) {
+  *out += form_.frame.before;
+  *out += ErrorText(status);
+  *out += form_.frame.after;
+}
+
 void CompletionWriter::AppendMessage(std::string* out, const std::vector<AnswerPart>& parts) const {
   const auto is = [](AnswerPart::Kind kind) { return [kind](const AnswerPart& part) { return part.kind == kind; }; };
   const bool spoke = std::any_of(parts.begin(), parts.end(), is(AnswerPart::Kind::kText));

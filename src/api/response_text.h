@@ -48,6 +48,7 @@ class CompletionWriter final : public AnswerWriter {
   void AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const Usage& usage) override;
   void AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const Usage& usage) override;
   void AppendLast(std::string* out, const Usage& usage, std::string_view schedule) override;
+  void AppendError(std::string* out, const Status& status) override;
   std::string Whole(const std::vector<ChoiceText>& choices, const Usage& usage, std::string_view schedule) override;
 
  private:

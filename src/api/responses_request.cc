@@ -200,6 +200,7 @@ class Translator {
   void ReadRest() {
     if (auto v = fields_.Integer("max_output_tokens", 1, std::numeric_limits<int64_t>::max()))
       Rename("max_completion_tokens", "max_output_tokens", *v);
+    out_.names.Add("max_tokens", "max_output_tokens");  // as what finds no room for it calls it
     if (auto v = fields_.Boolean("parallel_tool_calls")) out_.chat["parallel_tool_calls"] = *v;
     if (const Json* stop = fields_.Find("stop")) out_.chat["stop"] = *stop;
     for (const char* name : {"safety_identifier", "user"}) {
