@@ -46,6 +46,7 @@ struct ModelInfo {
   std::string weight_format;           // as the start-up line has it
   std::string kernels;                 // the kernel set in use: "avx512"
   SamplingParams generation_defaults;  // of the model's generation_config.json
+  std::string chat_template;           // its Jinja source; empty: none
   int64_t front_end_bytes = 0;         // what the memory plan left of EngineOptions::front_end_bytes
 };
 
@@ -105,6 +106,8 @@ class Engine {
   virtual std::string Detokenize(const std::vector<TokenId>& tokens) const = 0;
   virtual std::string TokenString(TokenId token) const = 0;  // the token's own bytes, invalid UTF-8 replaced
   virtual std::string TokenBytes(TokenId token) const = 0;
+  // A control token: not part of the text unless Request::shown_specials says so.
+  virtual bool IsSpecialToken(TokenId /*token*/) const { return false; }
   // The prompt text of `variables_json`: {"messages": [...], "tools": ..., "add_generation_prompt": bool, ...}. A BOS
   // that the template writes is in the text: tokenise it with add_special = false (TokenizeChat does).
   // kInvalidArgument: the model has no template, or the template refuses the variables.

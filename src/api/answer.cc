@@ -30,17 +30,30 @@ bool Answer::Tells(const TokenDelta& delta) {
   return !delta.text.empty() || !delta.logprobs.empty() || delta.finish != FinishReason::kNone;
 }
 
+std::unique_ptr<AnswerWriter> CompletionWriterOf(const Engine& engine, const AnswerShape& shape,
+                                                 const AnswerIdentity& identity, ChunkFrame frame) {
+  return std::make_unique<CompletionWriter>(engine,
+                                            CompletionForm{.chat = shape.chat,
+                                                           .logprobs = shape.logprobs,
+                                                           .include_usage = shape.include_usage,
+                                                           .continuous_usage = shape.continuous_usage,
+                                                           .frame = std::move(frame)},
+                                            (shape.chat ? "chatcmpl-" : "cmpl-") + identity.request_id,
+                                            identity.created, identity.fingerprint);
+}
+
 Answer::Answer(const Engine& engine, AnswerShape shape, AnswerIdentity identity, ChunkFrame frame)
+    : Answer(shape, CompletionWriterOf(engine, shape, identity, std::move(frame))) {}
+
+Answer::Answer(AnswerShape shape, std::unique_ptr<AnswerWriter> writer)
     : shape_(std::move(shape)),
-      writer_(engine,
-              {.chat = shape_.chat,
-               .logprobs = shape_.logprobs,
-               .usage_in_chunks = shape_.include_usage,
-               .frame = std::move(frame)},
-              (shape_.chat ? "chatcmpl-" : "cmpl-") + identity.request_id, identity.created,
-              std::move(identity.fingerprint)),
+      writer_(std::move(writer)),
       prompts_(shape_.prompts.size()),
       choices_(shape_.prompts.size() * static_cast<size_t>(shape_.choices_per_prompt)) {
+  if (shape_.reading) {
+    for (size_t i = 0; i < choices_.size(); ++i)
+      choices_[i].reader = std::make_unique<AnswerText>(*shape_.reading, fmt::format("{}/{}", writer_->id(), i));
+  }
   if (!shape_.prompt_logprobs) return;
   // The first token has no probability, which NaN stands for; the engine tells those of the others.
   for (size_t i = 0; i < prompts_.size(); ++i) {
@@ -54,34 +67,47 @@ Status Answer::OnDelta(size_t prompt, const TokenDelta& delta, std::string* chun
   begun_ = true;
   prompts_[prompt].usage.completion_tokens += static_cast<int64_t>(delta.tokens.size());
   const size_t index = prompt * static_cast<size_t>(shape_.choices_per_prompt) + static_cast<size_t>(delta.choice);
+  const bool called = Read(&choices_[index], delta);
   if (!shape_.stream) {
     ChoiceText& text = choices_[index].text;
-    text.text += delta.text;
+    for (const AnswerPart& part : parts_) AppendPart(part, &text.parts);
     text.logprobs.insert(text.logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
     text.finish = delta.finish;
     text.stop_string = delta.stop_string;
   }
   if (EndsBadly(delta.finish))
     return status_ = delta.error.ok() ? Internal("generation ended without a reason") : delta.error;
-  if (shape_.stream && Tells(delta)) AppendChunks(prompt, index, delta, chunks);
+  if (shape_.stream && Tells(delta)) AppendChunks(prompt, index, delta, called, chunks);
   return Status();
 }
 
-void Answer::AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, std::string* chunks) {
+bool Answer::Read(ChoiceState* choice, const TokenDelta& delta) {
+  if (choice->reader == nullptr) {
+    parts_.resize(delta.text.empty() ? 0 : 1);
+    if (!parts_.empty()) parts_[0].text = delta.text;
+    return false;
+  }
+  parts_.clear();
+  choice->reader->Append(delta.text, &parts_);
+  if (delta.finish != FinishReason::kNone && delta.finish != FinishReason::kMigrated) choice->reader->Finish(&parts_);
+  return choice->reader->called();
+}
+
+void Answer::AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, bool called, std::string* chunks) {
   ChoiceState& choice = choices_[index];
   const auto shown_index = static_cast<int32_t>(index);
-  if (!choice.begun) {
-    choice.begun = true;
-    if (shape_.chat) writer_.AppendRole(chunks, shown_index);
-    if (shape_.echo) {
-      writer_.AppendEcho(chunks, shown_index, shape_.prompts[prompt].echo, prompts_[prompt].logprobs,
-                         &choice.text_offset);
-    }
-  }
   Usage usage;
   usage.prompt_tokens = static_cast<int64_t>(shape_.prompts[prompt].tokens->size());
   usage.completion_tokens = prompts_[prompt].usage.completion_tokens;
-  writer_.AppendDelta(chunks, shown_index, delta, &choice.text_offset, shape_.continuous_usage ? &usage : nullptr);
+  if (!choice.begun) {
+    choice.begun = true;
+    const EchoedPrompt echo{shape_.prompts[prompt].echo, prompts_[prompt].logprobs};
+    writer_->AppendBegin(chunks, shown_index, shape_.echo ? &echo : nullptr, usage);
+  }
+  // What is withheld is told later, with what it turns out to be.
+  const bool silent = parts_.empty() && delta.logprobs.empty() && delta.finish == FinishReason::kNone;
+  if (silent) return;
+  writer_->AppendDelta(chunks, shown_index, {parts_, delta.logprobs, delta.finish, called, delta.stop_string}, usage);
 }
 
 void Answer::OnPromptLogprobs(size_t prompt, const std::vector<std::vector<TokenLogprob>>& rows) {
@@ -99,9 +125,7 @@ void Answer::OnDone(size_t prompt, const Usage& usage, std::string* chunks) {
   state.usage = usage;
   ++prompts_done_;
   if (!done() || !status_.ok() || !shape_.stream) return;
-  const Usage all = this->usage();
-  if (shape_.include_usage || !schedule_.empty())
-    writer_.AppendLast(chunks, shape_.include_usage ? &all : nullptr, schedule_);
+  writer_->AppendLast(chunks, this->usage(), schedule_);
 }
 
 Usage Answer::usage() const {
@@ -120,10 +144,13 @@ std::string Answer::Complete() && {
     const size_t prompt = i / static_cast<size_t>(shape_.choices_per_prompt);
     const auto& echoed = prompts_[prompt].logprobs;
     ChoiceText& text = texts.emplace_back(std::move(choices_[i].text));
-    text.text.insert(0, shape_.prompts[prompt].echo);
+    if (const std::string& echo = shape_.prompts[prompt].echo; !echo.empty()) {
+      if (text.parts.empty()) text.parts.emplace_back();
+      text.parts[0].text.insert(0, echo);
+    }
     text.logprobs.insert(text.logprobs.begin(), echoed.begin(), echoed.end());
   }
-  return writer_.Whole(texts, usage(), schedule_);
+  return writer_->Whole(texts, usage(), schedule_);
 }
 
 }  // namespace tactus::api

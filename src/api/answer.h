@@ -7,9 +7,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "api/answer_text.h"
+#include "api/answer_writer.h"
 #include "api/response_text.h"
 #include "tactus/engine.h"
 #include "tactus/request.h"
@@ -26,12 +29,14 @@ struct AnswerShape {
   std::vector<Prompt> prompts;  // at least one, each of at least one token
   int32_t choices_per_prompt = 1;
   bool chat = false;
-  bool stream = false;  // answered in chunks; else complete
+  std::string echo_members;  // of a response's object, that say what was asked: EchoOfResponses (api/translations.h)
+  bool stream = false;       // answered in chunks; else complete
   bool echo = false;
-  bool prompt_logprobs = false;   // the prompt's rows go before those of each choice
-  int32_t logprobs = -1;          // as SamplingParams::logprobs
-  bool include_usage = false;     // a stream ends with a chunk of usage
-  bool continuous_usage = false;  // and each chunk says its prompt's usage so far
+  bool prompt_logprobs = false;          // the prompt's rows go before those of each choice
+  int32_t logprobs = -1;                 // as SamplingParams::logprobs
+  bool include_usage = false;            // a stream ends with a chunk of usage
+  bool continuous_usage = false;         // and each chunk says its prompt's usage so far
+  std::optional<AnswerReading> reading;  // of the text, for calls and reasoning; none: all of it is content
 };
 
 struct AnswerIdentity {
@@ -43,9 +48,15 @@ struct AnswerIdentity {
 // Equal fingerprints: same binary version, weights as stored and kernels, hence the same tokens for the same seed.
 std::string Fingerprint(const ModelInfo& model);
 
+// Of completions and chats, as the shape says.
+std::unique_ptr<AnswerWriter> CompletionWriterOf(const Engine& engine, const AnswerShape& shape,
+                                                 const AnswerIdentity& identity, ChunkFrame frame);
+
 class Answer {
  public:
+  // Written as completions and chats are; or by a writer of another API.
   Answer(const Engine& engine, AnswerShape shape, AnswerIdentity identity, ChunkFrame frame = {});
+  Answer(AnswerShape shape, std::unique_ptr<AnswerWriter> writer);
 
   // A stream has chunks for it. Not where a character or a stop string is undecided; logprobs are told with their
   // token.
@@ -61,13 +72,18 @@ class Answer {
   // Before the last OnDone: the request's schedule (api/explain_text.h), which the answer or its last chunk tells.
   void Explain(std::string schedule) { schedule_ = std::move(schedule); }
 
+  // Instead of what would follow in a stream.
+  void AppendError(std::string* chunks, const Status& status) { writer_->AppendError(chunks, status); }
+
   // --- What it has so far ---
   bool done() const { return prompts_done_ == prompts_.size(); }  // of every prompt
   bool done(size_t prompt) const { return prompts_[prompt].done; }
   bool done_but(size_t prompt) const { return !done(prompt) && prompts_done_ + 1 == prompts_.size(); }
   bool begun() const { return begun_; }  // something of a choice has come
-  Usage usage() const;                   // of all prompts together
-  // The generated text and how it ended, without echo. Not of a stream, which keeps no text.
+  // What the last OnDelta told.
+  const std::vector<AnswerPart>& parts() const { return parts_; }
+  Usage usage() const;  // of all prompts together
+  // What was generated and how it ended, without echo. Not of a stream, which keeps no text.
   const ChoiceText& choice(size_t index) const { return choices_[index].text; }
   // The response object, when it is done; not of a stream. Takes the texts with it.
   std::string Complete() &&;
@@ -80,19 +96,22 @@ class Answer {
   };
   struct ChoiceState {
     ChoiceText text;
-    int64_t text_offset = 0;  // code points that its chunks have told
-    bool begun = false;       // its first chunk was written
+    std::unique_ptr<AnswerText> reader;  // null: all of its text is content
+    bool begun = false;                  // its first chunk was written
   };
 
-  void AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, std::string* chunks);
+  // Sets parts_ to what the delta says; whether the choice has called a tool.
+  bool Read(ChoiceState* choice, const TokenDelta& delta);
+  void AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, bool called, std::string* chunks);
 
   const AnswerShape shape_;
-  const AnswerWriter writer_;
+  const std::unique_ptr<AnswerWriter> writer_;
   std::vector<PromptState> prompts_;
   std::vector<ChoiceState> choices_;  // those of the first prompt first
   size_t prompts_done_ = 0;
   bool begun_ = false;
-  std::string schedule_;  // JSON; empty: not told
+  std::vector<AnswerPart> parts_;  // of the delta that is told
+  std::string schedule_;           // JSON; empty: not told
   Status status_;
 };
 

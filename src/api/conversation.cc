@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/json.h"
+#include "api/tool_rule.h"
 
 namespace tactus::api {
 namespace {
@@ -31,6 +32,7 @@ AnswerShape ShapeOf(const ParsedRequest& parsed) {
   shape.chat = parsed.chat;
   shape.stream = parsed.stream;
   shape.echo = parsed.echo;
+  shape.echo_members = parsed.echo_members;
   shape.prompt_logprobs = parsed.base.prompt_logprobs;
   shape.logprobs = parsed.base.sampling.logprobs;
   shape.include_usage = parsed.include_usage;
@@ -38,9 +40,27 @@ AnswerShape ShapeOf(const ParsedRequest& parsed) {
   return shape;
 }
 
+// How the answer to a chat's rendered prompt is read, and what it must match for that.
+Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& style, std::string_view prompt,
+                  AnswerShape* shape) {
+  const bool calls = parsed->tools != nullptr && style.calls != nullptr;
+  if (!calls && style.reasoning == nullptr && !style.harmony()) return Status();
+  AnswerReading reading = ReadingOf(style, parsed->tools, prompt);
+  if (calls) {
+    TACTUS_ASSIGN_OR_RETURN(OutputRule rule, ToolRule(engine, reading));
+    if (rule.any()) {
+      parsed->base.output = std::move(rule);
+      parsed->output_param = parsed->tools->choice == ToolSet::Choice::kAuto ? "tools" : "tool_choice";
+    }
+  }
+  parsed->base.shown_specials = style.specials;
+  shape->reading = std::move(reading);
+  return Status();
+}
+
 // The prompts in tokens, each refused as early as it can be.
 Result<std::vector<AnswerShape::Prompt>> Tokenise(ParsedRequest* parsed, Engine& engine, const RequestLimits& limits,
-                                                  StopToken stop, bool count_refused) {
+                                                  StopToken stop, bool count_refused, AnswerShape* shape) {
   const auto check_fits = [&](std::string_view text) {
     Status status = CheckLeastTokens(*parsed, engine.LeastTokens(text), limits);
     if (!status.ok() && count_refused) engine.CountRefused(parsed->base, status);
@@ -51,7 +71,11 @@ Result<std::vector<AnswerShape::Prompt>> Tokenise(ParsedRequest* parsed, Engine&
     prompts.push_back({std::make_shared<const std::vector<TokenId>>(std::move(tokens)), std::move(echo)});
   };
   if (parsed->chat) {
-    TACTUS_ASSIGN_OR_RETURN(auto tokens, ChatTokens(engine, parsed->template_variables, stop, check_fits));
+    const auto checks = [&](std::string_view text) {
+      TACTUS_RETURN_IF_ERROR(check_fits(text));
+      return SetReading(parsed, engine, limits.style, text, shape);
+    };
+    TACTUS_ASSIGN_OR_RETURN(auto tokens, ChatTokens(engine, parsed->template_variables, stop, checks));
     add(std::move(tokens), {});
   }
   for (Prompt& prompt : parsed->prompts) {
@@ -91,8 +115,11 @@ Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop) {
 
 }  // namespace
 
-RequestLimits LimitsOf(const ModelInfo& model, int64_t default_max_tokens) {
+RequestLimits LimitsOf(const Engine& engine, int64_t default_max_tokens, std::string_view tool_parser,
+                       std::string_view reasoning_parser) {
+  const ModelInfo& model = engine.model();
   RequestLimits limits;
+  limits.style = ChatStyleOf(engine, tool_parser, reasoning_parser);
   limits.model = model.name;
   limits.max_model_len = model.max_model_len;
   limits.vocab_size = model.vocab_size;
@@ -122,12 +149,14 @@ int64_t SequenceCount(const ParsedRequest& parsed) {
   return (parsed.chat ? 1 : static_cast<int64_t>(parsed.prompts.size())) * parsed.base.n;
 }
 
-Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits, StopToken stop,
-                                     bool count_refused) {
+namespace {
+
+Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimits& limits, StopToken stop, bool count_refused) {
+  ParsedRequest& parsed = *given;
   Prepared out;
   out.shape = ShapeOf(parsed);
   TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));
-  TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused));
+  TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused, &out.shape));
   const size_t count = out.shape.prompts.size();
   out.requests.assign(count, parsed.base);
   for (size_t i = 0; i < count; ++i) {
@@ -141,6 +170,23 @@ Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const
     }
   }
   return out;
+}
+
+}  // namespace
+
+Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits, StopToken stop,
+                                     bool count_refused) {
+  auto prepared = Prepare(&parsed, engine, limits, stop, count_refused);
+  if (!prepared.ok()) return parsed.names.Original(prepared.status());
+  return prepared;
+}
+
+Result<std::string> AnswerCountTokens(std::string_view body, const Engine& engine, const RequestLimits& limits,
+                                      StopToken stop) {
+  TACTUS_ASSIGN_OR_RETURN(const ParsedRequest parsed, ParseMessagesRequest(body, limits, stop, true));
+  const auto any_length = [](std::string_view) { return Status(); };
+  TACTUS_ASSIGN_OR_RETURN(const auto tokens, ChatTokens(engine, parsed.template_variables, stop, any_length));
+  return fmt::format("{{\"input_tokens\":{}}}", tokens.size());
 }
 
 Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,

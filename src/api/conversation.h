@@ -21,8 +21,10 @@
 
 namespace tactus::api {
 
-// What requests to this model are checked against. `default_max_tokens` as EngineOptions has it.
-RequestLimits LimitsOf(const ModelInfo& model, int64_t default_max_tokens);
+// What requests to this engine are checked against. `default_max_tokens` as EngineOptions has it; the parsers as
+// ChatStyleOf takes them.
+RequestLimits LimitsOf(const Engine& engine, int64_t default_max_tokens, std::string_view tool_parser = "auto",
+                       std::string_view reasoning_parser = "auto");
 
 struct ChatMessage {
   std::string role, content;
@@ -45,6 +47,9 @@ Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const
                                      StopToken stop = {}, bool count_refused = true);
 
 // Bodies of /tokenize and /detokenize, which ask nothing of the scheduler: their answers.
+// The body of /v1/messages/count_tokens likewise.
+Result<std::string> AnswerCountTokens(std::string_view body, const Engine& engine, const RequestLimits& limits,
+                                      StopToken stop = {});
 Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
                                    StopToken stop = {});
 Result<std::string> AnswerDetokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,

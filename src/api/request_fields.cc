@@ -181,14 +181,6 @@ void ReadIdentity(Fields* fields, ParsedRequest* out) {
 }
 
 void RefuseUnbuilt(Fields* fields) {
-  if (const Json* tools = fields->Find("tools")) {
-    if (!tools->is_array())
-      fields->FailType("tools", "a list", *tools);
-    else if (!tools->empty())
-      fields->Refuse("tools");
-  }
-  if (const Json* choice = fields->Find("tool_choice"); choice != nullptr && *choice != "none")
-    fields->Refuse("tool_choice", "only \"none\"");
   if (const Json* modalities = fields->Find("modalities");
       modalities != nullptr && *modalities != Json::array({"text"})) {
     fields->Refuse("modalities", "only [\"text\"]");
@@ -198,7 +190,7 @@ void RefuseUnbuilt(Fields* fields) {
     if (n == nullptr ? *best_of != 1 : *best_of != *n) fields->Refuse("best_of", "only equal to n");
   }
   for (const char* name :
-       {"suffix", "functions", "function_call", "audio", "prediction", "web_search_options", "reasoning_effort",
+       {"suffix", "functions", "function_call", "audio", "prediction", "web_search_options",
         "logits_processors", "prompt_logprobs", "truncate_prompt_tokens", "prompt_embeds", "chat_template",
         "allowed_token_ids", "bad_words", "mm_processor_kwargs", "kv_transfer_params"}) {
     fields->Refuse(name);

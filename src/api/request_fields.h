@@ -24,8 +24,8 @@ void ReadSlo(Fields* fields, Request* request);  // slo and slo_class
 void ReadStreaming(Fields* fields, ParsedRequest* out);
 void ReadIdentity(Fields* fields, ParsedRequest* out);  // user, priority, cache_salt
 void RefuseUnbuilt(Fields* fields);
-// Messages and template variables; the JSON text that the chat template gets.
-std::string ReadChatVariables(Fields* fields);
+// Messages and template variables; the JSON text that the chat template gets. `tools`: that may be called; null: none.
+std::string ReadChatVariables(Fields* fields, const ChatStyle& style, const ToolSet* tools);
 // A list of token ids; false and a failure in `fields` when it is none.
 bool ReadTokens(Fields* fields, const char* name, const Json& list, int64_t vocab_size, std::vector<TokenId>* out);
 

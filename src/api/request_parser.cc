@@ -7,6 +7,7 @@
 
 #include "api/output_rule.h"
 #include "api/request_fields.h"
+#include "api/translations.h"
 #include "base/context_room.h"
 
 namespace tactus::api {
@@ -65,6 +66,15 @@ void ReadCommon(Fields* fields, const RequestLimits& limits, ParsedRequest* out)
 
 }  // namespace
 
+// An answer cannot be a call and of a format.
+static void RefuseFormatBesideCall(Fields* fields) {
+  const Json* format = fields->Find("response_format");
+  const auto type = format != nullptr && format->is_object() ? format->find("type") : Json::const_iterator();
+  if (format == nullptr || !format->is_object() || type == format->end() || *type == "text") return;
+  fields->Fail(InvalidArgument("tool_choice: a call that is required leaves no room for response_format; leave one out",
+                               "tool_choice"));
+}
+
 Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
   Json doc;
   TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
@@ -80,6 +90,10 @@ Result<ParsedRequest> ReadCompletionRequest(const Json& body, const RequestLimit
   ReadPrompts(&fields, limits, &out);
   if (fields.Has("messages"))
     fields.Fail(InvalidArgument("messages: belongs to /v1/chat/completions; here give prompt", "messages"));
+  for (const char* name : {"tools", "tool_choice", "reasoning_effort"}) {
+    if (fields.Has(name))
+      fields.Fail(InvalidArgument(fmt::format("{}: belongs to /v1/chat/completions; leave it out", name), name));
+  }
   if (auto v = fields.Integer("logprobs", 0, kMaxLogprobs)) out.base.sampling.logprobs = static_cast<int32_t>(*v);
   out.echo = fields.Boolean("echo").value_or(false);
   out.add_special_tokens = fields.Boolean("add_special_tokens").value_or(true);
@@ -115,9 +129,43 @@ Result<ParsedRequest> ReadChatRequest(const Json& body, const RequestLimits& lim
   if (logprobs) out.base.sampling.logprobs = static_cast<int32_t>(top.value_or(0));
   fields.RefuseTrue("echo", "in chats");
   fields.RefuseTrue("add_special_tokens", "in chats, whose template writes them");
-  if (fields.ok()) out.template_variables = ReadChatVariables(&fields);
+  auto tools = ReadTools(body);
+  if (tools.ok())
+    out.tools = std::move(tools).value();
+  else
+    fields.Fail(tools.status());
+  if (out.tools != nullptr && out.tools->choice != ToolSet::Choice::kAuto) RefuseFormatBesideCall(&fields);
+  if (fields.ok()) out.template_variables = ReadChatVariables(&fields, limits.style, out.tools.get());
   if (!fields.ok()) return fields.status();
   return out;
+}
+
+namespace {
+
+Result<ParsedRequest> ReadTranslated(Translation translation, const RequestLimits& limits) {
+  auto parsed = ReadChatRequest(translation.chat, limits);
+  if (!parsed.ok()) return translation.names.Original(parsed.status());
+  parsed->names = std::move(translation.names);
+  return parsed;
+}
+
+}  // namespace
+
+Result<ParsedRequest> ParseResponsesRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
+  Json doc;
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
+  TACTUS_ASSIGN_OR_RETURN(Translation translation, ChatOfResponses(doc));
+  TACTUS_ASSIGN_OR_RETURN(ParsedRequest parsed, ReadTranslated(std::move(translation), limits));
+  parsed.echo_members = EchoOfResponses(doc, parsed.base.sampling);
+  return parsed;
+}
+
+Result<ParsedRequest> ParseMessagesRequest(std::string_view body, const RequestLimits& limits, StopToken stop,
+                                           bool counting) {
+  Json doc;
+  TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
+  TACTUS_ASSIGN_OR_RETURN(Translation translation, ChatOfMessages(doc, counting));
+  return ReadTranslated(std::move(translation), limits);
 }
 
 Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const RequestLimits& limits,
@@ -155,9 +203,10 @@ Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const Reques
     fields.Fail(InvalidArgument("prompt: give either prompt or messages", "prompt"));
   if (out.chat) {
     fields.RefuseTrue("add_special_tokens", "with messages, whose template writes them");
-    fields.Refuse("tools");
     fields.RefuseTrue("continue_final_message");
-    out.template_variables = ReadChatVariables(&fields);
+    const auto tools = ReadTools(doc);
+    if (!tools.ok()) return tools.status();
+    out.template_variables = ReadChatVariables(&fields, limits.style, tools->get());
   } else if (auto prompt = fields.String("prompt", body.size())) {
     out.prompt = std::move(*prompt);
   } else {

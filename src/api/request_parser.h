@@ -4,12 +4,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "api/chat_style.h"
+#include "api/tools.h"
+#include "api/field_names.h"
 #include "base/json_text.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
@@ -26,6 +30,7 @@ struct RequestLimits {
   int64_t max_choices = 128;          // n
   int64_t max_prompts = 256;          // prompts of one completions request
   SamplingParams generation_defaults;
+  ChatStyle style;
 };
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
@@ -44,10 +49,18 @@ struct ParsedRequest {
   bool include_usage = false;     // stream_options.include_usage
   bool continuous_usage = false;  // stream_options.continuous_usage_stats
   bool echo = false;
-  std::string output_param;  // the field that states base.output, for faults that compiling it finds
+  std::shared_ptr<const ToolSet> tools;  // chat; null: none may be called
+  std::string output_param;              // the field that base.output comes from
+  FieldNames names;          // of a translated body's fields: what is refused later is renamed by them too
+  std::string echo_members;  // of a response (api/translations.h)
 };
 Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
 Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
+// Bodies of /v1/responses and /v1/messages, read as the chats that ask for the same (api/translations.h). `counting`: of
+// /v1/messages/count_tokens.
+Result<ParsedRequest> ParseResponsesRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
+Result<ParsedRequest> ParseMessagesRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {},
+                                           bool counting = false);
 // The same of a body that is a part of a JSON text which has been read.
 Result<ParsedRequest> ReadCompletionRequest(const json_text::Json& body, const RequestLimits& limits);
 Result<ParsedRequest> ReadChatRequest(const json_text::Json& body, const RequestLimits& limits);

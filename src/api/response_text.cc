@@ -35,6 +35,31 @@ void AppendScheduleMember(std::string* out, std::string_view schedule) {
   *out += schedule;
 }
 
+// One part as a member of a chat chunk's delta.
+void AppendMember(std::string* out, const AnswerPart& part) {
+  switch (part.kind) {
+    case AnswerPart::Kind::kText:
+      *out += "\"content\":";
+      return AppendJsonString(out, part.text);
+    case AnswerPart::Kind::kReasoning:
+      *out += "\"reasoning_content\":";
+      return AppendJsonString(out, part.text);
+    case AnswerPart::Kind::kCallBegin:
+      fmt::format_to(std::back_inserter(*out), "\"tool_calls\":[{{\"index\":{},\"id\":", part.call);
+      AppendJsonString(out, part.id);
+      *out += ",\"type\":\"function\",\"function\":{\"name\":";
+      AppendJsonString(out, part.name);
+      *out += ",\"arguments\":\"\"}}]";
+      return;
+    case AnswerPart::Kind::kCallArguments:
+      fmt::format_to(std::back_inserter(*out),
+                     "\"tool_calls\":[{{\"index\":{},\"function\":{{\"arguments\":", part.call);
+      AppendJsonString(out, part.text);
+      *out += "}}]";
+      return;
+  }
+}
+
 // Characters that this token begins: continuation bytes belong to the token that has the first byte.
 int64_t CodePoints(std::string_view bytes) {
   return std::count_if(bytes.begin(), bytes.end(),
@@ -98,10 +123,10 @@ std::string ErrorText(const Status& status) {
   return ErrorText(HttpStatusOf(status.code()), status.message(), status.param());
 }
 
-std::string_view FinishText(FinishReason reason) {
+std::string_view FinishText(FinishReason reason, bool called) {
   switch (reason) {
     case FinishReason::kStop:
-      return "stop";
+      return called ? "tool_calls" : "stop";
     case FinishReason::kLength:
       return "length";
     default:
@@ -109,9 +134,39 @@ std::string_view FinishText(FinishReason reason) {
   }
 }
 
-AnswerWriter::AnswerWriter(const Engine& engine, AnswerStyle style, std::string id, int64_t created,
-                           std::string fingerprint)
-    : engine_(engine), style_(std::move(style)), id_(std::move(id)) {
+std::string TextOf(const std::vector<AnswerPart>& parts, AnswerPart::Kind kind) {
+  std::string text;
+  for (const AnswerPart& part : parts) {
+    if (part.kind == kind) text += part.text;
+  }
+  return text;
+}
+
+std::string ArgumentsOf(const std::vector<AnswerPart>& parts, int32_t call) {
+  std::string text;
+  for (const AnswerPart& part : parts) {
+    if (part.kind == AnswerPart::Kind::kCallArguments && part.call == call) text += part.text;
+  }
+  return text;
+}
+
+bool Called(const std::vector<AnswerPart>& parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const AnswerPart& part) { return part.kind == AnswerPart::Kind::kCallBegin; });
+}
+
+void AppendPart(AnswerPart part, std::vector<AnswerPart>* parts) {
+  const bool more = !parts->empty() && part.kind != AnswerPart::Kind::kCallBegin && parts->back().kind == part.kind &&
+                    parts->back().call == part.call;
+  if (more)
+    parts->back().text += part.text;
+  else
+    parts->push_back(std::move(part));
+}
+
+CompletionWriter::CompletionWriter(const Engine& engine, CompletionForm form, std::string id, int64_t created,
+                                   std::string_view fingerprint)
+    : engine_(engine), form_(std::move(form)), id_(std::move(id)) {
   std::string rest = fmt::format("\",\"created\":{},\"model\":", created);
   AppendJsonString(&rest, engine.model().name);
   rest += ",\"system_fingerprint\":";
@@ -120,30 +175,31 @@ AnswerWriter::AnswerWriter(const Engine& engine, AnswerStyle style, std::string 
   std::string head = "{\"id\":";
   AppendJsonString(&head, id_);
   head += ",\"object\":\"";
-  whole_head_ = head + (style_.chat ? "chat.completion" : "text_completion") + rest;
-  chunk_head_ = style_.frame.before + head + (style_.chat ? "chat.completion.chunk" : "text_completion") + rest;
+  whole_head_ = head + (form_.chat ? "chat.completion" : "text_completion") + rest;
+  chunk_head_ = form_.frame.before + head + (form_.chat ? "chat.completion.chunk" : "text_completion") + rest;
 }
 
-void AnswerWriter::OpenChunk(std::string* out, int32_t index) const {
+void CompletionWriter::OpenChunk(std::string* out, int32_t index) const {
   *out += chunk_head_;
   *out += "{\"index\":";
   AppendNumber(out, index);
 }
 
-void AnswerWriter::CloseChunk(std::string* out, const Usage* usage) const {
+void CompletionWriter::CloseChunk(std::string* out, const Usage* usage) const {
   *out += "}]";
   if (usage != nullptr) {
     *out += ",\"usage\":";
     AppendUsageObject(out, *usage);
-  } else if (style_.usage_in_chunks) {
+  } else if (form_.include_usage) {
     *out += ",\"usage\":null";
   }
   *out += '}';
-  *out += style_.frame.after;
+  *out += form_.frame.after;
 }
 
-void AnswerWriter::AppendFinish(std::string* out, FinishReason finish, std::string_view stop_string) const {
-  const std::string_view reason = FinishText(finish);
+void CompletionWriter::AppendFinish(std::string* out, FinishReason finish, bool called,
+                                    std::string_view stop_string) const {
+  const std::string_view reason = FinishText(finish, called);
   *out += ",\"finish_reason\":";
   if (reason.empty())
     *out += "null";
@@ -155,7 +211,7 @@ void AnswerWriter::AppendFinish(std::string* out, FinishReason finish, std::stri
   }
 }
 
-void AnswerWriter::AppendChatLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows) const {
+void CompletionWriter::AppendChatLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows) const {
   auto entry = [&](const TokenLogprob& item) {
     const std::string bytes = engine_.TokenBytes(item.token);
     *out += "{\"token\":";
@@ -177,7 +233,7 @@ void AnswerWriter::AppendChatLogprobs(std::string* out, const std::vector<std::v
     first = false;
     entry(row.front());
     *out += ",\"top_logprobs\":[";
-    const size_t count = std::min(row.size() - 1, static_cast<size_t>(style_.logprobs));
+    const size_t count = std::min(row.size() - 1, static_cast<size_t>(form_.logprobs));
     for (size_t i = 1; i <= count; ++i) {
       if (i > 1) out->push_back(',');
       entry(row[i]);
@@ -188,14 +244,14 @@ void AnswerWriter::AppendChatLogprobs(std::string* out, const std::vector<std::v
   *out += "],\"refusal\":null}";
 }
 
-void AnswerWriter::AppendLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows,
-                                  int64_t* text_offset) const {
+void CompletionWriter::AppendLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows,
+                                      int64_t* text_offset) const {
   *out += ",\"logprobs\":";
-  if (style_.logprobs < 0) {
+  if (form_.logprobs < 0) {
     *out += "null";
     return;
   }
-  if (style_.chat) return AppendChatLogprobs(out, rows);
+  if (form_.chat) return AppendChatLogprobs(out, rows);
   std::string offsets, tokens, chosen, tops;
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto& row = rows[i];
@@ -225,74 +281,128 @@ void AnswerWriter::AppendLogprobs(std::string* out, const std::vector<std::vecto
     }
     tops.push_back('}');
   }
-  if (style_.logprobs == 0) tops.clear();
+  if (form_.logprobs == 0) tops.clear();
   *out += "{\"text_offset\":[" + offsets + "],\"token_logprobs\":[" + chosen + "],\"tokens\":[" + tokens +
-          "],\"top_logprobs\":" + (style_.logprobs == 0 ? "null" : "[" + tops + "]") + "}";
+          "],\"top_logprobs\":" + (form_.logprobs == 0 ? "null" : "[" + tops + "]") + "}";
 }
 
-void AnswerWriter::AppendRole(std::string* out, int32_t index) const {
-  OpenChunk(out, index);
-  *out += ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null";
-  CloseChunk(out, nullptr);
+int64_t* CompletionWriter::TextOffset(int32_t index) {
+  const auto at = static_cast<size_t>(index);
+  if (at >= text_offsets_.size()) text_offsets_.resize(at + 1);
+  return &text_offsets_[at];
 }
 
-void AnswerWriter::AppendDelta(std::string* out, int32_t index, const TokenDelta& delta, int64_t* text_offset,
-                               const Usage* usage) const {
-  OpenChunk(out, index);
-  if (style_.chat) {
-    *out += ",\"delta\":{";
-    if (!delta.text.empty() || delta.finish == FinishReason::kNone) {
-      *out += "\"content\":";
-      AppendJsonString(out, delta.text);
-    }
-    out->push_back('}');
-  } else {
-    *out += ",\"text\":";
-    AppendJsonString(out, delta.text);
+void CompletionWriter::AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const Usage& /*usage*/) {
+  if (form_.chat) {
+    OpenChunk(out, index);
+    *out += ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null";
+    CloseChunk(out, nullptr);
   }
-  if (style_.logprobs >= 0 && delta.logprobs.empty())
-    *out += ",\"logprobs\":null";
-  else
-    AppendLogprobs(out, delta.logprobs, text_offset);
-  AppendFinish(out, delta.finish, delta.stop_string);
-  CloseChunk(out, usage);
-}
-
-void AnswerWriter::AppendEcho(std::string* out, int32_t index, std::string_view text,
-                              const std::vector<std::vector<TokenLogprob>>& rows, int64_t* text_offset) const {
+  if (echo == nullptr) return;
   OpenChunk(out, index);
   *out += ",\"text\":";
-  AppendJsonString(out, text);
-  AppendLogprobs(out, rows, text_offset);
+  AppendJsonString(out, echo->text);
+  AppendLogprobs(out, echo->logprobs, TextOffset(index));
   *out += ",\"finish_reason\":null";
   CloseChunk(out, nullptr);
 }
 
-void AnswerWriter::AppendLast(std::string* out, const Usage* usage, std::string_view schedule) const {
+void CompletionWriter::AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const Usage& usage) {
+  const size_t chunks = std::max<size_t>(1, delta.parts.size());
+  for (size_t i = 0; i < chunks; ++i) {
+    const bool last = i + 1 == chunks;
+    const AnswerPart* part = delta.parts.empty() ? nullptr : &delta.parts[i];
+    OpenChunk(out, index);
+    if (!form_.chat) {
+      *out += ",\"text\":";
+      AppendJsonString(out, part == nullptr ? std::string_view() : part->text);
+    } else {
+      *out += ",\"delta\":{";
+      if (part != nullptr)
+        AppendMember(out, *part);
+      else if (delta.finish == FinishReason::kNone)
+        *out += "\"content\":\"\"";
+      out->push_back('}');
+    }
+    if (i > 0 || (form_.logprobs >= 0 && delta.logprobs.empty()))
+      *out += ",\"logprobs\":null";
+    else
+      AppendLogprobs(out, delta.logprobs, TextOffset(index));
+    AppendFinish(out, last ? delta.finish : FinishReason::kNone, delta.called,
+                 last ? delta.stop_string : std::string_view());
+    CloseChunk(out, form_.continuous_usage ? &usage : nullptr);
+  }
+}
+
+void CompletionWriter::AppendLast(std::string* out, const Usage& usage, std::string_view schedule) {
+  if (!form_.include_usage && schedule.empty()) return;
   *out += chunk_head_;
   *out += ']';
-  if (usage != nullptr) {
+  if (form_.include_usage) {
     *out += ",\"usage\":";
-    AppendUsageObject(out, *usage);
+    AppendUsageObject(out, usage);
   }
   AppendScheduleMember(out, schedule);
   *out += '}';
-  *out += style_.frame.after;
+  *out += form_.frame.after;
 }
 
-std::string AnswerWriter::Whole(const std::vector<ChoiceText>& choices, const Usage& usage,
-                                std::string_view schedule) const {
+void CompletionWriter::AppendError(std::string* out, const Status& status) {
+  *out += form_.frame.before;
+  *out += ErrorText(status);
+  *out += form_.frame.after;
+}
+
+void CompletionWriter::AppendMessage(std::string* out, const std::vector<AnswerPart>& parts) const {
+  const auto is = [](AnswerPart::Kind kind) { return [kind](const AnswerPart& part) { return part.kind == kind; }; };
+  const bool spoke = std::any_of(parts.begin(), parts.end(), is(AnswerPart::Kind::kText));
+  const bool thought = std::any_of(parts.begin(), parts.end(), is(AnswerPart::Kind::kReasoning));
+  const bool called = Called(parts);
+  *out += ",\"message\":{\"role\":\"assistant\",\"content\":";
+  if (spoke || !(called || thought))
+    AppendJsonString(out, TextOf(parts));
+  else
+    *out += "null";
+  *out += ",\"refusal\":null";
+  if (thought) {
+    *out += ",\"reasoning_content\":";
+    AppendJsonString(out, TextOf(parts, AnswerPart::Kind::kReasoning));
+  }
+  if (called) {
+    *out += ",\"tool_calls\":[";
+    for (const AnswerPart& part : parts) {
+      if (part.kind != AnswerPart::Kind::kCallBegin) continue;
+      if (part.call > 0) out->push_back(',');
+      *out += "{\"id\":";
+      AppendJsonString(out, part.id);
+      *out += ",\"type\":\"function\",\"function\":{\"name\":";
+      AppendJsonString(out, part.name);
+      *out += ",\"arguments\":";
+      AppendJsonString(out, ArgumentsOf(parts, part.call));
+      *out += "}}";
+    }
+    out->push_back(']');
+  }
+  out->push_back('}');
+}
+
+std::string CompletionWriter::Whole(const std::vector<ChoiceText>& choices, const Usage& usage,
+                                    std::string_view schedule) {
   std::string out = whole_head_;
   for (size_t i = 0; i < choices.size(); ++i) {
+    const ChoiceText& choice = choices[i];
     if (i > 0) out.push_back(',');
     out += "{\"index\":";
     AppendNumber(&out, static_cast<int64_t>(i));
-    out += style_.chat ? ",\"message\":{\"role\":\"assistant\",\"content\":" : ",\"text\":";
-    AppendJsonString(&out, choices[i].text);
-    if (style_.chat) out += ",\"refusal\":null}";
+    if (form_.chat) {
+      AppendMessage(&out, choice.parts);
+    } else {
+      out += ",\"text\":";
+      AppendJsonString(&out, TextOf(choice.parts));
+    }
     int64_t text_offset = 0;
-    AppendLogprobs(&out, choices[i].logprobs, &text_offset);
-    AppendFinish(&out, choices[i].finish, choices[i].stop_string);
+    AppendLogprobs(&out, choice.logprobs, &text_offset);
+    AppendFinish(&out, choice.finish, Called(choice.parts), choice.stop_string);
     out.push_back('}');
   }
   out += "],\"usage\":";

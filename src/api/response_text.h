@@ -1,5 +1,4 @@
-// Answers as JSON text, written directly (one small chunk per token and stream: no document is built). Immutable after
-// construction: any thread.
+// Answers as JSON text, written directly (one small chunk per token and stream: no document is built).
 #pragma once
 
 #include <cstdint>
@@ -7,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "api/answer_writer.h"
 #include "tactus/engine.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
@@ -18,16 +18,8 @@ int HttpStatusOf(StatusCode code);
 std::string ErrorText(int http_status, std::string_view message, std::string_view param = {});
 std::string ErrorText(const Status& status);
 
-// "stop", "length"; empty for an answer that did not end well.
-std::string_view FinishText(FinishReason reason);
-
-// What one choice of a non-streaming answer has received.
-struct ChoiceText {
-  std::string text;
-  std::vector<std::vector<TokenLogprob>> logprobs;  // per token: chosen first, then the best
-  FinishReason finish = FinishReason::kNone;
-  std::string stop_string;
-};
+// "stop", "tool_calls" (it stopped and has called a tool), "length"; empty for an answer that did not end well.
+std::string_view FinishText(FinishReason reason, bool called = false);
 
 // What goes before and after each chunk of a stream, so that no chunk is copied to be framed: of server-sent events
 // {"data: ", "\n\n"}, of JSON lines {"", "\n"}.
@@ -35,49 +27,44 @@ struct ChunkFrame {
   std::string before, after;
 };
 
-struct AnswerStyle {
+struct CompletionForm {
   bool chat = false;
-  int32_t logprobs = -1;         // as SamplingParams::logprobs
-  bool usage_in_chunks = false;  // stream_options.include_usage: "usage": null in every chunk but the last
+  int32_t logprobs = -1;          // as SamplingParams::logprobs
+  bool include_usage = false;     // stream_options.include_usage: "usage": null in every chunk but the last
+  bool continuous_usage = false;  // and each chunk says its prompt's usage so far
   ChunkFrame frame;
 };
 
-class AnswerWriter {
+// Chat completions and completions. A delta of several parts is a chunk for each; the first has the logprobs, the last
+// the finish reason.
+class CompletionWriter final : public AnswerWriter {
  public:
   // `id` with its prefix ("chatcmpl-..."); `created` in Unix seconds. `engine` gives the bytes of tokens and outlives
   // this.
-  AnswerWriter(const Engine& engine, AnswerStyle style, std::string id, int64_t created, std::string fingerprint);
+  CompletionWriter(const Engine& engine, CompletionForm form, std::string id, int64_t created,
+                   std::string_view fingerprint);
 
-  const std::string& id() const { return id_; }
-
-  // --- Streaming: whole chunks in their frames, appended ---
-  void AppendRole(std::string* out, int32_t index) const;
-  // `text_offset`: code points of this choice's text before this delta; advanced by the delta's tokens. `usage` may be
-  // null.
-  void AppendDelta(std::string* out, int32_t index, const TokenDelta& delta, int64_t* text_offset,
-                   const Usage* usage) const;
-  // Completions with echo: the prompt as the first chunk of a choice.
-  void AppendEcho(std::string* out, int32_t index, std::string_view text,
-                  const std::vector<std::vector<TokenLogprob>>& rows, int64_t* text_offset) const;
-  // A chunk without choices. Without usage that is null; `schedule` is a JSON object, or empty.
-  void AppendLast(std::string* out, const Usage* usage, std::string_view schedule) const;
-
-  // --- Whole ---
-  // `text_offset`: where the generated text begins when echo put the prompt before it (prompt rows included in the
-  // choice). `schedule`: a JSON object, or empty.
-  std::string Whole(const std::vector<ChoiceText>& choices, const Usage& usage, std::string_view schedule = {}) const;
+  const std::string& id() const override { return id_; }
+  void AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const Usage& usage) override;
+  void AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const Usage& usage) override;
+  void AppendLast(std::string* out, const Usage& usage, std::string_view schedule) override;
+  void AppendError(std::string* out, const Status& status) override;
+  std::string Whole(const std::vector<ChoiceText>& choices, const Usage& usage, std::string_view schedule) override;
 
  private:
   void OpenChunk(std::string* out, int32_t index) const;
   void CloseChunk(std::string* out, const Usage* usage) const;
-  void AppendFinish(std::string* out, FinishReason finish, std::string_view stop_string) const;
+  void AppendFinish(std::string* out, FinishReason finish, bool called, std::string_view stop_string) const;
+  void AppendMessage(std::string* out, const std::vector<AnswerPart>& parts) const;
   void AppendLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows, int64_t* text_offset) const;
   void AppendChatLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows) const;
+  int64_t* TextOffset(int32_t index);
 
   const Engine& engine_;
-  const AnswerStyle style_;
+  const CompletionForm form_;
   const std::string id_;
   std::string chunk_head_, whole_head_;
+  std::vector<int64_t> text_offsets_;  // of each choice: code points that its chunks have told
 };
 
 std::string ModelsText(const ModelInfo& model, int64_t created);

@@ -291,7 +291,7 @@ Status Run(BatchOptions o) {
   options.order.shard = shard.index;
   options.order.shards = shard.of;
   options.max_queue = o.engine.max_queue;
-  options.limits = api::LimitsOf(engine->model(), o.engine.default_max_tokens);
+  options.limits = api::LimitsOf(*engine, o.engine.default_max_tokens);
   options.progress = [&](const batch::RunProgress& progress) {
     bar.Show(progress, engine->Stats());
     return InterruptCount() == 0;

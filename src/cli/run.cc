@@ -110,7 +110,7 @@ std::string ValidText(const std::string& text, const char* what) {
 class Talk {
  public:
   Talk(Engine& engine, const RunOptions& options)
-      : engine_(engine), options_(options), limits_(api::LimitsOf(engine.model(), options.engine.default_max_tokens)) {
+      : engine_(engine), options_(options), limits_(api::LimitsOf(engine, options.engine.default_max_tokens)) {
     Clear();
   }
 

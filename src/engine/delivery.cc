@@ -11,7 +11,8 @@ namespace tactus {
 namespace {
 
 struct Choice {
-  Choice(const Tokenizer* tokenizer, bool at_start) : detokenizer(tokenizer, true, at_start) {}
+  Choice(const Tokenizer* tokenizer, bool skip_special, bool at_start)
+      : detokenizer(tokenizer, skip_special, at_start) {}
   Detokenizer detokenizer;
   std::string held;  // made, not yet delivered: may become a stop string
 };
@@ -125,7 +126,9 @@ struct Delivery::Impl {
       if (event.logprobs >= 0) delta.logprobs.push_back(std::move(letter.logprobs));
       // A stop id ends the text before its own token.
       const bool is_stop_id = event.finish == FinishReason::kStop && event.stop_string < 0;
-      if (!is_stop_id) fresh = choice.detokenizer.Append(event.token);
+      // With ignore_eos an answer goes on behind it; where markers are shown, it is none.
+      const bool is_end = event.token == tokenizer->eos_id() || event.token == tokenizer->bos_id();
+      if (!is_stop_id && !(is_end && to.request->shown_specials)) fresh = choice.detokenizer.Append(event.token);
     }
     if (event.stop_string >= 0) {
       delta.stop_string = stops[static_cast<size_t>(event.stop_string)];
@@ -167,7 +170,8 @@ void* Delivery::Register(std::shared_ptr<const Request> request, std::shared_ptr
   const auto is_special = [this](TokenId id) { return impl_->tokenizer->IsSpecial(id); };
   const bool at_start = !request->prompt || std::all_of(request->prompt->begin(), request->prompt->end(), is_special);
   subscriber->choices.reserve(static_cast<size_t>(request->n));
-  for (int32_t i = 0; i < request->n; ++i) subscriber->choices.emplace_back(impl_->tokenizer, at_start);
+  for (int32_t i = 0; i < request->n; ++i)
+    subscriber->choices.emplace_back(impl_->tokenizer, !request->shown_specials, at_start);
   subscriber->request = std::move(request);
   subscriber->sink = std::move(sink);
   std::lock_guard lock(impl_->mutex);

@@ -275,6 +275,7 @@ class EngineImpl final : public Engine {
     std::string text = one.Append(token);
     return text + one.Flush();
   }
+  bool IsSpecialToken(TokenId token) const override { return setup_.text.tokenizer->IsSpecial(token); }
   std::string TokenBytes(TokenId token) const override { return std::string(setup_.text.tokenizer->TokenBytes(token)); }
 
   Result<std::string> ApplyChatTemplate(const std::string& variables_json, StopToken stop) const override {
@@ -479,6 +480,7 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   info.weight_format = std::move(weight_format);
   info.kernels = s.computes.kernels;
   info.generation_defaults = config.generation_defaults;
+  info.chat_template = s.text.template_source;
   info.front_end_bytes = s.memory.front_end_bytes;
   return info;
 }

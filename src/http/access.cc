@@ -127,6 +127,16 @@ std::optional<size_t> ApiKeys::Find(const std::string* authorization) const {
   std::string_view token = *authorization;
   if (token.size() < kScheme.size() || !EqualsIgnoreCase(token.substr(0, kScheme.size()), kScheme)) return std::nullopt;
   token.remove_prefix(kScheme.size());
+  return FindToken(token);
+}
+
+std::optional<size_t> ApiKeys::Find(const HttpRequest& request) const {
+  if (const std::string* authorization = request.Find("Authorization")) return Find(authorization);
+  const std::string* key = request.Find("x-api-key");
+  return key == nullptr ? std::nullopt : FindToken(*key);
+}
+
+std::optional<size_t> ApiKeys::FindToken(std::string_view token) const {
   // Keyed digests have one length and tell nothing about how much of a wrong key was right.
   const Hash128 digest = SipHash128(secret_, token.data(), token.size());
   uint64_t found = 0;  // 1 + the key's index, without a branch
@@ -215,7 +225,7 @@ void Origins::AppendHeaders(const HttpRequest& request, bool preflight, Headers*
   if (!preflight) return;
   headers->emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
   const std::string* wanted = request.Find("Access-Control-Request-Headers");
-  headers->emplace_back("Access-Control-Allow-Headers", wanted ? *wanted : "authorization, content-type, x-request-id");
+  headers->emplace_back("Access-Control-Allow-Headers", wanted ? *wanted : "authorization, content-type, x-api-key, anthropic-version, x-request-id");
   headers->emplace_back("Access-Control-Max-Age", "600");
 }
 

@@ -40,6 +40,8 @@ class ApiKeys {
   bool empty() const { return digests_.empty(); }
   // Which key the header's bearer token is; nothing: none. Time depends on the token's length alone.
   std::optional<size_t> Find(const std::string* authorization) const;
+  // Of the request's Authorization header, or where it has none of its x-api-key.
+  std::optional<size_t> Find(const HttpRequest& request) const;
   // 32 hexadecimal digits that stand for this key, at every start, and that nobody makes who does not know it. They are
   // not for others' eyes: a short key could be guessed from them.
   std::string Salt(size_t key) const;
@@ -47,6 +49,8 @@ class ApiKeys {
   const std::string& ClassOf(size_t key) const { return classes_[key]; }
 
  private:
+  std::optional<size_t> FindToken(std::string_view token) const;
+
   Hash128 secret_;
   std::vector<Hash128> digests_;
   std::vector<std::string> salts_;

@@ -37,7 +37,7 @@ EngineHandle::EngineHandle(const OptionTexts& texts) : pid_(getpid()) {
   const EngineOptions options = OptionsOf(texts);
   engine_ = Take(Engine::Create(options, [this](std::string_view line) { lines_.emplace_back(line); }));
   block_size_ = options.block_size;
-  limits_ = api::LimitsOf(engine_->model(), options.default_max_tokens);
+  limits_ = api::LimitsOf(*engine_, options.default_max_tokens);
 }
 
 EngineHandle::~EngineHandle() {

@@ -31,10 +31,29 @@ std::optional<Moved> ParseMoved(std::string_view text) {
   return Moved{to->get<std::string>(), ticket->get<std::string>()};
 }
 
+// Takes a string with its quotes off the front of a text, and what may stand before it.
+std::string_view TakeString(std::string_view* text, std::string_view before) {
+  const size_t open = text->find_first_not_of(before);
+  if (open == std::string_view::npos || (*text)[open] != '"') return {};
+  const size_t close = text->find('"', open + 1);
+  if (close == std::string_view::npos) return {};
+  const std::string_view string = text->substr(open + 1, close - open - 1);
+  text->remove_prefix(close + 1);
+  return string;
+}
+
 bool IsError(std::string_view data) {
-  if (!data.starts_with('{')) return false;
-  const size_t name = data.find_first_not_of(" \t", 1);
-  return name != std::string_view::npos && data.substr(name).starts_with("\"error\"");
+  const std::string_view name = TakeString(&data, "{ \t");
+  if (name == "error") return true;
+  const std::string_view type = name == "type" ? TakeString(&data, ": \t") : std::string_view();
+  return type == "error" || type == "response.failed";
+}
+
+// Of an API whose streams end with an event of their own, not with [DONE].
+bool IsLast(std::string_view data) {
+  if (TakeString(&data, "{ \t") != "type") return false;
+  const std::string_view type = TakeString(&data, ": \t");
+  return type == "message_stop" || type == "response.completed" || type == "response.incomplete";
 }
 
 // Pieces of a text that follow each other or not, as one view where they do.
@@ -149,13 +168,20 @@ bool AnswerScan::Data(std::string_view data, bool* counts) {
     return false;
   }
   *counts = true;
+  done_ = done_ || IsLast(data);
   FindUsage(data);
   return true;
 }
 
 void AnswerScan::FindUsage(std::string_view text) {
-  if (const int64_t tokens = LastNumber(text, "\"completion_tokens\""); tokens > 0) completion_tokens_ = tokens;
-  if (const int64_t tokens = LastNumber(text, "\"prompt_tokens\""); tokens > 0) prompt_tokens_ = tokens;
+  for (const char* name : {"\"completion_tokens\"", "\"output_tokens\""}) {
+    if (const int64_t tokens = LastNumber(text, name); tokens > 0) completion_tokens_ = tokens;
+  }
+  for (const char* name : {"\"prompt_tokens\"", "\"input_tokens\""}) {
+    // Where what was cached is not among the input's tokens, it is told beside them.
+    const int64_t tokens = LastNumber(text, name) + LastNumber(text, "\"cache_read_input_tokens\"");
+    if (tokens > 0) prompt_tokens_ = tokens;
+  }
 }
 
 }  // namespace tactus::router

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "api/apis.h"
 #include "base/json_text.h"
 #include "base/printable.h"
 #include "router/mover.h"
@@ -85,10 +86,9 @@ std::string MessageOf(const std::string& error) {
   if (parsed.ok() && parsed->is_object()) {
     const auto inner = parsed->find("error");
     if (inner != parsed->end() && inner->is_string()) return inner->get<std::string>();
-    if (inner != parsed->end() && inner->is_object()) {
-      const auto message = inner->find("message");
-      if (message != inner->end() && message->is_string()) return message->get<std::string>();
-    }
+    const auto& holder = inner != parsed->end() && inner->is_object() ? *inner : *parsed;
+    const auto message = holder.find("message");
+    if (message != holder.end() && message->is_string()) return message->get<std::string>();
   }
   return error.substr(0, 500);
 }
@@ -206,7 +206,7 @@ http::ClientRequest Forward::Request() const {
   const bool own_keys = !context_.options.api_key.empty() || !replica_key.empty();
   for (const auto& [name, value] : from.headers) {
     const bool ours = http::EqualsIgnoreCase(name, "Host") || http::EqualsIgnoreCase(name, "X-Request-Id") ||
-                      (own_keys && http::EqualsIgnoreCase(name, "Authorization")) ||
+                      (own_keys && (http::EqualsIgnoreCase(name, "Authorization") || http::EqualsIgnoreCase(name, "x-api-key"))) ||
                       http::EqualsIgnoreCase(name, "x-tactus-route") ||
                       http::EqualsIgnoreCase(name, "Accept-Encoding");  // it is read on its way
     if (!ours && !HopByHop(name) && !Named(from.headers, name)) request.headers.emplace_back(name, value);
@@ -473,16 +473,17 @@ void Forward::ForgetTicket(Attempt& attempt) {
 
 void Forward::Fail(int status, const std::string& message) {
   if (over_) return;
-  const std::string text = context_.error_text(status, message);
+  const api::Api& api = api::ApiOfPath(exchange_->request().path);
   if (!stream_begun_) {
     http::HttpResponse response;
     response.status = status;
     response.headers = headers_;
     if (status == 503) response.headers.emplace_back("Retry-After", "1");
-    response.body = text;
+    response.body = api.error_text(status, message, {});
     exchange_->Respond(std::move(response));
   } else if (event_stream_) {
-    exchange_->Write((in_event_ ? "\n\ndata: " : "data: ") + text + "\n\n");  // and no [DONE]
+    const int64_t told = told_events_ + (leader_ == nullptr ? 0 : leader_->scan.events());
+    exchange_->Write((in_event_ ? "\n\n" : "") + api.error_event(status, message, told));  // and no [DONE]
     exchange_->End();
   } else {
     exchange_->Abort();

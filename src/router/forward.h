@@ -45,7 +45,6 @@ struct ForwardContext {
   Clock& clock;
   http::Loop& loop;
   std::function<http::Client&(const std::string& url)> client;
-  std::function<std::string(int status, const std::string& message)> error_text;
   ForwardCounts counts;
   double bytes_per_token = kBytesPerToken;
   std::optional<FleetKeys> keys = {};  // of the fleet's secret

@@ -27,10 +27,12 @@ void AddKeys(std::string_view text, const Hash128& secret, std::vector<Hash128>*
   }
 }
 
-// The prompt as one text that begins alike where prompts begin alike: templates write tools before messages.
+// The prompt as one text that begins alike where prompts begin alike: templates write tools, then what an API has beside
+// its messages, then those.
 std::string PromptText(const Json& body) {
   const auto dump = [](const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); };
-  const auto messages = body.find("messages");
+  auto messages = body.find("messages");
+  if (messages == body.end()) messages = body.find("input");
   std::string text;
   if (const auto salt = body.find("cache_salt"); salt != body.end() && salt->is_string()) text = dump(*salt);
   if (messages == body.end()) {
@@ -39,6 +41,9 @@ std::string PromptText(const Json& body) {
     return text + (prompt->is_string() ? prompt->get<std::string>() : dump(*prompt));
   }
   if (const auto tools = body.find("tools"); tools != body.end()) text += dump(*tools);
+  for (const char* name : {"system", "instructions"}) {
+    if (const auto before = body.find(name); before != body.end()) text += dump(*before);
+  }
   text += dump(*messages);
   text.pop_back();  // the bracket, where the next turn goes on
   return text;

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "api/response_text.h"
+#include "api/apis.h"
 #include "base/fleet_secret.h"
 #include "base/json_text.h"
 #include "base/worker_pool.h"
@@ -190,7 +190,6 @@ Status RouterServerImpl::Bind() {
       .clock = clock_,
       .loop = server_->loop(),
       .client = [this](const std::string& url) -> http::Client& { return ClientOf(url); },
-      .error_text = [](int status, const std::string& message) { return api::ErrorText(status, message); },
       .counts = {}});
   if (keys) {
     context_->keys = *keys;
@@ -214,7 +213,7 @@ http::HttpResponse RouterServerImpl::Error(const http::HttpRequest& request, int
   http::HttpResponse response;
   response.status = status;
   response.headers = CommonHeaders(request);
-  response.body = api::ErrorText(status, message, param);
+  response.body = api::ApiOfPath(request.path).error_text(status, message, param);
   if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (status == 503 || status == 429) response.headers.emplace_back("Retry-After", "1");
   return response;
@@ -244,8 +243,8 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckHead(const http::HttpRe
 
 std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::HttpRequest& head) const {
   if (!IsForwarded(head.path)) return Error(head, 404, fmt::format("{} does not exist here", head.path));
-  if (!keys_.empty() && !keys_.Find(head.Find("Authorization")))
-    return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>'");
+  if (!keys_.empty() && !keys_.Find(head))
+    return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
   if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
     return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
                  "X-Request-Id");
@@ -337,7 +336,7 @@ struct RouterServerImpl::Request {
 
 void RouterServerImpl::ForwardOn(std::shared_ptr<http::Exchange> exchange) {
   const http::HttpRequest& request = exchange->request();
-  const auto key = keys_.Find(request.Find("Authorization"));
+  const auto key = keys_.Find(request);
   auto places = places_.Enter(key ? http::KeyName(*key) : request.peer);
   if (!places.ok()) {
     return exchange->Respond(Error(

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "api/answer.h"
+#include "api/apis.h"
 #include "api/conversation.h"
 #include "api/explain_text.h"
 #include "api/response_text.h"
@@ -150,8 +151,8 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   std::optional<http::HttpResponse> CheckFleet(const http::HttpRequest& head, Route route);
   void AnswerFleet(std::shared_ptr<http::Exchange> exchange, Route route, const std::string& id);
   http::HttpResponse Immediate(const http::HttpRequest& request, const RouteEntry& route, const std::string& id);
-  void Generate(std::shared_ptr<http::Exchange> exchange, bool chat);
-  void Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode);
+  void Generate(std::shared_ptr<http::Exchange> exchange, const api::Api& api);
+  void AnswerText(std::shared_ptr<http::Exchange> exchange, TextCall::Answer answer);
   void Post(std::shared_ptr<Call> call);
   std::string HttpMetrics() const;
 
@@ -188,7 +189,8 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_->clock = &clock_;
   context_->request_timeout_ns = options_.request_timeout.ns;
   context_->ping_interval_ns = options_.ping_interval.ns;
-  context_->limits = api::LimitsOf(model, engine_options.default_max_tokens);
+  context_->limits =
+      api::LimitsOf(*engine, engine_options.default_max_tokens, options_.tool_call_parser, options_.reasoning_parser);
   context_->limits.max_choices = options_.max_choices;
   context_->fingerprint = api::Fingerprint(model);
   if (fleet_) fleet_->Start(engine, context_, &*clients_, bodies);
@@ -214,7 +216,7 @@ http::HttpResponse ApiServerImpl::Error(const http::HttpRequest& request, int st
   http::HttpResponse response;
   response.status = status;
   response.headers = CommonHeaders(request, &request_id);
-  response.body = api::ErrorText(status, message, param);
+  response.body = api::ApiOfPath(request.path).error_text(status, message, param);
   if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   if (status == 503 || status == 429) response.headers.emplace_back("Retry-After", "1");
   return response;
@@ -244,8 +246,8 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
     return response;
   }
   if (route->fleet()) return CheckFleet(head, route->route);
-  if (!route->open && !keys_.empty() && !keys_.Find(head.Find("Authorization"))) {
-    return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>'");
+  if (!route->open && !keys_.empty() && !keys_.Find(head)) {
+    return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
   }
   if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
     return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
@@ -309,14 +311,14 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckStored(const http::HttpReq
         fmt::format("{}: this server keeps no files; start it with --files-dir and a folder for them", head.path));
   }
   const bool uploads = route == Route::kFiles && head.method == "POST";
-  if (uploads && files_->TooManyUploads(ClientOf(head, keys_.Find(head.Find("Authorization")))))
+  if (uploads && files_->TooManyUploads(ClientOf(head, keys_.Find(head))))
     return Error(head, 429, "this client has too many uploads open; try again when some have ended");
   return std::nullopt;
 }
 
 std::shared_ptr<http::BodyReceiver> ApiServerImpl::ReceiveBody(const http::HttpRequest& head) {
   if (head.method != "POST" || FindRoute(head.path)->route != Route::kFiles) return nullptr;
-  const auto key = keys_.Find(head.Find("Authorization"));
+  const auto key = keys_.Find(head);
   std::string request_id;
   return files_->Receive(head, ClientOf(head, key), key, *http::MultipartBoundary(*head.Find("Content-Type")),
                          CommonHeaders(head, &request_id));
@@ -330,7 +332,7 @@ void ApiServerImpl::AnswerStored(std::shared_ptr<http::Exchange> exchange, Route
   // A call keeps its exchange, and so the request.
   auto call = std::make_shared<StoredCall>(
       exchange, std::move(headers), clock_.NowNs(), options_.request_timeout.ns,
-      [this, &request, stored, id = std::move(id), key = keys_.Find(request.Find("Authorization"))](
+      [this, &request, stored, id = std::move(id), key = keys_.Find(request)](
           const http::Body& body) { return files_->Answer(stored, request, id, key, body.text()); });
   active_.push_back(call);
   call->Watch();
@@ -345,13 +347,19 @@ void ApiServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
   if (route.fleet()) return AnswerFleet(std::move(exchange), route.route, id);
   switch (route.route) {
     case Route::kCompletions:
-      return Generate(std::move(exchange), false);
+      return Generate(std::move(exchange), api::kCompletionsApi);
     case Route::kChat:
-      return Generate(std::move(exchange), true);
+      return Generate(std::move(exchange), api::kChatApi);
+    case Route::kResponses:
+      return Generate(std::move(exchange), api::kResponsesApi);
+    case Route::kMessages:
+      return Generate(std::move(exchange), api::kMessagesApi);
+    case Route::kCountTokens:
+      return AnswerText(std::move(exchange), api::AnswerCountTokens);
     case Route::kTokenize:
-      return Tokenize(std::move(exchange), false);
+      return AnswerText(std::move(exchange), api::AnswerTokenize);
     case Route::kDetokenize:
-      return Tokenize(std::move(exchange), true);
+      return AnswerText(std::move(exchange), api::AnswerDetokenize);
     default:
       exchange->Respond(Immediate(request, route, id));
   }
@@ -412,7 +420,7 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
 }
 
 std::string ApiServerImpl::OwnerOf(const http::HttpRequest& request) const {
-  const std::optional<size_t> key = keys_.Find(request.Find("Authorization"));
+  const std::optional<size_t> key = keys_.Find(request);
   return key ? http::KeyName(*key) : std::string();
 }
 
@@ -421,10 +429,8 @@ http::HttpResponse ApiServerImpl::Explain(const http::HttpRequest& request, cons
   const std::string owner = OwnerOf(request);
   auto prompts = engine.Timelines({.id = id, .owner = owner});
   // As X-Request-Id has it, or as the answer does.
-  for (const std::string_view prefix : {"chatcmpl-", "cmpl-"}) {
-    if (prompts.empty() && id.starts_with(prefix))
-      prompts = engine.Timelines({.id = std::string_view(id).substr(prefix.size()), .owner = owner});
-  }
+  if (const auto inner = api::RequestIdOf(id); prompts.empty() && !inner.empty())
+    prompts = engine.Timelines({.id = inner, .owner = owner});
   if (prompts.empty()) {
     return Error(request, 404,
                  fmt::format("request '{}' is neither running nor among the last {} that ended; ask sooner, or send "
@@ -441,7 +447,7 @@ http::HttpResponse ApiServerImpl::Explain(const http::HttpRequest& request, cons
 
 Result<Caller> ApiServerImpl::Admit(const http::HttpRequest& request) {
   Caller caller;
-  const std::optional<size_t> key = keys_.Find(request.Find("Authorization"));
+  const std::optional<size_t> key = keys_.Find(request);
   caller.owner = OwnerOf(request);
   caller.client = ClientOf(request, key);
   if (key && keys_.size() > 1) caller.one_of_many = true;
@@ -451,24 +457,24 @@ Result<Caller> ApiServerImpl::Admit(const http::HttpRequest& request) {
   return caller;
 }
 
-void ApiServerImpl::Generate(std::shared_ptr<http::Exchange> exchange, bool chat) {
+void ApiServerImpl::Generate(std::shared_ptr<http::Exchange> exchange, const api::Api& api) {
   auto caller = Admit(exchange->request());
   if (!caller.ok()) return exchange->Respond(Error(exchange->request(), caller.status()));
   std::string request_id;
   http::Headers headers = CommonHeaders(exchange->request(), &request_id);
-  auto generation = std::make_shared<Generation>(context_, std::move(exchange), chat, std::move(request_id),
+  auto generation = std::make_shared<Generation>(context_, std::move(exchange), api, std::move(request_id),
                                                  std::move(headers), std::move(*caller));
   if (context_->movable) fleet_->Watch(generation);
   Post(std::move(generation));
 }
 
-void ApiServerImpl::Tokenize(std::shared_ptr<http::Exchange> exchange, bool decode) {
+void ApiServerImpl::AnswerText(std::shared_ptr<http::Exchange> exchange, TextCall::Answer answer) {
   auto caller = Admit(exchange->request());
   if (!caller.ok()) return exchange->Respond(Error(exchange->request(), caller.status()));
   std::string request_id;
   http::Headers headers = CommonHeaders(exchange->request(), &request_id);
   Post(
-      std::make_shared<TextCall>(context_, std::move(exchange), decode, std::move(headers), std::move(caller->places)));
+      std::make_shared<TextCall>(context_, std::move(exchange), answer, std::move(headers), std::move(caller->places)));
 }
 
 void ApiServerImpl::Post(std::shared_ptr<Call> call) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "api/response_text.h"
+#include "api/apis.h"
 
 namespace tactus::serve {
 
@@ -77,7 +77,7 @@ void Call::AnswerError(const Status& status) {
     const int64_t seconds = (status.retry_after_ns() + kSecond - 1) / kSecond;  // the header has whole ones
     response.headers.emplace_back("Retry-After", std::to_string(std::max<int64_t>(1, seconds)));
   }
-  response.body = api::ErrorText(status);
+  response.body = api::ApiOfPath(exchange_->request().path).ErrorText(status);
   exchange_->Respond(std::move(response));
 }
 

@@ -213,10 +213,12 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
   TACTUS_ASSIGN_OR_RETURN(caller.client, TextMember(message.head, "client"));
   TACTUS_ASSIGN_OR_RETURN(caller.owner, TextMember(message.head, "owner"));
   TACTUS_ASSIGN_OR_RETURN(caller.places, clients_->Enter(caller.client));
-  const bool chat = message.head.value("chat", Json(false)) == Json(true);
+  TACTUS_ASSIGN_OR_RETURN(const std::string api_name, TextMember(message.head, "api"));
+  const api::Api* api = api::FindApi(api_name);
+  if (api == nullptr) return InvalidArgument("api: none of this program's", "api");
   http::HttpRequest request;
   request.method = "POST";
-  request.path = request.target = chat ? "/v1/chat/completions" : "/v1/completions";
+  request.path = request.target = api->path;
   request.headers.emplace_back("x-tactus-route", "1");
   if (message.head.value("explained", Json(false)) == Json(true)) request.headers.emplace_back("x-tactus-explain", "1");
   TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
@@ -229,7 +231,7 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
   auto exchange = std::make_shared<DetachedExchange>(std::move(request), message.bytes);
   const TimeNs arrival_ns = clock_.NowNs() - std::clamp<int64_t>(sequence.age_ns, 0, clock_.NowNs());
   auto generation =
-      std::make_shared<Generation>(context_, exchange, chat, request_id, http::Headers{{"X-Request-Id", request_id}},
+      std::make_shared<Generation>(context_, exchange, *api, request_id, http::Headers{{"X-Request-Id", request_id}},
                                    std::move(caller), created, arrival_ns);
   generation->Watch();
   OnExit end([&] { generation->ShutDown(); });

@@ -42,12 +42,12 @@ class Generation::PromptSink final : public ResponseSink {
 };
 
 Generation::Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
-                       bool chat, std::string request_id, http::Headers headers, Caller caller, int64_t created,
+                       const api::Api& api, std::string request_id, http::Headers headers, Caller caller, int64_t created,
                        TimeNs arrival_ns)
     : Call(std::move(exchange), std::move(headers), arrival_ns >= 0 ? arrival_ns : context->clock->NowNs(),
            context->request_timeout_ns, std::move(caller.places)),
       context_(std::move(context)),
-      chat_(chat),
+      api_(api),
       request_id_(std::move(request_id)),
       client_(std::move(caller.client)),
       owner_(std::move(caller.owner)),
@@ -72,8 +72,7 @@ Result<api::ParsedRequest> Generation::Parse() {
   {
     const http::Body body = exchange_->TakeBody();  // given back as soon as it is parsed
     if (routed_) KeepBody(body.text());
-    TACTUS_ASSIGN_OR_RETURN(parsed, chat_ ? api::ParseChatRequest(body.text(), context_->limits, stop())
-                                          : api::ParseCompletionRequest(body.text(), context_->limits, stop()));
+    TACTUS_ASSIGN_OR_RETURN(parsed, api_.parse(body.text(), context_->limits, stop()));
   }
   Request& base = parsed.base;
   for (const auto& [name, value] : exchange_->request().headers)
@@ -124,11 +123,14 @@ Result<std::vector<Request>> Generation::Prepare() {
     cannot_move_ = "it has several prompts or choices";
   else if (first.prompt_logprobs)
     cannot_move_ = "it echoes logprobs";
+  else if (stream_ && api_.numbers_events)
+    cannot_move_ = "the events of its stream have numbers";
   if (!cannot_move_.empty()) body_ = http::Body();
   extent_ = {first.priority, first.prompt->size(), false};
   // The answer first: whoever finds handles asks it, also when there was no memory for what follows.
-  answer_.emplace(*context_->engine, std::move(prepared.shape),
-                  api::AnswerIdentity{request_id_, created_, context_->fingerprint}, api::ChunkFrame{"data: ", "\n\n"});
+  auto writer =
+      api_.writer(*context_->engine, prepared.shape, api::AnswerIdentity{request_id_, created_, context_->fingerprint});
+  answer_.emplace(std::move(prepared.shape), std::move(writer));
   handles_.resize(prepared.requests.size());
   return std::move(prepared.requests);
 }
@@ -226,7 +228,7 @@ Result<RequestHandle> Generation::MovableHandle() {
 
 Generation::Origin Generation::origin() {
   std::lock_guard lock(mutex_);
-  return {chat_, explained_, std::string(body_.text()), request_id_, client_, owner_, created_};
+  return {api_.name, explained_, std::string(body_.text()), request_id_, client_, owner_, created_};
 }
 
 Generation::Extent Generation::extent() {
@@ -306,7 +308,7 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
   if (!answer_->done()) return;
   if (stream_) {
     BeginStream();
-    exchange_->Write(chunks + "data: [DONE]\n\n");
+    exchange_->Write(chunks.append(api_.stream_end));
     Leave();
     exchange_->End();
   } else {
@@ -329,7 +331,9 @@ std::string Generation::Schedule() const {
 
 void Generation::AnswerError(const Status& status) {
   if (!stream_begun_) return Call::AnswerError(status);
-  exchange_->Write("data: " + api::ErrorText(status) + "\n\n");  // and no [DONE]
+  std::string chunk;
+  answer_->AppendError(&chunk, status);
+  exchange_->Write(chunk);  // and no [DONE]
   exchange_->End();
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "api/answer.h"
+#include "api/apis.h"
 #include "api/conversation.h"
 #include "base/clock.h"
 #include "http/body.h"
@@ -59,12 +60,13 @@ struct Caller {
 class Generation final : public Call {
  public:
   // `created` 0 and `arrival_ns` -1: now; else of a request that began at another replica.
-  Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange, bool chat,
-             std::string request_id, http::Headers headers, Caller caller, int64_t created = 0, TimeNs arrival_ns = -1);
+  Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
+             const api::Api& api, std::string request_id, http::Headers headers, Caller caller, int64_t created = 0, TimeNs arrival_ns = -1);
 
   // --- Moving to another replica (serve/outgoing.h). Any thread ---
   struct Origin {
-    bool chat = false, explained = false;
+    std::string_view api;  // its name
+    bool explained = false;
     std::string body, request_id, client, owner;
     int64_t created = 0;
   };
@@ -113,7 +115,7 @@ class Generation final : public Call {
   void BeginStream();
 
   const std::shared_ptr<const GenerationContext> context_;
-  const bool chat_;
+  const api::Api& api_;
   const std::string request_id_;
   const std::string client_, owner_, cache_salt_, slo_class_;
   const bool one_of_many_;

@@ -12,7 +12,7 @@
 
 namespace tactus::serve {
 
-inline constexpr int64_t kMigrationVersion = 1;
+inline constexpr int64_t kMigrationVersion = 2;
 
 // A message: its JSON in one line, then bytes of any kind.
 std::string MessageOf(const json_text::Json& head, std::string_view bytes = {});

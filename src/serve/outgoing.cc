@@ -88,7 +88,7 @@ class Outgoing {
     Json head = {{"kind", "finish"},
                  {"import", import_},
                  {"sequence", JsonOf(moving)},
-                 {"chat", origin.chat},
+                 {"api", origin.api},
                  {"request_id", origin.request_id},
                  {"created", origin.created},
                  {"client", origin.client},

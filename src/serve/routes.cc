@@ -8,6 +8,9 @@ constexpr std::string_view kId = "{id}";
 constexpr RouteEntry kRoutes[] = {
     {"/v1/completions", Route::kCompletions, kPost, false},
     {"/v1/chat/completions", Route::kChat, kPost, false},
+    {"/v1/responses", Route::kResponses, kPost, false},
+    {"/v1/messages", Route::kMessages, kPost, false},
+    {"/v1/messages/count_tokens", Route::kCountTokens, kPost, false},
     {"/v1/models", Route::kModels, kGet, false},
     {"/v1/models/{id}", Route::kModel, kGet, false},
     {"/v1/requests/{id}/explain", Route::kExplain, kGet, false},

@@ -9,6 +9,9 @@ namespace tactus::serve {
 enum class Route {
   kCompletions,
   kChat,
+  kResponses,
+  kMessages,
+  kCountTokens,
   kModels,
   kModel,
   kExplain,

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "api/chat_style.h"
 #include "base/clock.h"
 #include "base/fleet_secret.h"
 #include "base/shortage.h"
@@ -27,6 +28,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   TACTUS_RETURN_IF_ERROR(http::CheckKeyClasses(options.api_key, options.api_key_class, engine_options.slo_class));
   const Engine::Progress log = progress ? progress : [](std::string_view) {};
   signal(SIGPIPE, SIG_IGN);
+  TACTUS_RETURN_IF_ERROR(api::CheckParserNames(options.tool_call_parser, options.reasoning_parser));
   http::StopSignals signals;
   http::RaiseFileLimit(options.max_connections, log);
   Clock& clock = SystemClock();

@@ -33,6 +33,7 @@ struct ServeOptions {
   // Room for 16 of the largest bodies, or 1,000 of 256 KiB (prompts of 60,000 tokens), on their way to the parser.
   BytesText max_body_total{int64_t{256} << 20};
   int64_t max_choices = 128;
+  std::string tool_call_parser = "auto", reasoning_parser = "auto";
   DurationText request_timeout{600'000'000'000};
   DurationText shutdown_timeout{30'000'000'000};
   DurationText read_timeout{60'000'000'000};
@@ -108,6 +109,13 @@ struct ServeOptions {
     v.Field("max-body-total", max_body_total,
             {.unit = "bytes", .help = "all bodies together that have arrived and are not parsed yet; more get 503"});
     v.Field("max-choices", max_choices, {.min = 1, .max = 1024, .help = "largest n of a request"});
+    v.Field("tool-call-parser", tool_call_parser,
+            {.help = "form in which the model calls tools (docs/api.md lists them); auto: as its chat template writes "
+                     "calls; none: calls stay text"});
+    v.Field(
+        "reasoning-parser", reasoning_parser,
+        {.help = "form in which the model writes its reasoning (docs/api.md lists them); auto: by the markers of its "
+                 "chat template; none: it stays text"});
     v.Field("request-timeout", request_timeout,
             {.unit = "duration", .help = "longest time that a request may take; then it is cancelled"});
     v.Field("shutdown-timeout", shutdown_timeout,

@@ -5,17 +5,16 @@
 namespace tactus::serve {
 
 TextCall::TextCall(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
-                   bool decode, http::Headers headers, http::ClientCounts::Places places)
+                   Answer answer, http::Headers headers, http::ClientCounts::Places places)
     : Call(std::move(exchange), std::move(headers), context->clock->NowNs(), context->request_timeout_ns,
            std::move(places)),
       context_(std::move(context)),
-      decode_(decode) {}
+      answer_(answer) {}
 
 void TextCall::Work() {
-  const auto answer = decode_ ? api::AnswerDetokenize : api::AnswerTokenize;
   Result<std::string> text = [&] {
     const http::Body body = exchange_->TakeBody();  // given back as soon as its answer is made
-    return answer(body.text(), *context_->engine, context_->limits, stop());
+    return answer_(body.text(), *context_->engine, context_->limits, stop());
   }();
   if (!text.ok()) return Fail(text.status());
   http::HttpResponse response;

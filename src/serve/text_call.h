@@ -1,4 +1,4 @@
-// One request of /tokenize or /detokenize: text to tokens and back, with no engine request.
+// One request that asks for text or tokens and nothing of the scheduler: /tokenize, /detokenize, count_tokens.
 #pragma once
 
 #include <memory>
@@ -10,14 +10,18 @@ namespace tactus::serve {
 
 class TextCall final : public Call {
  public:
-  TextCall(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange, bool decode,
+  // From api/conversation.h.
+  using Answer = Result<std::string> (*)(std::string_view body, const Engine& engine, const api::RequestLimits& limits,
+                                         StopToken stop);
+
+  TextCall(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange, Answer answer,
            http::Headers headers, http::ClientCounts::Places places);
 
  private:
   void Work() override;
 
   const std::shared_ptr<const GenerationContext> context_;
-  const bool decode_;
+  const Answer answer_;
 };
 
 }  // namespace tactus::serve

@@ -1,7 +1,8 @@
-"""Runs one test module with a Python that has the packages of requirements.txt. Exit status 0, 1, or 77 (skipped) where there is no such
+"""Runs one test module with a Python that has the packages it needs. Exit status 0, 1, or 77 (skipped) where there is no such
 Python or every test was skipped. The last lines say how many tests were skipped, and why.
 
-  run.py TACTUS_BINARY MODULE.py
+  run.py TACTUS_BINARY MODULE.py            of this folder, with the packages of tests/requirements.txt (.venv)
+  run.py TACTUS_BINARY clients/MODULE.py    of tests/clients, with those of its requirements.txt (.venv-clients)
 """
 import collections
 import faulthandler
@@ -28,6 +29,7 @@ class Result(unittest.TextTestResult):
 
 def run_module(name):
     faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True)
+    sys.path.insert(0, os.getcwd())
     try:
         tests = unittest.defaultTestLoader.loadTestsFromName(name)
     except unittest.SkipTest as reason:
@@ -52,13 +54,20 @@ def run_module(name):
 def main():
     if sys.argv[1] == "--module":
         return run_module(sys.argv[2])
-    for python in filter(None, [os.environ.get("TACTUS_TEST_PYTHON"), str(HERE.parents[1] / ".venv/bin/python"), sys.executable]):
-        found = subprocess.run([python, "-c", "import openai"], capture_output=True) if pathlib.Path(python).exists() else None
+    clients = sys.argv[2].startswith("clients/")
+    module = sys.argv[2].removeprefix("clients/").removesuffix(".py")
+    if clients:
+        folder, venv, needs, requirements, variable = HERE.parent / "clients", ".venv-clients", "anthropic, litellm", "tests/clients/requirements.txt", "TACTUS_CLIENTS_PYTHON"
+        environment = dict(os.environ, TACTUS_BINARY=sys.argv[1], PYTHONPATH=str(HERE))   # their packages leave sockets open: no error
+    else:
+        folder, venv, needs, requirements, variable = HERE, ".venv", "openai", "tests/requirements.txt", "TACTUS_TEST_PYTHON"
+        environment = dict(os.environ, TACTUS_BINARY=sys.argv[1], PYTHONWARNINGS="error::ResourceWarning")
+    for python in filter(None, [os.environ.get(variable), str(HERE.parents[1] / venv / "bin/python"), sys.executable]):
+        packages = f"import sys, importlib.util; sys.exit(not all(map(importlib.util.find_spec, {needs.split(', ')!r})))"
+        found = subprocess.run([python, "-c", packages], capture_output=True) if pathlib.Path(python).exists() else None
         if found is not None and found.returncode == 0:
-            environment = dict(os.environ, TACTUS_BINARY=sys.argv[1], PYTHONWARNINGS="error::ResourceWarning")
-            module = sys.argv[2].removesuffix(".py")
-            return subprocess.run([python, "-u", __file__, "--module", module], env=environment, cwd=HERE).returncode
-    print("skipped: no Python with the packages of tests/requirements.txt; scripts/test.sh makes one in .venv")
+            return subprocess.run([python, "-u", __file__, "--module", module], env=environment, cwd=folder).returncode
+    print(f"skipped: no Python with the packages of {requirements}; scripts/test.sh makes one in {venv}")
     return SKIPPED
 
 

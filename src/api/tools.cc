@@ -1,0 +1,231 @@
+#include "api/tools.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "api/fields.h"
+
+namespace tactus::api {
+namespace {
+
+constexpr int kMaxRefs = 8;  // one leading to the next
+// Schemas looked at for the types of one tool's parameters: those beyond it have any type.
+constexpr int kMostSchemas = 4096;
+
+Status Bad(const std::string& where, std::string_view what) {
+  return InvalidArgument(fmt::format("{}: {}", where, what), where);
+}
+
+bool IsToolName(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxToolNameBytes && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  });
+}
+
+const Json* Member(const Json& object, std::string_view name) {
+  if (!object.is_object()) return nullptr;
+  const auto it = object.find(name);
+  return it == object.end() || it->is_null() ? nullptr : &*it;
+}
+
+// Follows local references ("#/$defs/Place").
+const Json* Resolve(const Json& root, const Json* schema) {
+  for (int i = 0; i < kMaxRefs; ++i) {
+    const Json* reference = Member(*schema, "$ref");
+    if (reference == nullptr) return schema;
+    if (!reference->is_string()) return nullptr;
+    const auto& text = reference->get_ref<const std::string&>();
+    if (!text.starts_with("#/")) return nullptr;
+    try {
+      const Json::json_pointer pointer(text.substr(1));
+      if (!root.contains(pointer)) return nullptr;
+      schema = &root.at(pointer);
+    } catch (const Json::exception&) {
+      return nullptr;  // no pointer
+    }
+  }
+  return nullptr;
+}
+
+void AddType(std::string type, std::vector<std::string>* types) {
+  if (std::find(types->begin(), types->end(), type) == types->end()) types->push_back(std::move(type));
+}
+
+// The types that a value may have; false: any. `left`: schemas that may still be looked at.
+bool CollectTypes(const Json& root, const Json& schema, int depth, int* left, std::vector<std::string>* types) {
+  if (--*left < 0 || depth > kMaxRefs) return false;
+  const Json* resolved = Resolve(root, &schema);
+  if (resolved == nullptr || !resolved->is_object()) return false;
+  if (const Json* type = Member(*resolved, "type")) {
+    if (type->is_string()) {
+      AddType(type->get<std::string>(), types);
+      return true;
+    }
+    if (!type->is_array()) return false;
+    for (const Json& item : *type) {
+      if (!item.is_string()) return false;
+      AddType(item.get<std::string>(), types);
+    }
+    return !type->empty();
+  }
+  for (const char* key : {"anyOf", "oneOf"}) {
+    const Json* options = Member(*resolved, key);
+    if (options == nullptr || !options->is_array()) continue;
+    for (const Json& option : *options) {
+      if (!CollectTypes(root, option, depth + 1, left, types)) return false;
+    }
+    return !options->empty();
+  }
+  const Json* values = Member(*resolved, "enum");
+  if (values == nullptr || !values->is_array() || values->empty()) return false;
+  for (const Json& value : *values) {
+    if (!value.is_string()) return false;
+  }
+  AddType("string", types);
+  return true;
+}
+
+void ListParameters(const Json& schema, Tool* tool) {
+  const Json* properties = Member(schema, "properties");
+  if (properties == nullptr || !properties->is_object()) return;
+  std::set<std::string_view> required;
+  if (const Json* names = Member(schema, "required"); names != nullptr && names->is_array()) {
+    for (const Json& name : *names) {
+      if (name.is_string()) required.insert(name.get_ref<const std::string&>());
+    }
+  }
+  int left = kMostSchemas;
+  for (const auto& [name, property] : properties->get_ref<const Json::object_t&>()) {
+    Tool::Parameter& parameter = tool->listed.emplace_back();
+    parameter.name = name;
+    if (!CollectTypes(schema, property, 0, &left, &parameter.types)) parameter.types.clear();
+    parameter.required = required.contains(name);
+  }
+}
+
+Status ReadTool(const Json& item, const std::string& where, Tool* tool) {
+  if (!item.is_object()) return Bad(where, fmt::format("expected an object, got {}", TypeName(item)));
+  const Json* type = Member(item, "type");
+  if (type == nullptr) return Bad(where + ".type", "missing; give \"function\"");
+  if (*type != "function") {
+    return Unimplemented(fmt::format("{}.type: {} is not supported; give \"function\"", where, Shown(*type)),
+                         where + ".type");
+  }
+  const std::string inner = where + ".function";
+  const Json* function = Member(item, "function");
+  if (function == nullptr) return Bad(inner, "missing");
+  if (!function->is_object()) return Bad(inner, fmt::format("expected an object, got {}", TypeName(*function)));
+  const Json* name = Member(*function, "name");
+  if (name == nullptr) return Bad(inner + ".name", "missing");
+  if (!name->is_string() || !IsToolName(name->get_ref<const std::string&>())) {
+    return Bad(inner + ".name",
+               fmt::format("{} is no name of 1 to {} letters, digits, _ and -", Shown(*name), kMaxToolNameBytes));
+  }
+  tool->name = name->get<std::string>();
+  if (const Json* description = Member(*function, "description"); description != nullptr && !description->is_string())
+    return Bad(inner + ".description", fmt::format("expected a string, got {}", TypeName(*description)));
+  if (const Json* strict = Member(*function, "strict")) {
+    if (!strict->is_boolean())
+      return Bad(inner + ".strict", fmt::format("expected true or false, got {}", Shown(*strict)));
+    tool->strict = strict->get<bool>();
+  }
+  Json schema = Json::object();
+  if (const Json* parameters = Member(*function, "parameters")) {
+    if (!parameters->is_object())
+      return Bad(inner + ".parameters", fmt::format("expected an object, got {}", TypeName(*parameters)));
+    schema = *parameters;
+    const Json* of = Member(schema, "type");
+    if (of != nullptr && *of != "object")
+      return Bad(inner + ".parameters.type", fmt::format("{} is not \"object\"", Shown(*of)));
+  } else {
+    schema["properties"] = Json::object();
+    schema["additionalProperties"] = false;  // none: it takes no arguments
+  }
+  schema["type"] = "object";
+  ListParameters(schema, tool);
+  tool->parameters = schema.dump();
+  return Status();
+}
+
+Status ReadChoice(const Json& choice, ToolSet* set, bool* none) {
+  if (choice == "auto") return Status();
+  if (choice == "none") {
+    *none = true;
+    return Status();
+  }
+  if (choice == "required") {
+    set->choice = ToolSet::Choice::kRequired;
+    return Status();
+  }
+  const Json* type = Member(choice, "type");
+  if (choice.is_string() || type == nullptr) {
+    return Bad("tool_choice",
+               fmt::format("{} is none of \"auto\", \"none\", \"required\" and {{\"type\": \"function\", "
+                           "\"function\": {{\"name\": ...}}}}",
+                           Shown(choice)));
+  }
+  if (*type != "function") {
+    return Unimplemented(fmt::format("tool_choice.type: {} is not supported; give \"function\"", Shown(*type)),
+                         "tool_choice.type");
+  }
+  const Json* function = Member(choice, "function");
+  const Json* name = function == nullptr ? nullptr : Member(*function, "name");
+  if (name == nullptr || !name->is_string()) return Bad("tool_choice.function.name", "missing");
+  const Tool* tool = set->Find(name->get_ref<const std::string&>());
+  if (tool == nullptr)
+    return Bad("tool_choice.function.name", fmt::format("{} is none of the request's tools", Shown(*name)));
+  set->choice = ToolSet::Choice::kNamed;
+  set->named = static_cast<size_t>(tool - set->tools.data());
+  return Status();
+}
+
+}  // namespace
+
+const Tool::Parameter* Tool::Find(std::string_view parameter) const {
+  const auto it =
+      std::find_if(listed.begin(), listed.end(), [&](const Parameter& known) { return known.name == parameter; });
+  return it == listed.end() ? nullptr : &*it;
+}
+
+const Tool* ToolSet::Find(std::string_view name) const {
+  const auto it = std::find_if(tools.begin(), tools.end(), [&](const Tool& tool) { return tool.name == name; });
+  return it == tools.end() ? nullptr : &*it;
+}
+
+bool ToolSet::strict() const {
+  return std::any_of(tools.begin(), tools.end(), [](const Tool& tool) { return tool.strict; });
+}
+
+Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body) {
+  const std::shared_ptr<const ToolSet> no_tools;
+  auto set = std::make_shared<ToolSet>();
+  if (const Json* list = Member(body, "tools")) {
+    if (!list->is_array()) return Bad("tools", fmt::format("expected a list, got {}", TypeName(*list)));
+    if (list->size() > kMaxTools)
+      return Bad("tools", fmt::format("{} of them are more than {}, the limit", list->size(), kMaxTools));
+    for (size_t i = 0; i < list->size(); ++i) {
+      const std::string where = fmt::format("tools[{}]", i);
+      Tool tool;
+      TACTUS_RETURN_IF_ERROR(ReadTool((*list)[i], where, &tool));
+      if (set->Find(tool.name) != nullptr)
+        return Bad(where + ".function.name", fmt::format("\"{}\" is there twice", tool.name));
+      set->tools.push_back(std::move(tool));
+    }
+  }
+  if (const Json* parallel = Member(body, "parallel_tool_calls")) {
+    if (!parallel->is_boolean())
+      return Bad("parallel_tool_calls", fmt::format("expected true or false, got {}", Shown(*parallel)));
+    set->parallel = parallel->get<bool>();
+  }
+  bool none = false;
+  if (const Json* choice = Member(body, "tool_choice")) TACTUS_RETURN_IF_ERROR(ReadChoice(*choice, set.get(), &none));
+  if (set->tools.empty() && set->choice == ToolSet::Choice::kRequired)
+    return Bad("tool_choice", "\"required\" without tools; give tools");
+  if (set->tools.empty() || none) return no_tools;
+  return std::shared_ptr<const ToolSet>(std::move(set));
+}
+
+}  // namespace tactus::api

@@ -1,0 +1,51 @@
+// The tools of a request: what its `tools` say, checked. Immutable: any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "api/json.h"
+#include "tactus/status.h"
+
+namespace tactus::api {
+
+inline constexpr size_t kMaxTools = 128;
+inline constexpr size_t kMaxToolNameBytes = 64;  // letters, digits, _ and -
+
+struct Tool {
+  std::string name;
+  bool strict = false;
+  std::string parameters;  // JSON schema of an object
+
+  // Of a parameter's schema, for formats that write its value as bare text.
+  struct Parameter {
+    std::string name;
+    std::vector<std::string> types;  // "string", "integer", ...; empty: any
+    bool required = false;
+  };
+  std::vector<Parameter> listed;  // in the schema's order
+
+  const Parameter* Find(std::string_view parameter) const;  // null: the schema does not list it
+};
+
+struct ToolSet {
+  // What the client asks for: "auto", "none", "required", or one tool.
+  enum class Choice : uint8_t { kAuto, kRequired, kNamed };
+
+  std::vector<Tool> tools;
+  Choice choice = Choice::kAuto;
+  size_t named = 0;      // with kNamed: its index
+  bool parallel = true;  // several calls in one answer
+  bool strict() const;   // one of them is
+
+  const Tool* Find(std::string_view name) const;  // null: none
+};
+
+// `tools`, `tool_choice` and `parallel_tool_calls` of a body. Null: no tools, or none may be called. The error names
+// the place: "tools[1].function.name".
+Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body);
+
+}  // namespace tactus::api

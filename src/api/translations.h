@@ -1,0 +1,33 @@
+// Bodies of /v1/responses and of /v1/messages, each made into the body of a chat that asks for the same. What a field
+// may be is decided by the reader of chats (api/request_parser.h), in one place for all APIs; here are the names and
+// the shape. Internal to api/. Any thread.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+
+#include "api/field_names.h"
+#include "api/json.h"
+#include "tactus/request.h"
+#include "tactus/status.h"
+
+namespace tactus::api {
+
+struct Translation {
+  Json chat;         // the body of a chat
+  FieldNames names;  // of its fields
+};
+
+// `body` is an object. Images, files and tools that run on a server are kUnimplemented and named.
+Result<Translation> ChatOfResponses(const Json& body);
+// `counting`: of count_tokens, where max_tokens may be left out.
+Result<Translation> ChatOfMessages(const Json& body, bool counting = false);
+
+// Fields that mean the same in all APIs and keep their names.
+std::span<const std::string_view> SharedFields();
+
+// What a response tells of its request: the members of its object, from "instructions" on, with a comma before each.
+std::string EchoOfResponses(const Json& body, const SamplingParams& sampling);
+
+}  // namespace tactus::api

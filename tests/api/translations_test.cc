@@ -1,0 +1,318 @@
+// Bodies of other APIs as chats, and answers in their form: what becomes of which field, what an error names, and which
+// events parts make.
+#include "api/translations.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "api/messages_writer.h"
+#include "api/request_parser.h"
+#include "api/responses_writer.h"
+
+namespace tactus::api {
+namespace {
+
+Json ChatOf(const Result<Translation>& translation) {
+  EXPECT_TRUE(translation.ok()) << translation.status().message();
+  return translation.ok() ? translation->chat : Json();
+}
+Json Responses(const char* body) {
+  return ChatOf(ChatOfResponses(Json::parse(body)));
+}
+Json Messages(const char* body) {
+  return ChatOf(ChatOfMessages(Json::parse(body)));
+}
+
+RequestLimits Limits() {
+  RequestLimits limits;
+  limits.model = "m";
+  limits.max_model_len = 1000;
+  limits.vocab_size = 100;
+  return limits;
+}
+
+TEST(ResponsesRequest, ItemsBecomeMessages) {
+  const Json chat = Responses(R"({
+    "instructions": "Be brief.",
+    "input": [
+      {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
+      {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+      {"type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "output_text", "text": "one moment"}]},
+      {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{\"x\":1}"},
+      {"type": "function_call", "call_id": "c2", "name": "g", "arguments": "{}"},
+      {"type": "function_call_output", "call_id": "c1", "output": "1"},
+      {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "2"}]}
+    ]})");
+  EXPECT_EQ(chat["messages"], Json::parse(R"([
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "a\nb"},
+    {"role": "assistant", "content": "one moment", "reasoning_content": "hm", "tool_calls": [
+      {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{\"x\":1}"}},
+      {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "1"},
+    {"role": "tool", "tool_call_id": "c2", "content": "2"}])"));
+}
+
+TEST(ResponsesRequest, TheRestKeepsItsMeaning) {
+  const Json chat = Responses(R"({
+    "model": "m", "input": "hi", "max_output_tokens": 5, "temperature": 0, "top_k": 3, "stream": true,
+    "reasoning": {"effort": "low", "summary": "auto"}, "parallel_tool_calls": false, "safety_identifier": "u",
+    "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": true}},
+    "tools": [{"type": "function", "name": "f", "parameters": {}, "strict": false}],
+    "tool_choice": {"type": "function", "name": "f"}, "store": true, "metadata": {"a": "b"}, "unknown": 1})");
+  EXPECT_EQ(chat, Json::parse(R"({
+    "model": "m", "temperature": 0, "top_k": 3, "stream": true,
+    "messages": [{"role": "user", "content": "hi"}],
+    "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": true}},
+    "tools": [{"type": "function", "function": {"name": "f", "parameters": {}, "strict": false}}],
+    "tool_choice": {"type": "function", "function": {"name": "f"}},
+    "reasoning_effort": "low", "max_completion_tokens": 5, "parallel_tool_calls": false, "user": "u"})"));
+}
+
+struct Refused {
+  const char* body;
+  const char* param;
+  const char* says;
+};
+
+TEST(ResponsesRequest, RefusalsNameTheClientsOwnFields) {
+  for (const Refused& refused : std::vector<Refused>{
+           {R"({})", "input", "missing"},
+           {R"({"input": []})", "input", "no items"},
+           {R"({"input": 5})", "input", "a list"},
+           {R"({"input": "x", "temperature": 9})", "temperature", "out of range"},
+           {R"({"input": "x", "max_output_tokens": 0})", "max_output_tokens", "out of range"},
+           {R"({"input": "x", "max_tokens": 5})", "max_tokens", "max_output_tokens"},
+           {R"({"input": "x", "messages": []})", "messages", "input"},
+           {R"({"input": "x", "n": 2})", "n", "one answer"},
+           {R"({"input": "x", "previous_response_id": "r"})", "previous_response_id", "whole conversation"},
+           {R"({"input": "x", "background": true})", "background", "not supported"},
+           {R"({"input": "x", "truncation": "auto"})", "truncation", "disabled"},
+           {R"({"input": "x", "tools": [{"type": "web_search"}]})", "tools[0]", "web_search"},
+           {R"({"input": "x", "metadata": {"a": 1}})", "metadata", "texts"},
+           {R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "u"}]}]})",
+            "input[0].content[0]", "input_image"},
+           {R"({"input": [{"role": "nobody", "content": "x"}]})", "input[0].role", "nobody"},
+           {R"({"input": [{"type": "function_call", "call_id": "c", "name": "f"}]})", "input[0].arguments", "missing"},
+           {R"({"input": [{"type": "function_call_output", "output": ""}]})", "input[0].call_id", "missing"},
+           {R"({"input": [{"type": "item_reference", "id": "x"}]})", "input[0]", "item_reference"}}) {
+    const auto parsed = ParseResponsesRequest(refused.body, Limits());
+    ASSERT_FALSE(parsed.ok()) << refused.body;
+    EXPECT_EQ(parsed.status().param(), refused.param) << parsed.status().message();
+    EXPECT_NE(parsed.status().message().find(refused.says), std::string::npos) << parsed.status().message();
+  }
+}
+
+TEST(MessagesRequest, BlocksBecomeMessages) {
+  const Json chat = Messages(R"({
+    "max_tokens": 9, "system": [{"type": "text", "text": "S", "cache_control": {"type": "ephemeral"}}],
+    "messages": [
+      {"role": "user", "content": "q"},
+      {"role": "assistant", "content": [
+        {"type": "thinking", "thinking": "hm", "signature": ""}, {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "t1", "name": "f", "input": {"x": 1}}]},
+      {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "r"}]},
+        {"type": "text", "text": "and?"}]}]})");
+  EXPECT_EQ(chat["messages"], Json::parse(R"([
+    {"role": "system", "content": "S"},
+    {"role": "user", "content": "q"},
+    {"role": "assistant", "content": "I look.", "reasoning_content": "hm", "tool_calls": [
+      {"id": "t1", "type": "function", "function": {"name": "f", "arguments": "{\"x\":1}"}}]},
+    {"role": "tool", "tool_call_id": "t1", "content": "r"},
+    {"role": "user", "content": "and?"}])"));
+  EXPECT_EQ(chat["max_tokens"], 9);
+}
+
+TEST(MessagesRequest, TheRestKeepsItsMeaning) {
+  const Json chat = Messages(R"({
+    "model": "m", "max_tokens": 5, "temperature": 0.5, "top_k": 3, "stop_sequences": ["x"],
+    "messages": [{"role": "user", "content": "hi"}], "metadata": {"user_id": "u"},
+    "tools": [{"name": "f", "description": "d", "input_schema": {"type": "object"}}],
+    "tool_choice": {"type": "any", "disable_parallel_tool_use": true}, "thinking": {"type": "disabled"},
+    "output_config": {"effort": "high", "format": {"type": "json_schema", "schema": {"type": "object"}}}})");
+  EXPECT_EQ(chat, Json::parse(R"({
+    "model": "m", "temperature": 0.5, "top_k": 3, "messages": [{"role": "user", "content": "hi"}],
+    "tools": [{"type": "function", "function": {"parameters": {"type": "object"}, "name": "f", "description": "d"}}],
+    "parallel_tool_calls": false, "tool_choice": "required", "chat_template_kwargs": {"enable_thinking": false},
+    "reasoning_effort": "high",
+    "response_format": {"type": "json_schema",
+      "json_schema": {"name": "answer", "strict": true, "schema": {"type": "object"}}},
+    "max_tokens": 5, "stop": ["x"], "user": "u"})"));
+}
+
+TEST(MessagesRequest, RefusalsNameTheClientsOwnFields) {
+  for (const Refused& refused : std::vector<Refused>{
+           {R"({"max_tokens": 1})", "messages", "missing"},
+           {R"({"messages": [{"role": "user", "content": "x"}]})", "max_tokens", "missing"},
+           {R"({"max_tokens": 0, "messages": [{"role": "user", "content": "x"}]})", "max_tokens", "out of range"},
+           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]})",
+            "messages[1]", "end with a message of the user"},
+           {R"({"max_tokens": 1, "messages": [{"role": "tool", "content": "x"}]})", "messages[0].role", "tool"},
+           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})",
+            "messages[0].content[0]", "image"},
+           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "tool_result"}]}]})",
+            "messages[0].content[0].tool_use_id", "missing"},
+           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "stop_sequences": [""]})",
+            "stop_sequences", "0 bytes"},
+           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "metadata": {"user_id": 5}})",
+            "metadata.user_id", "a string"},
+           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tools": [{"name": "f"}]})",
+            "tools[0].input_schema", "missing"},
+           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}],
+                "tools": [{"type": "web_search_20250305", "name": "w"}]})",
+            "tools[0]", "web_search"},
+           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "maybe"}})",
+            "tool_choice.type", "maybe"}}) {
+    const auto parsed = ParseMessagesRequest(refused.body, Limits());
+    ASSERT_FALSE(parsed.ok()) << refused.body;
+    EXPECT_EQ(parsed.status().param(), refused.param) << parsed.status().message();
+    EXPECT_NE(parsed.status().message().find(refused.says), std::string::npos) << parsed.status().message();
+  }
+  EXPECT_TRUE(ParseMessagesRequest(R"({"messages": [{"role": "user", "content": "x"}]})", Limits(), {}, true).ok());
+}
+
+// --- Answers ---
+
+std::vector<AnswerPart> Parts() {
+  using Kind = AnswerPart::Kind;
+  return {{Kind::kReasoning, "hm"},
+          {Kind::kText, "I look."},
+          {.kind = Kind::kCallBegin, .name = "f", .id = "c1", .call = 0},
+          {.kind = Kind::kCallArguments, .text = "{\"x\":", .call = 0},
+          {.kind = Kind::kCallArguments, .text = "1}", .call = 0}};
+}
+
+const Usage kUsage = {.prompt_tokens = 10, .cached_tokens = 4, .completion_tokens = 7};
+
+// Each part a delta of its own, then the end.
+std::vector<Json> Events(AnswerWriter* writer, FinishReason finish, std::string_view stop_string = {}) {
+  std::string out;
+  const std::vector<std::vector<TokenLogprob>> none;
+  writer->AppendBegin(&out, 0, nullptr, kUsage);
+  for (const AnswerPart& part : Parts()) {
+    const std::vector<AnswerPart> one = {part};
+    writer->AppendDelta(&out, 0, {.parts = one, .logprobs = none, .called = true}, kUsage);
+  }
+  const std::vector<AnswerPart> no_parts;
+  writer->AppendDelta(
+      &out, 0, {.parts = no_parts, .logprobs = none, .finish = finish, .called = true, .stop_string = stop_string},
+      kUsage);
+  writer->AppendLast(&out, kUsage, {});
+  std::vector<Json> events;
+  for (size_t at = 0; at < out.size();) {
+    const size_t end = out.find("\n\n", at), line = out.find('\n', at);
+    EXPECT_EQ(out.substr(at, 7), "event: ");
+    events.push_back(Json::parse(out.substr(line + 7, end - line - 7)));
+    EXPECT_EQ(events.back()["type"], out.substr(at + 7, line - at - 7));
+    at = end + 2;
+  }
+  return events;
+}
+
+std::vector<std::string> Types(const std::vector<Json>& events) {
+  std::vector<std::string> types;
+  for (const Json& event : events) types.push_back(event["type"]);
+  return types;
+}
+
+ResponsesWriter Response() {
+  return ResponsesWriter({.id = "resp_1", .created = 5, .model = "m", .echo = R"(,"tools":[])"});
+}
+
+TEST(ResponsesWriter, EventsAreNumberedAndEndWithTheWholeObject) {
+  ResponsesWriter writer = Response();
+  const auto events = Events(&writer, FinishReason::kStop);
+  EXPECT_EQ(Types(events), (std::vector<std::string>{
+                               "response.created", "response.in_progress", "response.output_item.added",
+                               "response.content_part.added", "response.reasoning_text.delta",
+                               "response.reasoning_text.done", "response.content_part.done", "response.output_item.done",
+                               "response.output_item.added", "response.content_part.added", "response.output_text.delta",
+                               "response.output_text.done", "response.content_part.done", "response.output_item.done",
+                               "response.output_item.added", "response.function_call_arguments.delta",
+                               "response.function_call_arguments.delta", "response.function_call_arguments.done",
+                               "response.output_item.done", "response.completed"}));
+  for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i]["sequence_number"], i);
+  const Json& call = events[17];
+  EXPECT_EQ(call["arguments"], "{\"x\":1}");
+  EXPECT_EQ(call["output_index"], 2);
+  EXPECT_EQ(call["item_id"], events[14]["item"]["id"]);
+
+  const Json& response = events.back()["response"];
+  ResponsesWriter other = Response();
+  ChoiceText choice;
+  for (const AnswerPart& part : Parts()) AppendPart(part, &choice.parts);
+  choice.finish = FinishReason::kStop;
+  EXPECT_EQ(response, Json::parse(other.Whole({choice}, kUsage, {})));
+  EXPECT_EQ(response["status"], "completed");
+  EXPECT_EQ(response["output"].size(), 3u);
+  EXPECT_EQ(response["output"][1]["content"][0]["text"], "I look.");
+  EXPECT_EQ(response["usage"]["input_tokens_details"]["cached_tokens"], 4);
+  EXPECT_EQ(response["tools"], Json::array());
+}
+
+TEST(ResponsesWriter, WhatIsCutOffIsIncomplete) {
+  ResponsesWriter writer = Response();
+  const auto events = Events(&writer, FinishReason::kLength);
+  EXPECT_EQ(events.back()["type"], "response.incomplete");
+  EXPECT_EQ(events.back()["response"]["incomplete_details"]["reason"], "max_output_tokens");
+  EXPECT_EQ(events.back()["response"]["output"][2]["status"], "incomplete");
+}
+
+TEST(ResponsesWriter, AnErrorIsAnEventOfItsOwn) {
+  ResponsesWriter writer = Response();
+  std::string out;
+  writer.AppendError(&out, Internal("broke"));
+  EXPECT_EQ(out, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,\"code\":\"server_error\",\"message\":"
+                 "\"broke\",\"param\":null}\n\n");
+  out.clear();
+  ResponsesWriter begun = Response();
+  begun.AppendBegin(&out, 0, nullptr, kUsage);
+  out.clear();
+  begun.AppendError(&out, Internal("broke"));
+  EXPECT_TRUE(out.starts_with("event: response.failed\ndata: {\"type\":\"response.failed\",\"sequence_number\":2,"));
+  EXPECT_NE(out.find(R"("error":{"code":"server_error","message":"broke"})"), std::string::npos);
+}
+
+TEST(MessagesWriter, EventsAreBlocks) {
+  MessagesWriter writer("msg_1", "m");
+  const auto events = Events(&writer, FinishReason::kStop);
+  EXPECT_EQ(Types(events), (std::vector<std::string>{
+                               "message_start", "content_block_start", "content_block_delta", "content_block_stop",
+                               "content_block_start", "content_block_delta", "content_block_stop",
+                               "content_block_start", "content_block_delta", "content_block_delta", "content_block_stop",
+                               "message_delta", "message_stop"}));
+  EXPECT_EQ(events[0]["message"]["content"], Json::array());
+  EXPECT_EQ(events[2]["delta"], (Json{{"type", "thinking_delta"}, {"thinking", "hm"}}));
+  EXPECT_EQ(events[7]["content_block"], Json::parse(R"({"type": "tool_use", "id": "c1", "name": "f", "input": {}})"));
+  EXPECT_EQ(events[9]["delta"], (Json{{"type", "input_json_delta"}, {"partial_json", "1}"}}));
+  EXPECT_EQ(events[9]["index"], 2);
+  EXPECT_EQ(events[11]["delta"], (Json{{"stop_reason", "tool_use"}, {"stop_sequence", nullptr}}));
+  EXPECT_EQ(events[11]["usage"]["input_tokens"], 6);  // what was cached is counted apart
+  EXPECT_EQ(events[11]["usage"]["cache_read_input_tokens"], 4);
+}
+
+TEST(MessagesWriter, WholeHasWhatTheStreamTold) {
+  MessagesWriter writer("msg_1", "m");
+  ChoiceText choice;
+  for (const AnswerPart& part : Parts()) AppendPart(part, &choice.parts);
+  choice.finish = FinishReason::kStop;
+  EXPECT_EQ(Json::parse(writer.Whole({choice}, kUsage, {})), Json::parse(R"({
+    "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [
+      {"type": "thinking", "signature": "", "thinking": "hm"}, {"type": "text", "text": "I look."},
+      {"type": "tool_use", "id": "c1", "name": "f", "input": {"x": 1}}],
+    "stop_reason": "tool_use", "stop_sequence": null,
+    "usage": {"input_tokens": 6, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 4, "output_tokens": 7}})"));
+  choice.parts = {{AnswerPart::Kind::kText, "x"}};
+  choice.stop_string = "END";
+  const Json stopped = Json::parse(writer.Whole({choice}, kUsage, {}));
+  EXPECT_EQ(stopped["stop_reason"], "stop_sequence");
+  EXPECT_EQ(stopped["stop_sequence"], "END");
+  choice.finish = FinishReason::kLength;
+  choice.stop_string.clear();
+  EXPECT_EQ(Json::parse(writer.Whole({choice}, kUsage, {}))["stop_reason"], "max_tokens");
+}
+
+}  // namespace
+}  // namespace tactus::api

@@ -1,0 +1,63 @@
+"""openai-agents: an agent with a tool runs to its final answer, over chats and over responses."""
+import asyncio
+import unittest
+
+from client_case import MODEL, QUESTION, ServedTest
+
+import agents
+import openai
+
+
+class AgentsTest(ServedTest):
+    def run_agent(self, model_class):
+        asked = []
+
+        @agents.function_tool
+        def get_weather(city: str) -> str:
+            """The weather of a city now"""
+            asked.append(city)
+            return "Sunny, 21 degrees"
+
+        async def run():
+            async with openai.AsyncOpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=120) as client:
+                # It has to call the tool once; the choice is then reset, so that it comes to an answer.
+                settings = agents.ModelSettings(tool_choice="get_weather", temperature=0, max_tokens=80)
+                agent = agents.Agent(name="guide", instructions="Answer with the help of your tool.", tools=[get_weather], model_settings=settings,
+                                     model=model_class(model=MODEL, openai_client=client))
+                return await agents.Runner.run(agent, QUESTION, max_turns=6)
+
+        result = asyncio.run(run())
+        self.assertGreaterEqual(len(asked), 1)
+        self.assertIsInstance(asked[0], str)
+        self.assertIsInstance(result.final_output, str)
+        kinds = [type(item).__name__ for item in result.new_items]
+        self.assertEqual(kinds[:2], ["ToolCallItem", "ToolCallOutputItem"])
+        self.assertEqual(kinds[-1], "MessageOutputItem")
+
+    def test_over_chats(self):
+        self.run_agent(agents.OpenAIChatCompletionsModel)
+
+    def test_over_responses(self):
+        self.run_agent(agents.OpenAIResponsesModel)
+
+    def test_a_streamed_run(self):
+        async def run():
+            async with openai.AsyncOpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=120) as client:
+                agent = agents.Agent(name="guide", instructions="Be brief.", model=agents.OpenAIResponsesModel(model=MODEL, openai_client=client),
+                                     model_settings=agents.ModelSettings(temperature=0, max_tokens=40))
+                result = agents.Runner.run_streamed(agent, QUESTION)
+                text = ""
+                async for event in result.stream_events():
+                    if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
+                        text += event.data.delta
+                return text, result.final_output
+
+        told, final = asyncio.run(run())
+        self.assertTrue(told)
+        self.assertEqual(told, final)
+
+
+agents.set_tracing_disabled(True)
+
+if __name__ == "__main__":
+    unittest.main()
