@@ -5,7 +5,7 @@
 // guess of a sequence the chance that it and all before it are right, p^j. Guesses are taken so that worth per
 // predicted time is highest. In a step that waits for memory a token more costs next to nothing, and many are taken; in
 // one that computes all the time it costs its share, and none with p < 1 is. What a guess adds to the step's time
-// counts for a quarter more than predicted: a model's error must not make the step slower. Guesses that are sure (a
+// counts half as much again as predicted: a model's error must not make the step slower. Guesses that are sure (a
 // grammar leaves no choice) are always taken: they have to be computed, now or later.
 //
 // A model that flatters steps with guesses is found out: measured over predicted time of steps without prompts is kept,
