@@ -8,7 +8,12 @@
 namespace tactus::sched {
 namespace {
 
-constexpr double kCostMargin = 1.25;
+constexpr double kCostMargin = 1.5;
+constexpr double kKeep = 1.0 / 16;      // what a step counts in Measured
+constexpr int64_t kLeastMeasured = 8;   // steps before it is gone by
+constexpr int64_t kGuessedInARow = 32;  // steps, then one takes none; so many
+constexpr int64_t kGuessedAtFirst = 4;  // until enough of those are known
+constexpr double kForget = 1.0 / 512;   // of what guesses cost, by a step that took none for it
 constexpr double kLeastWithoutModel = 0.5;
 constexpr int64_t kTokensWithoutModel = 16;
 
@@ -23,6 +28,35 @@ Speculation::Speculation(const SchedulerLimits& limits) : step_time_(limits.step
   candidates_.reserve(static_cast<size_t>(limits.max_num_seqs));
   heap_.reserve(static_cast<size_t>(limits.max_num_seqs));
   chunks_.reserve(static_cast<size_t>(limits.max_num_seqs));
+}
+
+// A step that was held up by something else counts as twice the usual at most.
+void Speculation::Measured::Add(double measured_over_predicted) {
+  const double value = steps == 0 ? measured_over_predicted : std::clamp(measured_over_predicted, ratio / 2, ratio * 2);
+  ratio += (value - ratio) * std::max(kKeep, 1.0 / static_cast<double>(++steps));
+}
+
+// What was predicted of steps that have ended since.
+void Speculation::Learn(const StepView& view) {
+  if (view.recent.empty()) return;
+  const auto size = static_cast<int64_t>(view.recent.size());
+  const auto newest_at = static_cast<size_t>((view.recent_begin + size - 1) % size);
+  const StepId newest = view.recent[newest_at].step;
+  for (Prediction& p : predictions_) {
+    if (p.step < 0 || p.step > newest) continue;
+    const int64_t back = newest - p.step;
+    if (back < size) {
+      const StepRecord& r = view.recent[static_cast<size_t>((static_cast<int64_t>(newest_at) - back + size) % size)];
+      if (r.ok && r.step == p.step)
+        (p.guessed ? guessed_ : plain_).Add(static_cast<double>(r.end_ns - r.start_ns) / p.ns);
+    }
+    p.step = -1;
+  }
+}
+
+double Speculation::GuessedOverPlain() const {
+  if (plain_.steps < kLeastMeasured || guessed_.steps < kLeastMeasured || plain_.ratio <= 0) return 1;
+  return guessed_.ratio / plain_.ratio;
 }
 
 int64_t Speculation::FindCandidates(const PlanBuilder& plan) {
@@ -79,21 +113,31 @@ double Speculation::TimeWith(const StepPlan& plan) {
   return static_cast<double>(std::max<DurationNs>(1, step_time_->StepTimeNs(shape)));
 }
 
-void Speculation::TakeByTime(const StepPlan& plan, int64_t sure, int64_t most) {
+void Speculation::TakeByTime(const StepView& view, const StepPlan& plan, int64_t sure, int64_t most) {
+  Learn(view);
   auto worth = static_cast<double>(plan.num_tokens + sure);
-  const double base_ns = TimeWith(plan);
+  const double base_ns = TimeWith(plan), correction = GuessedOverPlain();
+  Prediction prediction{plan.step, base_ns, false};
   double best_rate = worth / base_ns;
+  const bool compares = guessed_since_plain_ >= (plain_.steps < kLeastMeasured ? kGuessedAtFirst : kGuessedInARow);
+  if (compares) most = 0;
   for (int64_t taken = 1; taken <= most; ++taken) {
     const double one = TakeNext();
     worth += one;
-    if (one == 0) return;
+    if (one == 0) break;
     if (!Asked(taken) && taken < most && !heap_.empty()) continue;
-    const double more_ns = std::max(0.0, TimeWith(plan) - base_ns);
+    const double time_ns = TimeWith(plan);
+    const double more_ns = std::max(0.0, time_ns * correction - base_ns);
     const double rate = worth / (base_ns + kCostMargin * more_ns);
     if (rate <= best_rate) continue;
     best_rate = rate;
+    prediction = {plan.step, time_ns, true};
     Keep();
   }
+  if (!plan.prompt_items.empty() || sure > 0) return;
+  if (!prediction.guessed && !compares) guessed_.ratio += (plain_.ratio - guessed_.ratio) * kForget;
+  guessed_since_plain_ = prediction.guessed ? guessed_since_plain_ + 1 : 0;
+  predictions_[static_cast<size_t>(plan.step) % predictions_.size()] = prediction;
 }
 
 void Speculation::Complete(PlanBuilder* plan) {
@@ -103,7 +147,7 @@ void Speculation::Complete(PlanBuilder* plan) {
   const StepPlan& step = plan->step();
   const int64_t room = plan->tokens_left() - sure;
   if (step_time_ != nullptr) {
-    if (!heap_.empty()) TakeByTime(step, sure, room);
+    if (!heap_.empty()) TakeByTime(plan->view(), step, sure, room);
   } else {
     for (int64_t few = std::min(room, kTokensWithoutModel - step.num_tokens - sure); few > 0; --few) {
       if (TakeNext() < kLeastWithoutModel) break;

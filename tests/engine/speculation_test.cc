@@ -3,6 +3,7 @@
 #include <map>
 
 #include "engine/facade_fixture.h"
+#include "support/listed_grammar.h"
 
 namespace tactus {
 namespace {
@@ -115,6 +116,32 @@ TEST_F(SpeculationTest, AlsoWhereSequencesArePreempted) {
     return;
   }
   FAIL() << "no KV memory was small enough for a preemption and large enough for the requests";
+}
+
+// What a grammar leaves no choice about is computed as a chunk, without an option; guesses keep to the grammar.
+TEST_F(SpeculationTest, ForcedTokensAreAChunk) {
+  auto engine = Make(With("ngram"));
+  const std::string shared = "{\"name\": \"";
+  std::vector<std::vector<TokenId>> answers;
+  for (const std::string end : {"Ada\", \"city\": \"Oslo\"}", "Bob\", \"town\": \"Rome\"}"}) {
+    std::vector<TokenId>& answer = answers.emplace_back();
+    for (const char c : shared + end) answer.push_back(static_cast<unsigned char>(c));
+  }
+  constexpr TokenId kEnd = 2;
+  Request r = FacadeTest::Ask(*engine, "a record, please", 100);
+  r.grammar = std::make_shared<test::ListedGrammar>(engine->model().vocab_size, kEnd, answers);
+  r.stop.stop_token_ids = {kEnd};
+  const auto answer = Run(*engine, std::move(r));
+  std::vector<TokenId> tokens = answer->choices[0].tokens;
+  ASSERT_FALSE(tokens.empty());
+  ASSERT_EQ(tokens.back(), kEnd);
+  tokens.pop_back();
+  EXPECT_TRUE(tokens == answers[0] || tokens == answers[1]) << answer->choices[0].text;
+  engine->Drain(kNoLimitNs);
+  const EngineStats stats = engine->Stats();
+  EXPECT_EQ(stats.forced_drafts.accepted_tokens, stats.forced_drafts.draft_tokens) << "they are sure";
+  EXPECT_GE(stats.forced_drafts.accepted_tokens, 25);
+  EXPECT_LE(stats.steps, 8);
 }
 
 // A draft model that is the model itself guesses every greedy token; at a temperature many are wrong. The answers are

@@ -87,6 +87,29 @@ TEST(Speculation, AnUnlikelyGuessPaysWhereItIsFree) {
   }
 }
 
+// The model says that guesses are free, and they are not: soon none is taken, and much later it is tried again. Where
+// it is right, all but a few steps take them.
+TEST(Speculation, AModelThatFlattersGuessesIsFoundOut) {
+  const Device device(8000, 1);
+  for (const DurationNs guess_ns : {20000, 1}) {
+    StepBed bed(On(&device));
+    bed.Draft(bed.Decoding(4, 2, {.max_output_tokens = 100000}), 4, kLikely);
+    int64_t early = 0, late = 0;
+    for (int i = 0; i < 100; ++i) {
+      bed.Plan();
+      const StepPlan& plan = bed.planned();
+      (i < 40 ? early : late) += plan.draft_tokens > 0;
+      bed.Ended({.step = plan.step, .start_ns = 0, .end_ns = 8000 + guess_ns * plan.draft_tokens});
+    }
+    EXPECT_GT(early, 25) << "both kinds of steps are needed to compare";
+    if (guess_ns > 1) {
+      EXPECT_EQ(late, 0);
+    } else {
+      EXPECT_GT(late, 55);
+    }
+  }
+}
+
 // Nobody predicts: what is likelier than not, while the step is small.
 TEST(Speculation, WithoutAModelItIsTheLikelyOnesOfASmallStep) {
   StepBed bed(On(nullptr));
