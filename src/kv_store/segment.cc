@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/checksum.h"
+
 namespace tactus {
 namespace {
 
@@ -80,7 +82,7 @@ int64_t SizeOf(int fd) {
 }  // namespace
 
 uint64_t CheckOfBlock(const Hash128& key, const std::byte* bytes, int64_t size) {
-  return CheckOf(key, bytes, static_cast<size_t>(size));
+  return MixHash(MixHash(Checksum(bytes, static_cast<size_t>(size)), key.low), key.high);
 }
 
 Segment::~Segment() {

@@ -1,10 +1,10 @@
 // One segment of stored KV blocks: two files that only grow. STEM.blocks has the blocks one after the other, all of one
 // size; STEM.index a header and a record for each of them, in the same order. A block is written before its record, so
 // whatever a process was doing when it was killed, a record that is there has its block. After a power cut it may not:
-// the record's check over the block's bytes, keyed by the block's key, is what decides.
+// the record's check over the block's key and bytes is what decides.
 //
 // Nothing in the files is believed: sizes and counts come from the caller and the files' lengths, records and blocks
-// have checks of 64 bits (SipHash-2-4). Thread rule: Read on any thread, also beside Append; the rest one thread.
+// have checks of 64 bits. Thread rule: Read on any thread, also beside Append; the rest one thread.
 #pragma once
 
 #include <cstddef>

@@ -202,6 +202,7 @@ TransferAnswer Transfers::ReadEntered(int32_t blocks, const std::function<bool(c
       continue;
     }
     const size_t at = answer.bytes.size();
+    if (at == 0) answer.bytes.reserve(static_cast<size_t>(most * block_bytes));
     answer.bytes.resize(at + static_cast<size_t>(block_bytes));
     parts_.executor->ReadKvBlock(entered.block, answer.bytes.data() + at);
     answer.keys.push_back(entered.key);

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/hash.h"
 
 namespace tactus {
@@ -33,33 +34,12 @@ std::string Hex(const Hash128& h) {
   return fmt::format("{:016x}{:016x}", h.high, h.low);
 }
 
-// A checksum against accidents, at the speed of memory: eight chains of multiplications per chunk.
-uint64_t ChunkSum(const std::byte* data, size_t size) {
-  constexpr size_t kLanes = 8;
-  constexpr uint64_t kFactor = 0x9e3779b97f4a7c15ULL;
-  uint64_t lanes[kLanes] = {1, 2, 3, 4, 5, 6, 7, 8};
-  size_t at = 0;
-  for (; at + sizeof(lanes) <= size; at += sizeof(lanes)) {
-    uint64_t words[kLanes];
-    std::memcpy(words, data + at, sizeof(words));
-    for (size_t l = 0; l < kLanes; ++l) {
-      lanes[l] = (lanes[l] ^ words[l]) * kFactor;
-      lanes[l] ^= lanes[l] >> 29;
-    }
-  }
-  uint64_t rest[kLanes] = {};
-  if (at < size) std::memcpy(rest, data + at, size - at);
-  uint64_t sum = size;
-  for (size_t l = 0; l < kLanes; ++l) sum = MixHash(MixHash(sum, lanes[l]), rest[l]);
-  return sum;
-}
-
 uint64_t Checksum(const std::byte* data, int64_t bytes, kernels::ThreadPool& pool) {
   const int64_t chunks = (bytes + kChunk - 1) / kChunk;
   std::vector<uint64_t> sums(static_cast<size_t>(chunks));
   pool.ParallelFor(chunks, [&](int64_t i, int32_t) {
     sums[static_cast<size_t>(i)] =
-        ChunkSum(data + i * kChunk, static_cast<size_t>(std::min(kChunk, bytes - i * kChunk)));
+        tactus::Checksum(data + i * kChunk, static_cast<size_t>(std::min(kChunk, bytes - i * kChunk)));
   });
   uint64_t sum = static_cast<uint64_t>(bytes);
   for (const uint64_t s : sums) sum = MixHash(sum, s);
