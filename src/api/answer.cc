@@ -63,6 +63,7 @@ Answer::Answer(AnswerShape shape, std::unique_ptr<AnswerWriter> writer)
 }
 
 Status Answer::OnDelta(size_t prompt, const TokenDelta& delta, std::string* chunks) {
+  parts_.clear();
   if (!status_.ok()) return status_;
   begun_ = true;
   prompts_[prompt].usage.completion_tokens += static_cast<int64_t>(delta.tokens.size());

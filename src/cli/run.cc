@@ -61,9 +61,8 @@ class TerminalSink final : public ResponseSink {
   void OnDelta(const TokenDelta& delta) override {
     std::lock_guard lock(mutex_);
     if (first_ns_ == 0 && !delta.tokens.empty()) first_ns_ = clock_.NowNs();
-    std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
-    std::fflush(stdout);
     if (Status status = answer_.OnDelta(0, delta, nullptr); !status.ok()) status_ = std::move(status);
+    Print();
   }
   void OnDone(const Usage& usage) override {
     std::lock_guard lock(mutex_);
@@ -77,7 +76,7 @@ class TerminalSink final : public ResponseSink {
     return changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return answer_.done(); });
   }
   // --- When it is done ---
-  const std::string& text() const { return answer_.choice(0).text; }
+  std::string text() const { return api::TextOf(answer_.choice(0).parts); }
   const Status& status() const { return status_; }
   std::string Summary() const {
     const Usage usage = answer_.usage();
@@ -90,7 +89,20 @@ class TerminalSink final : public ResponseSink {
   }
 
  private:
+  // What has come: the reasoning to stderr, so that stdout has the answer alone.
+  void Print() {
+    for (const api::AnswerPart& part : answer_.parts()) {
+      const bool thought = part.kind == api::AnswerPart::Kind::kReasoning;
+      std::FILE* out = thought ? stderr : stdout;
+      if (thinking_ && !thought) std::fputs("\n", stderr);
+      thinking_ = thought;
+      std::fwrite(part.text.data(), 1, part.text.size(), out);
+      std::fflush(out);
+    }
+  }
+
   Clock& clock_;
+  bool thinking_ = false;  // reasoning was the last thing
   std::mutex mutex_;
   std::condition_variable changed_;
   const TimeNs start_ns_;

@@ -267,7 +267,7 @@ TEST_F(AnswerTest, TheTextOfACancelledChoiceIsKept) {
   TokenDelta last = Failure(FinishReason::kCancelled, Status(StatusCode::kCancelled, "cancelled"));
   last.text = "ar";
   EXPECT_FALSE(answer.OnDelta(0, last, nullptr).ok());
-  EXPECT_EQ(answer.choice(0).text, "so far");
+  EXPECT_EQ(TextOf(answer.choice(0).parts), "so far");
   EXPECT_EQ(answer.choice(0).finish, FinishReason::kCancelled);
 }
 

@@ -17,11 +17,33 @@ const std::string kUsage =
 
 class ResponseTextTest : public testing::Test {
  protected:
-  AnswerWriter Writer(bool chat, int32_t logprobs = -1, bool usage_in_chunks = false) {
-    const ChunkFrame event{"data: ", "\n\n"};
-    return AnswerWriter(engine_,
-                        {.chat = chat, .logprobs = logprobs, .usage_in_chunks = usage_in_chunks, .frame = event}, "id",
-                        5, "print");
+  CompletionWriter Writer(bool chat, int32_t logprobs = -1, bool include_usage = false, bool continuous = false) {
+    return CompletionWriter(engine_,
+                            {.chat = chat,
+                             .logprobs = logprobs,
+                             .include_usage = include_usage,
+                             .continuous_usage = continuous,
+                             .frame = {"data: ", "\n\n"}},
+                            "id", 5, "print");
+  }
+  using Rows = std::vector<std::vector<TokenLogprob>>;
+  static std::vector<AnswerPart> Text(std::string text) {
+    std::vector<AnswerPart> parts;
+    if (!text.empty()) parts.emplace_back().text = std::move(text);
+    return parts;
+  }
+  static ChoiceText Choice(std::string text, Rows rows, FinishReason finish, std::string stop_string = "") {
+    return {Text(std::move(text)), std::move(rows), finish, std::move(stop_string)};
+  }
+  std::string Whole(CompletionWriter writer, const std::vector<ChoiceText>& choices) {
+    return writer.Whole(choices, usage_, {});
+  }
+  // What a delta of this text adds to a stream.
+  std::string Delta(CompletionWriter* writer, std::string text, FinishReason finish = FinishReason::kNone,
+                    Rows rows = {}) {
+    std::string out;
+    writer->AppendDelta(&out, 0, {Text(std::move(text)), rows, finish, false, {}}, usage_);
+    return out;
   }
   static std::string Head(const char* object) {
     return std::string(R"({"id":"id","object":")") + object +
@@ -66,10 +88,10 @@ TEST_F(ResponseTextTest, FinishReasons) {
 }
 
 TEST_F(ResponseTextTest, WholeChat) {
-  const std::vector<ChoiceText> choices = {{"a\"b", {}, FinishReason::kStop, "END"},
-                                           {"", {}, FinishReason::kLength, ""}};
+  const std::vector<ChoiceText> choices = {Choice("a\"b", {}, FinishReason::kStop, "END"),
+                                           Choice("", {}, FinishReason::kLength)};
   EXPECT_EQ(
-      Writer(true).Whole(choices, usage_),
+      Whole(Writer(true), choices),
       Head("chat.completion") +
           R"({"index":0,"message":{"role":"assistant","content":"a\"b","refusal":null},"logprobs":null,"finish_reason":"stop","stop_reason":"END"},)"
           R"({"index":1,"message":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":"length"}],)" +
@@ -78,94 +100,142 @@ TEST_F(ResponseTextTest, WholeChat) {
 
 TEST_F(ResponseTextTest, WholeCompletion) {
   EXPECT_EQ(
-      Writer(false).Whole({{"x", {}, FinishReason::kNone, ""}}, usage_),
+      Whole(Writer(false), {Choice("x", {}, FinishReason::kNone)}),
       Head("text_completion") + R"({"index":0,"text":"x","logprobs":null,"finish_reason":null}],)" + kUsage + "}");
 }
 
 TEST_F(ResponseTextTest, ChatChunks) {
-  const AnswerWriter writer = Writer(true);
+  CompletionWriter writer = Writer(true);
   EXPECT_EQ(writer.id(), "id");
   std::string out;
-  writer.AppendRole(&out, 1);
+  writer.AppendBegin(&out, 1, nullptr, usage_);
   EXPECT_EQ(out, "data: " + Head("chat.completion.chunk") +
                      R"({"index":1,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}]})"
                      "\n\n");
-  int64_t offset = 0;
-  out.clear();
-  TokenDelta delta;
-  delta.text = "t";
-  writer.AppendDelta(&out, 0, delta, &offset, nullptr);
-  EXPECT_EQ(out, "data: " + Head("chat.completion.chunk") +
-                     R"({"index":0,"delta":{"content":"t"},"logprobs":null,"finish_reason":null}]})"
-                     "\n\n");
-  out.clear();
-  delta.finish = FinishReason::kStop;  // with text: both
-  writer.AppendDelta(&out, 0, delta, &offset, nullptr);
+  EXPECT_EQ(Delta(&writer, "t"), "data: " + Head("chat.completion.chunk") +
+                                     R"({"index":0,"delta":{"content":"t"},"logprobs":null,"finish_reason":null}]})"
+                                     "\n\n");
+  out = Delta(&writer, "t", FinishReason::kStop);  // with text: both
   EXPECT_NE(out.find(R"("delta":{"content":"t"},"logprobs":null,"finish_reason":"stop"}]})"), std::string::npos) << out;
-  out.clear();
-  delta.text.clear();  // nothing but the end
-  writer.AppendDelta(&out, 0, delta, &offset, nullptr);
+  out = Delta(&writer, "", FinishReason::kStop);  // nothing but the end
   EXPECT_NE(out.find(R"("delta":{},"logprobs":null,"finish_reason":"stop"}]})"), std::string::npos) << out;
-  out.clear();
-  delta.finish = FinishReason::kNone;  // a token without text, for its logprobs
-  writer.AppendDelta(&out, 0, delta, &offset, nullptr);
+  out = Delta(&writer, "");  // a token without text, for its logprobs
   EXPECT_NE(out.find(R"("delta":{"content":""},)"), std::string::npos) << out;
 }
 
 TEST_F(ResponseTextTest, UsageInChunks) {
-  const AnswerWriter writer = Writer(false, -1, true);
+  CompletionWriter writer = Writer(false, -1, true);
+  EXPECT_EQ(Delta(&writer, "t"), "data: " + Head("text_completion") +
+                                     R"({"index":0,"text":"t","logprobs":null,"finish_reason":null}],"usage":null})"
+                                     "\n\n");
+  CompletionWriter continuous = Writer(false, -1, true, true);
+  const std::string shown = Delta(&continuous, "t");
+  EXPECT_TRUE(shown.ends_with("}]," + kUsage + "}\n\n")) << shown;
   std::string out;
-  int64_t offset = 0;
-  TokenDelta delta;
-  delta.text = "t";
-  writer.AppendDelta(&out, 0, delta, &offset, nullptr);
-  EXPECT_EQ(out, "data: " + Head("text_completion") +
-                     R"({"index":0,"text":"t","logprobs":null,"finish_reason":null}],"usage":null})"
-                     "\n\n");
-  out.clear();
-  writer.AppendDelta(&out, 0, delta, &offset, &usage_);
-  EXPECT_TRUE(out.ends_with("}]," + kUsage + "}\n\n")) << out;
-  out.clear();
-  writer.AppendLast(&out, &usage_, {});
+  writer.AppendLast(&out, usage_, {});
   EXPECT_EQ(out, "data: " + Head("text_completion") + "]," + kUsage + "}\n\n");
+  out.clear();
+  CompletionWriter without = Writer(false);
+  without.AppendLast(&out, usage_, {});
+  EXPECT_EQ(out, "");
+}
+
+// A call, with words before and what the model thought before those.
+std::vector<AnswerPart> CallParts() {
+  using Kind = AnswerPart::Kind;
+  return {{Kind::kReasoning, "R", {}, {}, -1},      {Kind::kText, "T", {}, {}, -1},
+          {Kind::kCallBegin, {}, "f", "call_0", 0}, {Kind::kCallArguments, "{\"a\":", {}, {}, 0},
+          {Kind::kCallArguments, "1}", {}, {}, 0},  {Kind::kCallBegin, {}, "g", "call_1", 1},
+          {Kind::kCallArguments, "{}", {}, {}, 1}};
+}
+
+TEST_F(ResponseTextTest, CallsOfAWholeChat) {
+  const std::vector<ChoiceText> choices = {{CallParts(), {}, FinishReason::kStop, ""}};
+  EXPECT_EQ(
+      Whole(Writer(true), choices),
+      Head("chat.completion") +
+          R"({"index":0,"message":{"role":"assistant","content":"T","refusal":null,"reasoning_content":"R","tool_calls":[)"
+          R"({"id":"call_0","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},)"
+          R"({"id":"call_1","type":"function","function":{"name":"g","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"}],)" +
+          kUsage + "}");
+  // Nothing said beside the call: null, as OpenAI has it. Cut off: that is told.
+  std::vector<AnswerPart> parts = CallParts();
+  parts.erase(parts.begin(), parts.begin() + 2);
+  const std::string silent = Whole(Writer(true), {{parts, {}, FinishReason::kLength, ""}});
+  EXPECT_NE(silent.find(R"("content":null,"refusal":null,"tool_calls":[)"), std::string::npos) << silent;
+  EXPECT_NE(silent.find(R"("finish_reason":"length")"), std::string::npos) << silent;
+  const std::string thought = Whole(Writer(true), {{{CallParts()[0]}, {}, FinishReason::kLength, ""}});
+  EXPECT_NE(thought.find(R"("content":null,"refusal":null,"reasoning_content":"R"})"), std::string::npos) << thought;
+}
+
+TEST_F(ResponseTextTest, CallsInChunks) {
+  CompletionWriter writer = Writer(true);
+  const std::vector<AnswerPart> parts = CallParts();
+  std::string out;
+  writer.AppendDelta(&out, 0, {parts, {}, FinishReason::kStop, true, "END"}, usage_);
+  std::string expected;
+  for (const char* delta :
+       {R"({"reasoning_content":"R"})", R"({"content":"T"})",
+        R"({"tool_calls":[{"index":0,"id":"call_0","type":"function","function":{"name":"f","arguments":""}}]})",
+        R"({"tool_calls":[{"index":0,"function":{"arguments":"{\"a\":"}}]})",
+        R"({"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]})",
+        R"({"tool_calls":[{"index":1,"id":"call_1","type":"function","function":{"name":"g","arguments":""}}]})"}) {
+    expected += "data: " + Head("chat.completion.chunk") + R"({"index":0,"delta":)" + delta +
+                R"(,"logprobs":null,"finish_reason":null}]})" + "\n\n";
+  }
+  expected += "data: " + Head("chat.completion.chunk") +
+              R"({"index":0,"delta":{"tool_calls":[{"index":1,"function":{"arguments":"{}"}}]},"logprobs":null,)"
+              R"("finish_reason":"tool_calls","stop_reason":"END"}]})"
+              "\n\n";
+  EXPECT_EQ(out, expected);
+}
+
+TEST_F(ResponseTextTest, PartsOfOneKindAreOne) {
+  std::vector<AnswerPart> parts;
+  for (const AnswerPart& part : CallParts()) AppendPart(part, &parts);
+  ASSERT_EQ(parts.size(), 6u);
+  EXPECT_EQ(ArgumentsOf(parts, 0), "{\"a\":1}");
+  EXPECT_EQ(ArgumentsOf(parts, 1), "{}");
+  EXPECT_EQ(TextOf(parts), "T");
+  EXPECT_EQ(TextOf(parts, AnswerPart::Kind::kReasoning), "R");
+  EXPECT_TRUE(Called(parts));
+  EXPECT_FALSE(Called(Text("x")));
 }
 
 TEST_F(ResponseTextTest, CompletionLogprobs) {
-  const AnswerWriter writer = Writer(false, 2);
+  CompletionWriter writer = Writer(false, 2);
   // The chosen token is the second best; its text counts once although it is listed twice.
   const std::vector<std::vector<TokenLogprob>> rows = {{{'b', -1.5f}, {'a', -0.5f}, {'b', -1.5f}},
                                                        {},  // nothing known of it: left out
                                                        {{'c', -3.0f}, {'a', -0.25f}, {'d', -2.0f}}};
   EXPECT_EQ(
-      writer.Whole({{"bc", rows, FinishReason::kLength, ""}}, usage_),
+      Whole(writer, {Choice("bc", rows, FinishReason::kLength)}),
       Head("text_completion") +
           R"({"index":0,"text":"bc","logprobs":{"text_offset":[0,1],"token_logprobs":[-1.5,-3],"tokens":["b","c"],)"
           R"("top_logprobs":[{"a":-0.5,"b":-1.5},{"a":-0.25,"d":-2,"c":-3}]},"finish_reason":"length"}],)" +
           kUsage + "}");
+  // Offsets go on from chunk to chunk.
   std::string out;
-  int64_t offset = 7;
-  TokenDelta delta;
-  delta.text = "b";
-  delta.logprobs = {rows[0]};
-  writer.AppendDelta(&out, 0, delta, &offset, nullptr);
+  const Rows seven(7, {{'1', -1.0f}});
+  const EchoedPrompt echoed{"1111111", seven};
+  writer.AppendBegin(&out, 0, &echoed, usage_);
+  out = Delta(&writer, "b", FinishReason::kNone, {rows[0]});
   EXPECT_NE(out.find(R"("text_offset":[7])"), std::string::npos) << out;
-  EXPECT_EQ(offset, 8);
-  out.clear();
-  delta.logprobs.clear();
-  writer.AppendDelta(&out, 0, delta, &offset, nullptr);
+  out = Delta(&writer, "b");
   EXPECT_NE(out.find(R"("text":"b","logprobs":null,)"), std::string::npos) << out;
-  EXPECT_EQ(offset, 8);
+  out = Delta(&writer, "b", FinishReason::kNone, {rows[0]});
+  EXPECT_NE(out.find(R"("text_offset":[8])"), std::string::npos) << out;
 }
 
 TEST_F(ResponseTextTest, TextsThatAreEqualAreListedOnce) {
   // 200 and 201 are bytes that are no character: both are shown as U+FFFD.
   const std::string out =
-      Writer(false, 2).Whole({{"", {{{200, -1.0f}, {201, -0.5f}, {200, -1.0f}}}, FinishReason::kLength, ""}}, usage_);
+      Whole(Writer(false, 2), {Choice("", {{{200, -1.0f}, {201, -0.5f}, {200, -1.0f}}}, FinishReason::kLength)});
   EXPECT_NE(out.find("\"top_logprobs\":[{\"\xEF\xBF\xBD\":-0.5}]"), std::string::npos) << out;
 }
 
 TEST_F(ResponseTextTest, LogprobsOfZeroHaveNoTopList) {
-  const std::string out = Writer(false, 0).Whole({{"b", {{{'b', -1.5f}}}, FinishReason::kLength, ""}}, usage_);
+  const std::string out = Whole(Writer(false, 0), {Choice("b", {{{'b', -1.5f}}}, FinishReason::kLength)});
   EXPECT_NE(out.find(R"("logprobs":{"text_offset":[0],"token_logprobs":[-1.5],"tokens":["b"],"top_logprobs":null})"),
             std::string::npos)
       << out;
@@ -173,30 +243,31 @@ TEST_F(ResponseTextTest, LogprobsOfZeroHaveNoTopList) {
 
 TEST_F(ResponseTextTest, OffsetsCountCharactersByTheirFirstByte) {
   const auto token = [](TokenId id) { return std::vector<TokenLogprob>{{id, -1.0f}}; };
-  const std::string out = Writer(false, 0).Whole(
-      {{"x", {token('a'), token(0xC3), token(0xA9), token(300), token('z')}, FinishReason::kLength, ""}}, usage_);
+  const std::string out =
+      Whole(Writer(false, 0),
+            {Choice("x", {token('a'), token(0xC3), token(0xA9), token(300), token('z')}, FinishReason::kLength)});
   EXPECT_NE(out.find(R"("text_offset":[0,1,2,2,7])"), std::string::npos) << out;  // <300> is five characters
 }
 
 TEST_F(ResponseTextTest, EchoRowsBeginWithNull) {
-  const AnswerWriter writer = Writer(false, 1);
+  CompletionWriter writer = Writer(false, 1);
   std::string out;
-  int64_t offset = 0;
-  writer.AppendEcho(&out, 2, "de", {{{'d', kNone}}, {{'e', -0.5f}, {'f', -0.25f}}}, &offset);
+  const Rows rows = {{{'d', kNone}}, {{'e', -0.5f}, {'f', -0.25f}}};
+  const EchoedPrompt echo{"de", rows};
+  writer.AppendBegin(&out, 2, &echo, usage_);
   EXPECT_EQ(
       out,
       "data: " + Head("text_completion") +
           R"({"index":2,"text":"de","logprobs":{"text_offset":[0,1],"token_logprobs":[null,-0.5],"tokens":["d","e"],)"
           R"("top_logprobs":[null,{"f":-0.25,"e":-0.5}]},"finish_reason":null}]})"
           "\n\n");
-  EXPECT_EQ(offset, 2);
 }
 
 TEST_F(ResponseTextTest, ChatLogprobs) {
-  const AnswerWriter writer = Writer(true, 1);
-  const std::string out = writer.Whole(
-      {{"b", {{{'b', -1.5f}, {'a', -0.5f}, {'b', -1.5f}}, {}, {{200, -2.0f}, {300, -1.0f}}}, FinishReason::kStop, ""}},
-      usage_);
+  CompletionWriter writer = Writer(true, 1);
+  const std::string out =
+      Whole(writer, {Choice("b", {{{'b', -1.5f}, {'a', -0.5f}, {'b', -1.5f}}, {}, {{200, -2.0f}, {300, -1.0f}}},
+                            FinishReason::kStop)});
   EXPECT_NE(
       out.find(
           R"("logprobs":{"content":[{"token":"b","logprob":-1.5,"bytes":[98],"top_logprobs":[{"token":"a","logprob":-0.5,"bytes":[97]}]},)"
@@ -206,19 +277,19 @@ TEST_F(ResponseTextTest, ChatLogprobs) {
       std::string::npos)
       << out;
   const std::string two =
-      Writer(true, 2).Whole({{"b", {{{'b', -1.5f}, {'a', -0.5f}, {'b', -1.5f}}}, FinishReason::kStop, ""}}, usage_);
+      Whole(Writer(true, 2), {Choice("b", {{{'b', -1.5f}, {'a', -0.5f}, {'b', -1.5f}}}, FinishReason::kStop)});
   EXPECT_NE(
       two.find(
           R"("top_logprobs":[{"token":"a","logprob":-0.5,"bytes":[97]},{"token":"b","logprob":-1.5,"bytes":[98]}]})"),
       std::string::npos)
       << two;
-  const std::string none = Writer(true, 0).Whole({{"b", {{{'b', -1.5f}}}, FinishReason::kStop, ""}}, usage_);
+  const std::string none = Whole(Writer(true, 0), {Choice("b", {{{'b', -1.5f}}}, FinishReason::kStop)});
   EXPECT_NE(none.find(R"("bytes":[98],"top_logprobs":[]}])"), std::string::npos) << none;
 }
 
 TEST_F(ResponseTextTest, LogprobsAreNumbersOfJson) {
   const auto shown = [&](float value) {
-    const std::string out = Writer(true, 0).Whole({{"", {{{'b', value}}}, FinishReason::kStop, ""}}, usage_);
+    const std::string out = Whole(Writer(true, 0), {Choice("", {{{'b', value}}}, FinishReason::kStop)});
     const size_t at = out.find("\"logprob\":") + 10;
     return out.substr(at, out.find(',', at) - at);
   };
