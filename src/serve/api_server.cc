@@ -19,6 +19,7 @@
 #include "serve/file_api.h"
 #include "serve/fleet_api.h"
 #include "serve/generation.h"
+#include "serve/openapi.h"
 #include "serve/routes.h"
 #include "serve/stored_call.h"
 #include "serve/text_call.h"
@@ -394,6 +395,10 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
     case Route::kFleetState:
       response.status = state == "ready" ? 200 : 503;
       response.body = FleetStateText(engine, state);
+      break;
+    case Route::kOpenApi:
+      if (engine == nullptr) return Error(request, 503, "the server is not ready: " + state);
+      response.body = OpenApiText(context_->limits);
       break;
     case Route::kPage:
       response.content_type = "text/html; charset=utf-8";
