@@ -139,7 +139,8 @@ int64_t SequenceCount(const ParsedRequest& parsed) {
 
 namespace {
 
-Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimits& limits, StopToken stop, bool count_refused) {
+Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimits& limits, StopToken stop,
+                         bool count_refused) {
   ParsedRequest& parsed = *given;
   Prepared out;
   out.shape = ShapeOf(parsed);

@@ -1,5 +1,6 @@
-// What the fields of request bodies mean, and the form of those that are no plain value. Names, types and ranges are not
-// here: the parsers are asked for them (FieldRecording in api/fields.h), and a test holds the two against each other.
+// What the fields of request bodies mean, and the form of those that are no plain value. Names, types and ranges are
+// not here: the parsers are asked for them (FieldRecording in api/fields.h), and a test holds the two against each
+// other.
 #pragma once
 
 #include <span>

@@ -333,8 +333,9 @@ void ApiServerImpl::AnswerStored(std::shared_ptr<http::Exchange> exchange, Route
   // A call keeps its exchange, and so the request.
   auto call = std::make_shared<StoredCall>(
       exchange, std::move(headers), clock_.NowNs(), options_.request_timeout.ns,
-      [this, &request, stored, id = std::move(id), key = keys_.Find(request)](
-          const http::Body& body) { return files_->Answer(stored, request, id, key, body.text()); });
+      [this, &request, stored, id = std::move(id), key = keys_.Find(request)](const http::Body& body) {
+        return files_->Answer(stored, request, id, key, body.text());
+      });
   active_.push_back(call);
   call->Watch();
   files_->Post([call = std::move(call)] { call->Run(); });

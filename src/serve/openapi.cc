@@ -174,7 +174,8 @@ std::string OpenApiText(const api::RequestLimits& limits) {
   }
   const Json document = {
       {"openapi", "3.1.0"},
-      {"info", {{"title", "Tactus"}, {"version", Version()}, {"description", "An LLM server. Unknown fields are ignored."}}},
+      {"info",
+       {{"title", "Tactus"}, {"version", Version()}, {"description", "An LLM server. Unknown fields are ignored."}}},
       {"security", {Json::object(), {{"bearer", Json::array()}}, {{"key", Json::array()}}}},
       {"paths", std::move(paths)},
       {"components",

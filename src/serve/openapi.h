@@ -1,5 +1,5 @@
-// The document at /openapi.json: every route, its bodies as their parsers read them (api/field_table.h), its answers and
-// errors. Any thread.
+// The document at /openapi.json: every route, its bodies as their parsers read them (api/field_table.h), its answers
+// and errors. Any thread.
 #pragma once
 
 #include <string>

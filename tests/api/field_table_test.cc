@@ -47,8 +47,8 @@ TEST(FieldTable, RangesAreTheParsers) {
   EXPECT_EQ(chat["top_p"]["exclusiveMinimum"], 0);
   EXPECT_EQ(chat["slo"]["properties"]["ttft_ms"]["exclusiveMinimum"], 0);
   EXPECT_EQ(chat["stream_options"]["properties"]["include_usage"]["type"], Json::array({"boolean", "null"}));
-  EXPECT_FALSE(chat.contains("echo"));     // refused
-  EXPECT_FALSE(chat.contains("prompt"));   // of another route
+  EXPECT_FALSE(chat.contains("echo"));    // refused
+  EXPECT_FALSE(chat.contains("prompt"));  // of another route
   const Json responses = BodySchema("/v1/responses", Limits());
   EXPECT_EQ(responses["required"], Json::array({"input"}));
   EXPECT_TRUE(responses["properties"].contains("top_k"));
