@@ -101,6 +101,18 @@ ParsedRequest Defaults(const RequestLimits& limits) {
   return out;
 }
 
+// Of what its answer must be, if that is said; a fault names the field that said it.
+Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop) {
+  if (!parsed->base.output.any()) return Status();
+  auto grammar = engine.CompileRule(parsed->base.output, stop);
+  if (!grammar.ok()) {
+    return Status(grammar.status().code(), fmt::format("{}: {}", parsed->output_param, grammar.status().message()),
+                  parsed->output_param);
+  }
+  parsed->base.grammar = std::move(grammar).value();
+  return Status();
+}
+
 }  // namespace
 
 RequestLimits LimitsOf(const Engine& engine, int64_t default_max_tokens, std::string_view tool_parser,
@@ -144,6 +156,7 @@ Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimi
   ParsedRequest& parsed = *given;
   Prepared out;
   out.shape = ShapeOf(parsed);
+  TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));
   TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused, &out.shape));
   const size_t count = out.shape.prompts.size();
   out.requests.assign(count, parsed.base);

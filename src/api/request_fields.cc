@@ -181,14 +181,6 @@ void ReadIdentity(Fields* fields, ParsedRequest* out) {
 }
 
 void RefuseUnbuilt(Fields* fields) {
-  if (const Json* format = fields->Find("response_format")) {
-    const auto type = format->is_object() ? format->find("type") : format->end();
-    if (!format->is_object() || type == format->end() || !type->is_string()) {
-      fields->FailType("response_format", "an object with a type", *format);
-    } else if (*type != "text") {
-      fields->Refuse("response_format", fmt::format("only {{\"type\": \"text\"}}, got {}", Shown(*type)));
-    }
-  }
   if (const Json* modalities = fields->Find("modalities");
       modalities != nullptr && *modalities != Json::array({"text"})) {
     fields->Refuse("modalities", "only [\"text\"]");
@@ -197,26 +189,10 @@ void RefuseUnbuilt(Fields* fields) {
     const Json* n = fields->Find("n");
     if (n == nullptr ? *best_of != 1 : *best_of != *n) fields->Refuse("best_of", "only equal to n");
   }
-  for (const char* name : {"suffix",
-                           "functions",
-                           "function_call",
-                           "audio",
-                           "prediction",
-                           "web_search_options",
-                           "guided_json",
-                           "guided_regex",
-                           "guided_choice",
-                           "guided_grammar",
-                           "structured_outputs",
-                           "logits_processors",
-                           "prompt_logprobs",
-                           "truncate_prompt_tokens",
-                           "prompt_embeds",
-                           "chat_template",
-                           "allowed_token_ids",
-                           "bad_words",
-                           "mm_processor_kwargs",
-                           "kv_transfer_params"}) {
+  for (const char* name :
+       {"suffix", "functions", "function_call", "audio", "prediction", "web_search_options", "reasoning_effort",
+        "logits_processors", "prompt_logprobs", "truncate_prompt_tokens", "prompt_embeds", "chat_template",
+        "allowed_token_ids", "bad_words", "mm_processor_kwargs", "kv_transfer_params"}) {
     fields->Refuse(name);
   }
   for (const char* name : {"use_beam_search", "continue_final_message", "include_stop_str_in_output",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "api/output_rule.h"
 #include "api/request_fields.h"
 #include "api/translations.h"
 #include "base/context_room.h"
@@ -57,6 +58,9 @@ void ReadCommon(Fields* fields, const RequestLimits& limits, ParsedRequest* out)
   ReadSlo(fields, &out->base);
   ReadStreaming(fields, out);
   ReadIdentity(fields, out);
+  ReadRule read = ReadOutputRule(fields);
+  out->base.output = std::move(read.rule);
+  out->output_param = std::move(read.param);
   RefuseUnbuilt(fields);
 }
 

@@ -29,7 +29,8 @@ struct BackendInfo {
   std::string arithmetic;  // "int16 activations, KV bf16", for people
   std::string kv_dtype;    // "bf16"
   std::string summary;     // all of it in a line of the start-up
-  std::string hint;        // a better choice of options than the one that stands; empty: none
+  int32_t max_draft_tokens = 0;  // ExecutorTraits' of its executor
+  std::string hint;              // a better choice of options than the one that stands; empty: none
   // What step times depend on beside the model, as files of measured ones state it.
   std::map<std::string, std::string> remarks;
 };

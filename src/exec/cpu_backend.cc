@@ -47,6 +47,7 @@ class CpuBackend final : public Backend {
     info.arithmetic = NumericsText(chosen_.numerics);
     info.kv_dtype = InfoOf(chosen_.numerics.kv_dtype).name;
     info.summary = fmt::format("numerics {}; kernels {}, {} threads", info.arithmetic, info.kernels, info.workers);
+    info.max_draft_tokens = kMaxDraftTokens;
     info.hint = chosen_.hint;
     info.remarks = {
         {"device", info.devices[0].name}, {"threads", fmt::format("{}", info.workers)}, {"kernels", info.kernels}};

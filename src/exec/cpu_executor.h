@@ -13,6 +13,8 @@
 
 namespace tactus {
 
+inline constexpr int32_t kMaxDraftTokens = 64;  // of one item: beyond it a step would be a chunk of prompt
+
 struct CpuExecutorOptions {
   int32_t threads = 0;                // 0: UsableCores()
   const kernels::Ops* ops = nullptr;  // null: the fastest

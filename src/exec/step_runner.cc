@@ -70,6 +70,7 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config
   r->kv_slots_.resize(tokens);
   r->logit_rows_.reserve(tokens);
   r->rows_.reserve(tokens);
+  r->runs_.reserve(tokens + 1);
   r->attention_items_.reserve(static_cast<size_t>(options.max_step_items));
   r->sequences_.reserve(static_cast<size_t>(options.max_step_items));
   for (int32_t t = 0; t < options.threads; ++t) r->samplers_.emplace_back(config.vocab_size);
@@ -94,7 +95,7 @@ void StepRunner::Run(const StepPlan& plan, StepResult* result) {
     batch.items = attention_items_;
     batch.logit_rows = logit_rows_;
     if (batch.tokens > 0) decoder_->Forward(pool_, batch, kv_->layers());
-    SampleRows(plan);
+    SampleRows(plan, *result);
     Commit(plan, result);
   } catch (const std::bad_alloc&) {
     result->status = Status(StatusCode::kResourceExhausted, "out of memory in step " + std::to_string(plan.step));
@@ -145,7 +146,13 @@ Status StepRunner::Check(const StepPlan& plan) const {
     }
     if (item.logit_rows < 0 || item.logit_rows > item.count) return refuse("logit rows", item.logit_rows, item.count);
     if (item.sample && item.logit_rows == 0) return refuse("sampled item's logit rows", 0, 1);
-    if (item.draft_tokens != 0) return refuse("draft tokens", item.draft_tokens, 0);
+    if (item.draft_tokens < 0 || item.draft_tokens > kMaxDraftTokens) {
+      return refuse("draft tokens", item.draft_tokens, kMaxDraftTokens);
+    }
+    if (item.draft_tokens > 0 && (!item.sample || item.input != InputSource::kHost || item.draft_tokens >= item.count ||
+                                  item.logit_rows != 1 + item.draft_tokens)) {
+      return refuse("logit rows of an item with drafts", item.logit_rows, 1 + item.draft_tokens);
+    }
     if (item.input == InputSource::kChained && item.count != 1) return refuse("chained item's tokens", item.count, 1);
     if (item.input == InputSource::kHost &&
         (item.token_offset < 0 || int64_t{item.token_offset} + item.count > static_cast<int64_t>(plan.tokens.size()))) {
@@ -250,7 +257,8 @@ void StepRunner::CollectRows(const StepPlan& plan, StepResult* result) {
       Row r;
       r.item = static_cast<int32_t>(i);
       r.position = positions_[static_cast<size_t>(row)];
-      r.sample = item.sample && row == end - 1;
+      r.sample = item.sample && row >= end - 1 - item.draft_tokens;
+      if (r.sample && row + 1 < end) r.draft = ids_[static_cast<size_t>(row) + 1];
       if (!r.sample && spec.prompt_logprobs && item.logit_rows == item.count &&
           r.position + 1 < static_cast<int64_t>(spec.prompt.size())) {
         r.prompt_next = std::clamp(spec.prompt[static_cast<size_t>(r.position) + 1], 0, vocab - 1);
@@ -259,7 +267,8 @@ void StepRunner::CollectRows(const StepPlan& plan, StepResult* result) {
       rows_.push_back(r);
     }
     if (item.sample && spec.params.logprobs >= 0) {
-      result->logprobs.push_back({static_cast<int32_t>(i), std::vector<std::vector<TokenLogprob>>(1)});
+      result->logprobs.push_back({static_cast<int32_t>(i),
+                                  std::vector<std::vector<TokenLogprob>>(1 + static_cast<size_t>(item.draft_tokens))});
     }
     const auto wanted =
         std::count_if(rows_.end() - item.logit_rows, rows_.end(), [](const Row& r) { return r.prompt_next >= 0; });
@@ -269,45 +278,75 @@ void StepRunner::CollectRows(const StepPlan& plan, StepResult* result) {
     }
   }
   // Only now do the result's vectors stay where they are.
-  size_t sampled = 0, prompt = 0, entry = 0;
+  size_t sampled = 0, nth = 0, prompt = 0, entry = 0;
   for (Row& r : rows_) {
     if (r.prompt_next >= 0) {
       if (result->prompt_logprobs[prompt].item != r.item) ++prompt, entry = 0;
       r.logprobs = &result->prompt_logprobs[prompt].per_token[entry++];
     } else if (r.sample && sampled < result->logprobs.size() && result->logprobs[sampled].item == r.item) {
-      r.logprobs = &result->logprobs[sampled++].per_token[0];
+      auto& per_token = result->logprobs[sampled].per_token;
+      r.logprobs = &per_token[nth++];
+      if (nth == per_token.size()) ++sampled, nth = 0;
     }
   }
 }
 
-void StepRunner::SampleRows(const StepPlan& plan) {
+// Rows of one item that sample come one after the other: what the first yields decides whether the next counts, and is
+// part of what the next is sampled with (penalties, the grammar). All others go side by side.
+void StepRunner::FindRuns(int64_t first, int64_t count) {
+  runs_.clear();
+  for (int64_t i = first; i < first + count; ++i) {
+    const Row& r = rows_[static_cast<size_t>(i)];
+    const bool follows = i > first && r.sample && rows_[static_cast<size_t>(i) - 1].sample &&
+                         rows_[static_cast<size_t>(i) - 1].item == r.item;
+    if (!follows) runs_.push_back(i);
+  }
+  runs_.push_back(first + count);
+}
+
+void StepRunner::SampleRows(const StepPlan& plan, const StepResult& result) {
   const auto rows = static_cast<int64_t>(rows_.size());
+  const int64_t vocab = config_.vocab_size;
   for (int64_t first = 0; first < rows; first += decoder_->max_logit_rows()) {
     const int64_t count = std::min(rows - first, decoder_->max_logit_rows());
     float* logits = decoder_->Logits(pool_, first, count);
     if (observer_) {
       for (int64_t i = 0; i < count; ++i) {
         const Row& r = rows_[static_cast<size_t>(first + i)];
-        observer_(r.item, r.position, {logits + i * config_.vocab_size, static_cast<size_t>(config_.vocab_size)});
+        observer_(r.item, r.position, {logits + i * vocab, static_cast<size_t>(vocab)});
       }
     }
-    pool_.ParallelFor(count, [&](int64_t i, int32_t thread) {
-      Row& r = rows_[static_cast<size_t>(first + i)];
-      if (!r.sample && r.prompt_next < 0) return;
-      const std::span<float> row(logits + i * config_.vocab_size, static_cast<size_t>(config_.vocab_size));
-      Sampler& sampler = samplers_[static_cast<size_t>(thread)];
-      const SequenceHistory& history = HistoryOf(plan, r);
-      try {
-        if (r.prompt_next >= 0) {
-          const int32_t best = std::max(history.spec().params.logprobs, 0);
-          if (!sampler.Logprobs(row, r.prompt_next, best, r.logprobs)) r.sampled.status = ItemStatus::kBadLogits;
-        } else {
-          r.sampled = sampler.Sample(history, r.position + 1, row, r.logprobs);
-        }
-      } catch (const std::bad_alloc&) {
-        r.sampled.status = ItemStatus::kFailed;  // must not cross the pool's threads
+    FindRuns(first, count);
+    pool_.ParallelFor(static_cast<int64_t>(runs_.size()) - 1, [&](int64_t run, int32_t thread) {
+      for (int64_t i = runs_[static_cast<size_t>(run)]; i < runs_[static_cast<size_t>(run) + 1]; ++i) {
+        Row& r = rows_[static_cast<size_t>(i)];
+        if (result.items[static_cast<size_t>(r.item)].status != ItemStatus::kOk) continue;
+        const Row* before = i > 0 && rows_[static_cast<size_t>(i) - 1].item == r.item ? &r - 1 : nullptr;
+        SampleRow(&r, before, {logits + (i - first) * vocab, static_cast<size_t>(vocab)},
+                  &samplers_[static_cast<size_t>(thread)],
+                  &slots_[static_cast<size_t>(plan.items[static_cast<size_t>(r.item)].slot)].history);
       }
     });
+  }
+}
+
+// `before`: the item's row before it, null if it is the first that has logits.
+void StepRunner::SampleRow(Row* row, const Row* before, std::span<float> logits, Sampler* sampler,
+                           SequenceHistory* history) {
+  Row& r = *row;
+  try {
+    if (r.prompt_next >= 0) {
+      const int32_t best = std::max(history->spec().params.logprobs, 0);
+      if (!sampler->Logprobs(logits, r.prompt_next, best, r.logprobs)) r.sampled.status = ItemStatus::kBadLogits;
+    } else if (r.sample) {
+      if (before != nullptr && before->sample && before->sampled.token != before->draft) return;
+      r.sampled = sampler->Sample(*history, r.position + 1, logits, r.logprobs);
+      if (r.sampled.status == ItemStatus::kOk && !history->Append(r.sampled.token)) {
+        r.sampled.status = ItemStatus::kBadGrammar;
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    r.sampled.status = ItemStatus::kFailed;  // must not cross the pool's threads
   }
 }
 
@@ -315,18 +354,19 @@ void StepRunner::Commit(const StepPlan& plan, StepResult* result) {
   for (const Row& r : rows_) {
     ItemResult& item = result->items[static_cast<size_t>(r.item)];
     if (item.status == ItemStatus::kOk) item.status = r.sampled.status;
-    if (!r.sample || item.status != ItemStatus::kOk) continue;
-    item.token_offset = static_cast<int32_t>(result->tokens.size());
-    item.num_tokens = 1;
+    if (!r.sample || r.sampled.token < 0 || item.status != ItemStatus::kOk) continue;
+    if (item.num_tokens++ == 0) {
+      item.token_offset = static_cast<int32_t>(result->tokens.size());
+      item.accepted -= plan.items[static_cast<size_t>(r.item)].draft_tokens;
+    } else {
+      ++item.accepted;
+    }
     result->tokens.push_back(r.sampled.token);
-    Slot& slot = slots_[static_cast<size_t>(plan.items[static_cast<size_t>(r.item)].slot)];
-    slot.last_token = r.sampled.token;
-    slot.history.Append(r.sampled.token);
+    slots_[static_cast<size_t>(plan.items[static_cast<size_t>(r.item)].slot)].last_token = r.sampled.token;
   }
-}
-
-const SequenceHistory& StepRunner::HistoryOf(const StepPlan& plan, const Row& row) const {
-  return slots_[static_cast<size_t>(plan.items[static_cast<size_t>(row.item)].slot)].history;
+  for (StepResult::TokenLogprobs& logprobs : result->logprobs) {
+    logprobs.per_token.resize(static_cast<size_t>(result->items[static_cast<size_t>(logprobs.item)].num_tokens));
+  }
 }
 
 }  // namespace tactus

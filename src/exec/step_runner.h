@@ -49,8 +49,9 @@ class StepRunner {
     int32_t item = 0;
     int32_t position = 0;
     bool sample = false;
+    TokenId draft = -1;  // of a sampling row: the next row counts only if this is what is sampled; -1: no next row
     TokenId prompt_next = -1;  // >= 0: its logprob is wanted
-    SampledToken sampled;
+    SampledToken sampled;      // token -1: nothing was, because a draft before it was wrong
     std::vector<TokenLogprob>* logprobs = nullptr;
   };
 
@@ -62,9 +63,10 @@ class StepRunner {
   void FillBatch(const StepPlan& plan, StepResult* result);
   void FindPrefixGroups();
   void CollectRows(const StepPlan& plan, StepResult* result);
-  void SampleRows(const StepPlan& plan);
+  void SampleRows(const StepPlan& plan, const StepResult& result);
+  void FindRuns(int64_t first, int64_t count);
+  void SampleRow(Row* row, const Row* before, std::span<float> logits, Sampler* sampler, SequenceHistory* history);
   void Commit(const StepPlan& plan, StepResult* result);
-  const SequenceHistory& HistoryOf(const StepPlan& plan, const Row& row) const;
   BlockId* Table(SlotId slot) { return tables_.get() + static_cast<int64_t>(slot) * blocks_per_slot_; }
 
   const ModelConfig config_;
@@ -91,6 +93,7 @@ class StepRunner {
   PrefixGroups prefix_groups_;
   std::vector<int32_t> logit_rows_;
   std::vector<Row> rows_;
+  std::vector<int64_t> runs_;  // where each begins of the rows that must be sampled one after the other, and the end
 };
 
 }  // namespace tactus

@@ -68,11 +68,15 @@ int64_t BlockExp(std::span<const float> row, int64_t block, float max, float tem
 }  // namespace
 
 void SequenceHistory::Start(const SamplingSpec& spec, int32_t choice, int64_t vocab) {
-  spec_ = {.params = spec.params, .prompt_logprobs = spec.prompt_logprobs, .max_tokens = spec.max_tokens};
+  spec_ = {.params = spec.params,
+           .prompt_logprobs = spec.prompt_logprobs,
+           .max_tokens = spec.max_tokens,
+           .grammar = spec.grammar};
   if (spec.prompt_logprobs) spec_.prompt = spec.prompt;  // asked for row by row; all else has been counted below
   choice_ = choice;
   seen_.clear();
   index_.clear();
+  StartGrammar(spec);
   if (!spec_.params.NeedsHistory()) return;
   const int64_t tokens = static_cast<int64_t>(spec.prompt.size()) + std::max(spec_.max_tokens, 0);
   Grow(static_cast<size_t>(std::min(vocab, tokens)));
@@ -82,8 +86,23 @@ void SequenceHistory::Start(const SamplingSpec& spec, int32_t choice, int64_t vo
   for (const TokenId t : spec.output) Count(t, 1);
 }
 
-void SequenceHistory::Append(TokenId token) {
+void SequenceHistory::StartGrammar(const SamplingSpec& spec) {
+  grammar_.reset();
+  grammar_status_ = ItemStatus::kOk;
+  if (spec.grammar == nullptr) return;
+  grammar_ = spec.grammar->Start();
+  if (grammar_ == nullptr) {
+    grammar_status_ = ItemStatus::kFailed;
+    return;
+  }
+  for (const TokenId token : spec.output) {
+    if (!grammar_->Accept(token)) grammar_status_ = ItemStatus::kBadGrammar;
+  }
+}
+
+bool SequenceHistory::Append(TokenId token) {
   if (!index_.empty()) Count(token, 1);
+  return grammar_ == nullptr || grammar_->Accept(token);
 }
 
 void SequenceHistory::Count(TokenId token, int32_t outputs) {
@@ -138,11 +157,32 @@ void SequenceHistory::Adjust(std::span<float> logits, std::vector<std::pair<Toke
   }
 }
 
+ItemStatus SequenceHistory::Restrict(std::span<float> logits, std::span<uint32_t> mask) const {
+  if (grammar_status_ != ItemStatus::kOk || grammar_ == nullptr) return grammar_status_;
+  if (!grammar_->FillMask(mask)) return ItemStatus::kBadGrammar;
+  // An allowed logit stays above one that is not, however low bias and penalties have put it.
+  constexpr float kLowestAllowed = kLowest / 2;
+  bool any = false;
+  for (size_t first = 0; first < logits.size(); first += 32) {
+    const uint32_t word = mask[first / 32];
+    const size_t count = std::min<size_t>(32, logits.size() - first);
+    float* const row = logits.data() + first;
+    if (word == 0) {
+      std::fill_n(row, count, kLowest);
+      continue;
+    }
+    any = any || count == 32 || (word & ((uint32_t{1} << count) - 1)) != 0;
+    for (size_t i = 0; i < count; ++i) row[i] = (word >> i & 1) != 0 ? std::max(row[i], kLowestAllowed) : kLowest;
+  }
+  return any ? ItemStatus::kOk : ItemStatus::kBadGrammar;
+}
+
 Sampler::Sampler(int64_t vocab) : vocab_(vocab) {
   const auto blocks = static_cast<size_t>((vocab + kBlock - 1) / kBlock);
   block_max_.resize(blocks);
   bounds_.resize(blocks);
   block_weight_.resize(blocks);
+  mask_.resize(static_cast<size_t>((vocab + 31) / 32));
   candidates_.reserve(static_cast<size_t>(vocab));
 }
 
@@ -157,6 +197,11 @@ SampledToken Sampler::Sample(const SequenceHistory& history, int64_t position, s
     log_sum = LogSumExp();
   }
   history.Adjust(logits, wants_logprobs ? &raw : nullptr);
+  if (history.spec().grammar != nullptr) {
+    if (!Scan(logits)) return {ItemStatus::kBadLogits, -1};  // before what is not finite is overwritten
+    const ItemStatus restricted = history.Restrict(logits, mask_);
+    if (restricted != ItemStatus::kOk) return {restricted, -1};
+  }
   if (!Scan(logits)) return {ItemStatus::kBadLogits, -1};
   SampledToken result;
   if (params.temperature == 0.0f) {

@@ -9,44 +9,54 @@
 //
 // The result is a function of the row, the sequence's own tokens and (seed, choice, position): never of the batch. No
 // sort of the vocabulary: maxima of blocks of 64 bound where the best tokens can be.
+//
+// A grammar goes before all of it but the bias and the penalties: what it does not allow has weight 0.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/step.h"
+#include "base/token_grammar.h"
 
 namespace tactus {
 
-// What sampling remembers of one sequence: its parameters, and how often each token occurred when penalties ask for it.
-// One thread at a time.
+// What sampling remembers of one sequence: its parameters, how often each token occurred when penalties ask for it, and
+// where it stands in its grammar. One thread at a time.
 class SequenceHistory {
  public:
   // A sequence (re)starts: history is the prompt and the output of `spec`. Allocates for all tokens it may make; Append
-  // does not.
+  // does not, the grammar apart.
   void Start(const SamplingSpec& spec, int32_t choice, int64_t vocab);
-  // A token was sampled.
-  void Append(TokenId token);
+  // A token was sampled. False: the grammar does not allow it.
+  bool Append(TokenId token);
 
   const SamplingSpec& spec() const { return spec_; }  // without the output; the prompt where its logprobs are asked for
   int32_t choice() const { return choice_; }
 
   // Bias and penalties, in place. `before` (may be null) receives the raw logits of what changes.
   void Adjust(std::span<float> logits, std::vector<std::pair<TokenId, float>>* before) const;
+  // Puts what the grammar does not allow below everything that it allows, in place; `mask` is scratch of ceil(vocab /
+  // 32) words. kBadGrammar: it allows nothing; kFailed: there was no memory for it.
+  ItemStatus Restrict(std::span<float> logits, std::span<uint32_t> mask) const;
 
  private:
   struct Seen {
     TokenId token;
     int32_t outputs;  // occurrences among generated tokens; 0: in the prompt only
   };
+  void StartGrammar(const SamplingSpec& spec);
   void Count(TokenId token, int32_t outputs);
   void Grow(size_t entries);
 
   SamplingSpec spec_;
   int32_t choice_ = 0;
-  std::vector<Seen> seen_;      // unique tokens in order of first occurrence
-  std::vector<int32_t> index_;  // open addressing over seen_, a power of two; -1 empty
+  std::vector<Seen> seen_;                 // unique tokens in order of first occurrence
+  std::vector<int32_t> index_;             // open addressing over seen_, a power of two; -1 empty
+  std::unique_ptr<GrammarState> grammar_;  // null: any token, unless grammar_status_ says otherwise
+  ItemStatus grammar_status_ = ItemStatus::kOk;
 };
 
 struct SampledToken {
@@ -98,6 +108,7 @@ class Sampler {
   std::span<const float> row_;
   std::vector<float> block_max_;  // of each 64 logits
   std::vector<float> bounds_;     // scratch of Gather
+  std::vector<uint32_t> mask_;    // scratch of a grammar, a bit per token
   std::vector<Candidate> candidates_;
   std::vector<uint64_t> block_weight_;  // of the kept tokens
   float max_ = 0.0f;

@@ -265,6 +265,9 @@ Status Generation::GoOn(MigrationPort& port, uint64_t room, MovingSequence seque
     return InvalidArgument(
         "prompt: the request's text makes other tokens here; give all replicas the same model and chat template");
   }
+  sequence.request.output = requests[0].output;
+  sequence.request.grammar = requests[0].grammar;
+  sequence.request.shown_specials = requests[0].shown_specials;
   // A stream told its logprobs where it was; of those tokens only their text still counts.
   if (sequence.request.sampling.logprobs >= 0 && sequence.logprobs.size() != sequence.output.size()) {
     sequence.logprobs.clear();

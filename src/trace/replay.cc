@@ -266,7 +266,7 @@ RecordedResult ReadResult(TraceCursor* in, const TraceHeader& header, TimeNs now
     if (index == 0) break;
     RecordedItem item;
     item.index = static_cast<int32_t>(index - 1);
-    item.status = static_cast<ItemStatus>(in->Byte() % 3);
+    item.status = static_cast<ItemStatus>(in->Byte() % 4);
     item.accepted = static_cast<int32_t>(in->Signed());
     const int64_t tokens = in->Signed();
     if (tokens < 0 || tokens > header.limits.max_model_len) {

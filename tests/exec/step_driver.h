@@ -31,7 +31,8 @@ class StepDriver {
   };
   struct Take {
     int32_t sequence;
-    int32_t count;  // tokens of it to compute in this step
+    int32_t count;                // tokens of it to compute in this step
+    std::vector<TokenId> drafts;  // guesses at what follows, with the last known token
   };
   using RunStep = std::function<void(const StepPlan&, StepResult*)>;
 
@@ -88,8 +89,8 @@ class StepDriver {
     if (!result.status.ok()) return result;
     for (size_t i = 0; i < takes.size(); ++i) {
       Sequence& s = at(takes[i].sequence);
-      s.computed += takes[i].count;
       const ItemResult& item = result.items[i];
+      s.computed += item.accepted;
       if (item.status != ItemStatus::kOk) s.status = item.status;
       for (int32_t t = 0; t < item.num_tokens; ++t)
         s.tokens.push_back(result.tokens[static_cast<size_t>(item.token_offset + t)]);
@@ -116,8 +117,9 @@ class StepDriver {
       s.announced = true;
     }
     const auto end = s.computed + take.count;
+    const auto drafts = static_cast<int32_t>(take.drafts.size());
     const size_t had = s.table.size();
-    while (static_cast<int32_t>(s.table.size()) * block_size_ < end) {
+    while (static_cast<int32_t>(s.table.size()) * block_size_ < end + drafts) {
       s.table.push_back(free_.back());
       free_.pop_back();
     }
@@ -125,13 +127,15 @@ class StepDriver {
     StepItem item;
     item.slot = take.sequence;
     item.first_position = s.computed;
-    item.count = take.count;
+    item.count = take.count + drafts;
+    item.draft_tokens = drafts;
     item.sample = end == static_cast<int32_t>(s.tokens.size());
-    item.logit_rows = all_rows ? take.count : (item.sample ? 1 : 0);
+    item.logit_rows = all_rows ? take.count : (item.sample ? 1 + drafts : 0);
     item.token_offset = static_cast<int32_t>(plan_.tokens.size());
     plan_.tokens.insert(plan_.tokens.end(), s.tokens.begin() + s.computed, s.tokens.begin() + end);
+    plan_.tokens.insert(plan_.tokens.end(), take.drafts.begin(), take.drafts.end());
     plan_.items.push_back(item);
-    plan_.num_tokens += take.count;
+    plan_.num_tokens += item.count;
   }
   void AddUpdate(int32_t sequence, size_t first) {
     const Sequence& s = at(sequence);

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/rng.h"
+#include "support/listed_grammar.h"
 
 namespace tactus {
 namespace {
@@ -205,6 +206,43 @@ TEST(SequenceHistory, PenaltiesMatchPlainCounts) {
     history.Append(output.back());
     if (step == 70) history.Start(SamplingOf(*MakeRequest(p, prompt), output), 0, kVocab);  // a preemption
   }
+}
+
+// Whatever bias and temperature do, only what the grammar allows is drawn, in the shares that it has without the rest.
+TEST(Sampler, AGrammarLeavesTheSharesOfWhatItAllows) {
+  constexpr int64_t kVocab = 100;
+  const std::vector<TokenId> allowed = {3, 31, 32, 64, 99};
+  std::vector<std::vector<TokenId>> answers;
+  for (const TokenId t : allowed) answers.push_back({t});
+  SamplingParams p = Params(1.0f, 0, 0, 1);
+  p.logit_bias = {{3, -100.0f}, {50, 100.0f}};
+  auto request = MakeRequest(p);
+  request->grammar = std::make_shared<test::ListedGrammar>(kVocab, 0, answers);
+  SequenceHistory history;
+  history.Start(SamplingOf(*request, {}), 0, kVocab);
+  const std::vector<float> logits = RandomLogits(kVocab, 4);
+  std::vector<float> row = logits;
+  history.Adjust(row, nullptr);
+  std::vector<uint32_t> mask((kVocab + 31) / 32);
+  ASSERT_EQ(history.Restrict(row, mask), ItemStatus::kOk);
+  Sampler sampler(kVocab);
+  ASSERT_TRUE(sampler.Scan(row));
+  sampler.Shape(p);
+  double total = 0;
+  for (const TokenId t : allowed) total += t == 3 ? 0 : std::exp(double{logits[static_cast<size_t>(t)]});
+  for (TokenId t = 0; t < kVocab; ++t) {
+    const bool in = t != 3 && std::find(allowed.begin(), allowed.end(), t) != allowed.end();
+    const double share = in ? std::exp(double{logits[static_cast<size_t>(t)]}) / total : 0;
+    ASSERT_NEAR(sampler.Probability(t), share, 1e-6) << "token " << t;
+  }
+  // With an only answer that nothing speaks for, greedy too.
+  request->grammar = std::make_shared<test::ListedGrammar>(kVocab, 0, std::vector<std::vector<TokenId>>{{3}});
+  request->sampling.temperature = 0;
+  request->sampling.top_k = 5;
+  history.Start(SamplingOf(*request, {}), 0, kVocab);
+  row.assign(kVocab, 0.0f);
+  row[3] = -3e38f;
+  EXPECT_EQ(sampler.Sample(history, 0, row, nullptr).token, 3);
 }
 
 TEST(SequenceHistory, WithoutPenaltiesNothingChanges) {

@@ -1,5 +1,7 @@
 #include "fake_engine.h"
 
+#include "support/listed_grammar.h"
+
 namespace tactus {
 
 static std::vector<TokenLogprob> Row(TokenId chosen, int32_t k) {
@@ -108,6 +110,19 @@ void FakeEngine::Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, 
   if (done) live.sink->OnDone(Usage{static_cast<int64_t>(r.prompt->size()), 1, live.total});
   lock->lock();
   if (done) live_.erase(handle);
+}
+
+Result<std::shared_ptr<const TokenGrammar>> FakeEngine::CompileRule(const OutputRule& rule, StopToken) const {
+  if (rule.text.find("impossible") != std::string::npos) return InvalidArgument("'impossible' is not supported");
+  return std::shared_ptr<const TokenGrammar>(
+      std::make_shared<test::ListedGrammar>(model_.vocab_size, 0, std::vector<std::vector<TokenId>>()));
+}
+
+std::string FakeEngine::TokenString(TokenId token) const {
+  CallHook({});
+  return token < 128   ? std::string(1, static_cast<char>(token))
+         : token < 256 ? "\xEF\xBF\xBD"
+                       : "<" + std::to_string(token) + ">";
 }
 
 }  // namespace tactus

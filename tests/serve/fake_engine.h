@@ -155,12 +155,7 @@ class FakeEngine final : public Engine {
       if (t < 256) text.push_back(static_cast<char>(t));
     return text;
   }
-  std::string TokenString(TokenId token) const override {
-    CallHook({});
-    return token < 128   ? std::string(1, static_cast<char>(token))
-           : token < 256 ? "\xEF\xBF\xBD"
-                         : "<" + std::to_string(token) + ">";
-  }
+  std::string TokenString(TokenId token) const override;
   std::string TokenBytes(TokenId token) const override {
     return token < 256 ? std::string(1, static_cast<char>(token)) : "<" + std::to_string(token) + ">";
   }
@@ -173,6 +168,8 @@ class FakeEngine final : public Engine {
       return InvalidArgument("the chat template says: no", "messages");
     return std::string("chat:");
   }
+  // A rule whose text has "impossible" cannot be compiled; the grammar of any other is not for use.
+  Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& rule, StopToken stop) const override;
   std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
     return Tokenize(rendered, false, stop);
   }
