@@ -156,8 +156,8 @@ Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimi
   ParsedRequest& parsed = *given;
   Prepared out;
   out.shape = ShapeOf(parsed);
-  TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));
   TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused, &out.shape));
+  TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));  // what a chat's prompt says of its tools is known by now
   const size_t count = out.shape.prompts.size();
   out.requests.assign(count, parsed.base);
   for (size_t i = 0; i < count; ++i) {

@@ -115,7 +115,7 @@ constexpr FieldRow kRows[] = {
     {"guided_json_object", "As structured_outputs.json_object.", "", ""},
     {"tools", "Functions that the model may call.", kChatTools, ""},
     {"tool_choice", "Whether it may, must, and which.", kChatChoice, ""},
-    {"parallel_tool_calls", "Several calls in one answer.", "", ""},
+    {"parallel_tool_calls", "Several calls in one answer.", R"({"type": "boolean"})", ""},
     {"reasoning_effort", "For templates that ask how much the model shall reason.", "", ""},
     {"chat_template_kwargs", "Variables of the chat template.", kObject, ""},
     // --- Chats, completions, tokens ---
