@@ -7,6 +7,7 @@ set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 "$root/scripts/setup.sh" build
 "$root/scripts/build.sh" release tactus
+"$root/scripts/get_llguidance.sh" > /dev/null || true   # it says what is missing then; all but structured output works
 
 # A first argument that is no flag is the model; otherwise the default one is fetched.
 if [ $# -eq 0 ] || [ "${1#-}" != "$1" ]; then

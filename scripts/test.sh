@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds and runs the fast tests. More, by name:
 #   scripts/test.sh            build + every fast test (unit, property, conformance, golden, lint, install, end to end)
-#   scripts/test.sh slow       the slow tier: default-model goldens, every real chat template, tokeniser comparisons
+#   scripts/test.sh slow       the slow tier: default-model goldens, every real chat template, tokeniser and grammar comparisons
 #   scripts/test.sh asan       the fast C++ tests under AddressSanitizer, LeakSanitizer and UBSan, every kernel set included
 #   scripts/test.sh tsan       the fast C++ tests under ThreadSanitizer
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
@@ -13,11 +13,11 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
 mode=${1:-fast}
 
-venv() {  # folder, requirements: a Python environment with these packages, made when they change
+venv() {  # folder, requirements, further options of pip: a Python environment with these packages, made when they change
   if ! cmp -s "$2" "$1/requirements.installed" 2>/dev/null; then
     echo "test: installing the Python packages of $2 into $1" >&2
     python3 -m venv "$1"
-    "$1/bin/pip" install --quiet --disable-pip-version-check -r "$2"
+    "$1/bin/pip" install --quiet --disable-pip-version-check "${@:3}" -r "$2"
     cp "$2" "$1/requirements.installed"
   fi
 }
@@ -43,6 +43,10 @@ test_data() {  # traces, tokeniser cases, other engines' logs: a folder beside t
 
 default_model() {  # the tests that want it skip, with the reason, where it cannot be had
   if model=$(scripts/get_default_model.sh); then export TACTUS_DEFAULT_MODEL=$model; fi
+}
+
+grammars() {  # likewise
+  scripts/get_llguidance.sh > /dev/null || true
 }
 
 run_fuzzer() {  # name, seconds
@@ -82,6 +86,7 @@ case $mode in
     clients_venv
     scripts/build.sh "$preset"
     default_model
+    grammars
     test_data
     if [ "$mode" = ci ]; then fuzz 10; fi
     run_ctest "$preset" -L fast
@@ -95,6 +100,7 @@ case $mode in
     scripts/build.sh release
     scripts/build.sh release jinja_render tokenize_lines
     default_model
+    grammars
     test_data
     venv .venv-tools tools/requirements.txt  # the reference implementations
     echo "test: every chat template of the llama-cpp-python source package against transformers" >&2
@@ -102,12 +108,18 @@ case $mode in
     echo "test: tokenisers against their references on random odd strings" >&2
     .venv-tools/bin/python tools/compare_tokenizers.py build/release/tests/text/tokenize_lines --count 10000 --seed 1 \
       ${TACTUS_DEFAULT_MODEL:+--gguf "$TACTUS_DEFAULT_MODEL"}
+    # xgrammar wants packages of gigabytes that these comparisons never call: what is wanted is listed in full.
+    venv .venv-xgrammar tests/grammar/requirements.txt --no-deps
+    scripts/build.sh release grammar_lines
+    echo "test: verdicts on 3,000 instances of 309 schemas against jsonschema and xgrammar" >&2
+    .venv-xgrammar/bin/python tests/grammar/compare_grammars.py build/release/tests/grammar/grammar_lines
     run_ctest release -L slow
     ;;
   asan)
     scripts/setup.sh build test
     scripts/build.sh asan
     default_model
+    grammars
     test_data
     ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1 UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
       run_ctest asan -L fast -LE python
@@ -116,6 +128,7 @@ case $mode in
     scripts/setup.sh build test
     scripts/build.sh tsan
     default_model
+    grammars
     test_data
     TSAN_OPTIONS=halt_on_error=1 run_ctest tsan -L fast -LE python
     ;;
@@ -123,6 +136,7 @@ case $mode in
   abuse)
     scripts/setup.sh build test
     scripts/build.sh release tactus
+    grammars
     venv .venv-abuse tests/abuse/requirements.txt
     exec .venv-abuse/bin/python tests/abuse/main.py "${@:2}"
     ;;
@@ -130,6 +144,7 @@ case $mode in
     shift
     scripts/setup.sh build test
     default_model
+    grammars
     test_data
     python_venv
     venv .venv-mutants tools/mutants/requirements.txt

@@ -52,6 +52,9 @@ class BatchEngine final : public Engine {
   std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
     return engine_.TokenizeChat(rendered, stop);
   }
+  Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& rule, StopToken stop) const override {
+    return engine_.CompileRule(rule, stop);
+  }
   void CountRefused(const Request& request, const Status& why) override { engine_.CountRefused(request, why); }
   void Cancel(RequestHandle handle) override { engine_.Cancel(handle); }
   int64_t Drain(int64_t timeout_ns) override { return engine_.Drain(timeout_ns); }

@@ -26,6 +26,7 @@
 #include "engine/delivery.h"
 #include "engine/kept_step_times.h"
 #include "engine/migration_port.h"
+#include "engine/output_rules.h"
 #include "engine/profile_model.h"
 #include "exec/make_backend.h"
 #include "loop/metrics.h"
@@ -204,6 +205,7 @@ class EngineImpl final : public Engine {
     }
     const Tokenizer* tokenizer = setup_.text.tokenizer.get();
     delivery_ = std::make_unique<Delivery>(tokenizer, metrics_.get());
+    rules_ = std::make_unique<OutputRules>(tokenizer, info_.vocab_size, replica_->limits().model_stop_ids);
     ReplicaParts parts;
     parts.executor = executor_.get();
     parts.clock = &clock_;
@@ -282,6 +284,10 @@ class EngineImpl final : public Engine {
   // The template writes its own BOS where the model wants one, so none is added.
   std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
     return setup_.text.tokenizer->Encode(rendered, false, true, stop);
+  }
+
+  Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& rule, StopToken stop) const override {
+    return rules_->Compile(rule, stop);
   }
 
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
@@ -406,6 +412,7 @@ class EngineImpl final : public Engine {
   }
 
   Setup setup_;
+  std::unique_ptr<OutputRules> rules_;
   ModelInfo info_;
   Clock& clock_;
   Clock& stopwatch_;

@@ -1,18 +1,12 @@
 #include "model/catalog.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 
 namespace tactus {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string Environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 std::vector<fs::path> SortedEntries(const fs::path& folder) {
   std::vector<fs::path> paths;
@@ -39,13 +33,6 @@ void AddFolder(const fs::path& folder, std::vector<CatalogEntry>* models) {
 }
 
 }  // namespace
-
-std::string CacheFolder() {
-  if (const std::string own = Environment("TACTUS_CACHE_DIR"); !own.empty()) return own;
-  if (const std::string xdg = Environment("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/tactus";
-  const std::string home = Environment("HOME");
-  return (home.empty() ? std::string(".") : home) + "/.cache/tactus";
-}
 
 std::vector<CatalogEntry> ListModels(const std::string& cache_folder) {
   std::vector<CatalogEntry> models;

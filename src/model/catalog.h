@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cache_folder.h"
 #include "tactus/status.h"
 
 namespace tactus {
@@ -17,9 +18,6 @@ struct CatalogEntry {
   std::string path;  // a GGUF file or a Hugging Face folder
   bool is_default = false;
 };
-
-// $TACTUS_CACHE_DIR, else $XDG_CACHE_HOME/tactus, else ~/.cache/tactus.
-std::string CacheFolder();
 
 // Every model under <cache_folder>/models, by name: folders with a config.json, and .gguf files (a folder's only one
 // goes by the folder's name).

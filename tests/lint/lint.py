@@ -39,6 +39,7 @@ LAYERS = {
     "kernels": ["base", "obs", "tensor"],
     "model": ["base", "obs", "tensor", "model_config", "kernels"],
     "text": ["base", "obs"],
+    "grammar": ["base"],   # what an answer must match, over a vocabulary: no model, text, executor or HTTP
     "kv": ["base", "obs"],
     "seq": ["base", "obs"],
     "cost": ["base", "obs", "tensor", "model_config"],
@@ -49,7 +50,7 @@ LAYERS = {
     "dist": ["base", "obs", "tensor", "kernels"],
     "exec": ["base", "obs", "tensor", "kernels", "model_config", "model", "dist"],
     "engine": ["base", "obs", "tensor", "model_config", "model", "text", "kv", "seq", "cost", "predict", "sched", "loop",
-               "trace", "dist", "exec"],
+               "trace", "dist", "exec", "grammar"],
     "route": ["base"],   # what is known of replicas and who chooses; the simulator has it too
     "http": ["base", "obs"],
     "api": ["base", "obs"],   # and include/tactus, as all: the engine is known by its interface alone

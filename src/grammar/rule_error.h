@@ -1,0 +1,17 @@
+// What llguidance says of a rule that it refuses, made into what a client can act on. Any thread.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "base/json_text.h"
+#include "tactus/request.h"
+#include "tactus/status.h"
+
+namespace tactus::grammar {
+
+// kInvalidArgument with the rule's kind, and of a schema (else null) the keyword and where it stands. kInternal: the
+// library failed.
+Status RuleError(OutputRule::Kind kind, std::string_view said, const json_text::Json* schema);
+
+}  // namespace tactus::grammar

@@ -1,0 +1,32 @@
+// A client's JSON schema as it is handed to llguidance. Any thread.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "base/json_text.h"
+#include "tactus/status.h"
+
+namespace tactus::grammar {
+
+// Parsed with limits on nesting and keys. kInvalidArgument: no JSON, neither an object
+// nor a boolean, or false.
+Result<json_text::Json> ParseSchema(std::string_view text);
+
+// The schema with our settings in place of any that the client wrote for the library: answers have ", " and ": " as
+// separators and no other white space, so that a model cannot write line breaks for ever and everything between two
+// values is forced.
+std::string SchemaText(json_text::Json schema);
+
+// Where a schema uses `keyword`, with that value where one is given, as a JSON pointer ("#/properties/size"); the first
+// in order of the text. Names of properties and the values of enum, const, default and examples are no keywords. Empty:
+// nowhere.
+std::string FindKeyword(const json_text::Json& schema, std::string_view keyword,
+                        const json_text::Json* value = nullptr);
+
+// How many patterns and formats one string may have to match at once, at most: those of a schema, of its allOf, of what
+// it refers to, and of one alternative. Saturates.
+int MostPatterns(const json_text::Json& schema);
+
+}  // namespace tactus::grammar

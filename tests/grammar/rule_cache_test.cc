@@ -1,0 +1,52 @@
+#include "grammar/rule_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tactus::grammar {
+namespace {
+
+class NoGrammar final : public TokenGrammar {
+ public:
+  std::unique_ptr<GrammarState> Start() const override { return nullptr; }
+  int64_t vocab_size() const override { return 0; }
+};
+
+OutputRule Rule(std::string text) {
+  return {OutputRule::Kind::kRegex, std::move(text)};
+}
+
+TEST(RuleCache, TheRuleUsedLongestAgoGoesFirst) {
+  RuleCache cache(2, 1000);
+  const auto a = std::make_shared<NoGrammar>(), b = std::make_shared<NoGrammar>(), c = std::make_shared<NoGrammar>();
+  EXPECT_EQ(cache.Find(Rule("a")), nullptr);
+  cache.Keep(Rule("a"), a);
+  cache.Keep(Rule("b"), b);
+  EXPECT_EQ(cache.Find(Rule("a")), a);
+  EXPECT_EQ(cache.Find({OutputRule::Kind::kLark, "a"}), nullptr);
+  cache.Keep(Rule("c"), c);
+  EXPECT_EQ(cache.Find(Rule("b")), nullptr);
+  EXPECT_EQ(cache.Find(Rule("a")), a);
+  EXPECT_EQ(cache.Find(Rule("c")), c);
+  cache.Keep(Rule("c"), b);
+  EXPECT_EQ(cache.Find(Rule("c")), c);  // the first stays
+}
+
+TEST(RuleCache, TextsAreBounded) {
+  RuleCache cache(100, 10);
+  const auto grammar = std::make_shared<NoGrammar>();
+  cache.Keep(Rule("aaaaaa"), grammar);
+  cache.Keep(Rule("bbbb"), grammar);
+  EXPECT_NE(cache.Find(Rule("aaaaaa")), nullptr);
+  cache.Keep(Rule("c"), grammar);
+  EXPECT_EQ(cache.Find(Rule("bbbb")), nullptr);
+  EXPECT_NE(cache.Find(Rule("aaaaaa")), nullptr);
+  cache.Keep(Rule(std::string(11, 'd')), grammar);  // it alone is too much
+  EXPECT_EQ(cache.Find(Rule(std::string(11, 'd'))), nullptr);
+  cache.Keep(Rule("e"), grammar);
+  EXPECT_NE(cache.Find(Rule("e")), nullptr);
+}
+
+}  // namespace
+}  // namespace tactus::grammar

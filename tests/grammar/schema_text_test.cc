@@ -1,0 +1,53 @@
+#include "grammar/schema_text.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tactus::grammar {
+namespace {
+
+json_text::Json Parsed(std::string_view text) {
+  auto schema = ParseSchema(text);
+  EXPECT_TRUE(schema.ok()) << schema.status().message();
+  return schema.ok() ? *schema : json_text::Json();
+}
+
+TEST(SchemaText, KeepsTheOrderOfKeysAndSetsTheSpacing) {
+  const std::string text = SchemaText(Parsed(R"({"z": 1, "x-guidance": {"lenient": true}, "a": 2})"));
+  EXPECT_EQ(text,
+            R"({"z":1,"x-guidance":{"whitespace_flexible":false,"item_separator":", ","key_separator":": "},"a":2})");
+  EXPECT_EQ(SchemaText(Parsed("true")),
+            R"({"x-guidance":{"whitespace_flexible":false,"item_separator":", ","key_separator":": "}})");
+  EXPECT_EQ(ParseSchema("false").status().message(), "the schema 'false' allows no answer");
+  EXPECT_FALSE(ParseSchema("1").ok());
+  EXPECT_FALSE(ParseSchema(R"({"a": 1, "a": 2})").ok());
+}
+
+TEST(SchemaText, FindsKeywordsAndNoNames) {
+  const auto schema = Parsed(R"({"properties": {"not": {"type": "string"}, "b": {"enum": [{"not": 1}]},
+                                 "c~/": {"anyOf": [{}, {"not": {}}]}}, "$defs": {"if": {"items": {"if": {}}}}})");
+  EXPECT_EQ(FindKeyword(schema, "not"), "#/properties/c~0~1/anyOf/1");
+  EXPECT_EQ(FindKeyword(schema, "if"), "#/$defs/if/items");
+  EXPECT_EQ(FindKeyword(schema, "properties"), "#");
+  EXPECT_EQ(FindKeyword(schema, "then"), "");
+  const json_text::Json value = "string";
+  EXPECT_EQ(FindKeyword(schema, "type", &value), "#/properties/not");
+}
+
+TEST(SchemaText, CountsWhatBearsOnOneString) {
+  EXPECT_EQ(MostPatterns(Parsed("{}")), 0);
+  EXPECT_EQ(MostPatterns(Parsed(R"({"pattern": "a", "format": "date"})")), 2);
+  EXPECT_EQ(MostPatterns(Parsed(R"({"properties": {"a": {"pattern": "a"}, "b": {"pattern": "b"}}})")), 1);
+  EXPECT_EQ(MostPatterns(Parsed(R"({"items": {"allOf": [{"pattern": "a"}, {"pattern": "b"}], "pattern": "c"}})")), 3);
+  EXPECT_EQ(MostPatterns(Parsed(R"({"anyOf": [{"pattern": "a"}, {"pattern": "b", "format": "date"}]})")), 2);
+  EXPECT_EQ(MostPatterns(Parsed(R"({"$ref": "#/$defs/a", "pattern": "x", "$defs": {"a": {"$ref": "#/$defs/b",
+                                    "pattern": "y"}, "b": {"pattern": "z"}}})")),
+            3);
+  EXPECT_EQ(MostPatterns(Parsed(R"({"pattern": "a", "allOf": [{"$ref": "#"}]})")), 1);  // a cycle
+  EXPECT_EQ(MostPatterns(Parsed(R"({"pattern": "a", "$ref": "#/nowhere/b"})")), 1);
+  EXPECT_EQ(MostPatterns(Parsed(R"({"pattern": "a", "$ref": "https://example.com"})")), 1);
+}
+
+}  // namespace
+}  // namespace tactus::grammar
