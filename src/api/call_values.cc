@@ -46,6 +46,14 @@ bool IsScalar(std::string_view text) {
   return text == "true" || text == "false" || text == "null" || IsNumber(text);
 }
 
+// The beginning of a scalar, or one.
+bool MayBeScalar(std::string_view text) {
+  for (const std::string_view word : {"true", "false", "null"}) {
+    if (word.starts_with(text)) return true;
+  }
+  return IsNumber(text) || IsNumber(std::string(text) + "0");
+}
+
 // What Python has in other words than JSON; empty: nothing that JSON knows.
 std::string JsonOfPythonWord(std::string_view word) {
   if (word == "True" || word == "true") return "true";
@@ -90,7 +98,7 @@ ValueStep JsonFollower::ValueEnded() {
 ValueStep JsonFollower::Scalar(char c) {
   if (IsWordByte(c)) {
     scalar_ += c;
-    return scalar_.size() <= kMaxScalarBytes ? ValueStep::kMore : ValueStep::kBad;
+    return scalar_.size() <= kMaxScalarBytes && MayBeScalar(scalar_) ? ValueStep::kMore : ValueStep::kBad;
   }
   if (!IsScalar(scalar_)) return ValueStep::kBad;
   scalar_.clear();
@@ -345,7 +353,8 @@ ValueStep PythonArguments::Next(char c, std::string* json) {
       }
       word_ = c;
       state_ = State::kInKey;
-      return more((IsWordByte(c) || static_cast<unsigned char>(c) >= 0x80) && c != '-' && c != '+' && c != '.');
+      return more((IsWordByte(c) || static_cast<unsigned char>(c) >= 0x80) && c != '-' && c != '+' && c != '.' &&
+                  !(c >= '0' && c <= '9'));
     case State::kAfterKey:
       if (c != '=') return ValueStep::kBad;
       Separate(json);

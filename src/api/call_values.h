@@ -52,6 +52,10 @@ class PythonArguments {
  public:
   // Appends what the byte adds. kEnd at the closing parenthesis.
   ValueStep Next(char c, std::string* json);
+  // What has been taken and has added nothing yet: a key or a word.
+  std::string_view pending() const {
+    return state_ == State::kInKey || state_ == State::kAfterKey || state_ == State::kWord ? word_ : std::string_view();
+  }
 
  private:
   enum class State : uint8_t {

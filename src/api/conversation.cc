@@ -151,12 +151,13 @@ int64_t SequenceCount(const ParsedRequest& parsed) {
 
 namespace {
 
-Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimits& limits, StopToken stop, bool count_refused) {
+Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimits& limits, StopToken stop,
+                         bool count_refused) {
   ParsedRequest& parsed = *given;
   Prepared out;
   out.shape = ShapeOf(parsed);
-  TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));
   TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused, &out.shape));
+  TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));  // what a chat's prompt says of its tools is known by now
   const size_t count = out.shape.prompts.size();
   out.requests.assign(count, parsed.base);
   for (size_t i = 0; i < count; ++i) {

@@ -4,8 +4,7 @@ namespace tactus::api {
 namespace {
 
 bool Begins(std::string_view path, std::string_view name) {
-  return path.starts_with(name) &&
-         (path.size() == name.size() || path[name.size()] == '.' || path[name.size()] == '[');
+  return path.starts_with(name) && (path.size() == name.size() || path[name.size()] == '.' || path[name.size()] == '[');
 }
 
 }  // namespace

@@ -48,7 +48,41 @@ std::string Shown(const Json& value) {
 
 Fields::Fields(const Json& object, std::string prefix) : object_(object), prefix_(std::move(prefix)) {}
 
+namespace {
+
+thread_local FieldRecording* recording = nullptr;
+
+}  // namespace
+
+FieldRecording::FieldRecording() : before_(recording) {
+  recording = this;
+}
+
+FieldRecording::~FieldRecording() {
+  recording = before_;
+}
+
+void FieldRecording::Add(Asked asked) {
+  for (Asked& known : asked_) {
+    if (known.name != asked.name) continue;
+    if (known.kind == Kind::kAny || asked.kind == Kind::kRefused) known = std::move(asked);
+    return;
+  }
+  asked_.push_back(std::move(asked));
+}
+
+void Fields::Record(FieldRecording::Asked asked, std::string_view name) const {
+  if (recording == nullptr) return;
+  asked.name = Name(name);
+  recording->Add(std::move(asked));
+}
+
 const Json* Fields::Find(std::string_view name) const {
+  Record({}, name);
+  return Look(name);
+}
+
+const Json* Fields::Look(std::string_view name) const {
   for (const auto& [key, value] : object_.get_ref<const Json::object_t&>()) {
     if (key == name) return value.is_null() ? nullptr : &value;
   }
@@ -65,7 +99,8 @@ void Fields::FailType(std::string_view name, const char* expected, const Json& v
 }
 
 std::optional<double> Fields::Number(std::string_view name, double min, double max, bool above_min) {
-  const Json* value = Find(name);
+  Record({.kind = FieldRecording::Kind::kNumber, .min = min, .max = max, .above_min = above_min}, name);
+  const Json* value = Look(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number()) {
     FailType(name, "a number", *value);
@@ -82,7 +117,8 @@ std::optional<double> Fields::Number(std::string_view name, double min, double m
 }
 
 std::optional<int64_t> Fields::Integer(std::string_view name, int64_t min, int64_t max) {
-  const Json* value = Find(name);
+  Record({.kind = FieldRecording::Kind::kInteger, .least = min, .most = max}, name);
+  const Json* value = Look(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_number()) {
     FailType(name, "a whole number", *value);
@@ -103,7 +139,8 @@ std::optional<int64_t> Fields::Integer(std::string_view name, int64_t min, int64
 }
 
 std::optional<bool> Fields::Boolean(std::string_view name) {
-  const Json* value = Find(name);
+  Record({.kind = FieldRecording::Kind::kBoolean}, name);
+  const Json* value = Look(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_boolean()) {
     FailType(name, "true or false", *value);
@@ -113,7 +150,8 @@ std::optional<bool> Fields::Boolean(std::string_view name) {
 }
 
 std::optional<std::string> Fields::String(std::string_view name, size_t max_bytes) {
-  const Json* value = Find(name);
+  Record({.kind = FieldRecording::Kind::kString, .max_bytes = max_bytes}, name);
+  const Json* value = Look(name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_string()) {
     FailType(name, "a string", *value);
@@ -129,13 +167,14 @@ std::optional<std::string> Fields::String(std::string_view name, size_t max_byte
 }
 
 void Fields::Refuse(std::string_view name, std::string_view why) {
-  const Json* value = Find(name);
+  const Json* value = Look(name);
   if (value == nullptr) return;
   Fail(Unimplemented(fmt::format("{}: not supported yet{}{}; leave it out", Name(name), why.empty() ? "" : ", ", why),
                      Name(name)));
 }
 
 void Fields::RefuseTrue(std::string_view name, std::string_view why) {
+  Record({.kind = FieldRecording::Kind::kRefused}, name);
   if (Boolean(name).value_or(false)) Refuse(name, why);
 }
 

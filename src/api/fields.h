@@ -7,10 +7,40 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "api/json.h"
 
 namespace tactus::api {
+
+// What parsers ask of bodies on this thread while it lives. They make their Fields where they need them, so the record
+// is the thread's. /openapi.json is made of it: names, types and ranges that it tells are those that are read.
+class FieldRecording {
+ public:
+  enum class Kind : uint8_t { kAny, kNumber, kInteger, kBoolean, kString, kRefused };
+  struct Asked {
+    std::string name;  // with the prefix of a nested object: "slo.ttft_ms"
+    Kind kind = Kind::kAny;
+    double min = 0, max = 0;  // of kNumber; above_min: without min itself
+    bool above_min = false;
+    int64_t least = 0, most = 0;  // of kInteger
+    size_t max_bytes = 0;         // of kString
+  };
+
+  FieldRecording();
+  ~FieldRecording();
+  FieldRecording(const FieldRecording&) = delete;
+  FieldRecording& operator=(const FieldRecording&) = delete;
+  // In the order of the first question; what is asked in several ways has its most telling one.
+  const std::vector<Asked>& asked() const { return asked_; }
+
+ private:
+  friend class Fields;
+  void Add(Asked asked);
+
+  std::vector<Asked> asked_;
+  FieldRecording* const before_;
+};
 
 class Fields {
  public:
@@ -18,7 +48,8 @@ class Fields {
   explicit Fields(const Json& object, std::string prefix = {});
 
   const Json* Find(std::string_view name) const;  // null: absent
-  bool Has(std::string_view name) const { return Find(name) != nullptr; }
+  // Of what belongs elsewhere, to say so: no field of this body.
+  bool Has(std::string_view name) const { return Look(name) != nullptr; }
   std::optional<double> Number(std::string_view name, double min, double max, bool above_min = false);
   std::optional<int64_t> Integer(std::string_view name, int64_t min, int64_t max);
   std::optional<bool> Boolean(std::string_view name);
@@ -34,6 +65,9 @@ class Fields {
   bool ok() const { return status_.ok(); }
 
  private:
+  const Json* Look(std::string_view name) const;
+  void Record(FieldRecording::Asked asked, std::string_view name) const;
+
   const Json& object_;
   const std::string prefix_;
   Status status_;

@@ -12,7 +12,8 @@ constexpr int64_t kLeastBudgetTokens = 1024;  // as the API has it
 
 class Translator {
  public:
-  Translator(const Json& body, bool counting) : body_(body), counting_(counting), fields_(body), messages_(&out_.names) {}
+  Translator(const Json& body, bool counting)
+      : body_(body), counting_(counting), fields_(body), messages_(&out_.names) {}
 
   Result<Translation> Run() {
     out_.chat = Json::object();
@@ -80,8 +81,9 @@ class Translator {
       TACTUS_RETURN_IF_ERROR(ReadMessage((*messages)[i], fmt::format("messages[{}]", i)));
     if (messages_.ends_with_assistant()) {
       const std::string last = fmt::format("messages[{}]", messages->size() - 1);
-      return Unimplemented(last + ": an answer that goes on from the assistant's last message is not supported; end "
-                                  "with a message of the user",
+      return Unimplemented(last +
+                               ": an answer that goes on from the assistant's last message is not supported; end "
+                               "with a message of the user",
                            last);
     }
     return Status();
@@ -94,9 +96,9 @@ class Translator {
     const auto role = fields.String("role", kMaxNameBytes);
     if (!fields.ok()) return fields.status();
     if (!role || (*role != "user" && *role != "assistant" && *role != "system")) {
-      return InvalidArgument(fmt::format("{}.role: {} is none of user, assistant, system", name,
-                                         role ? Shown(Json(*role)) : "nothing"),
-                             name + ".role");
+      return InvalidArgument(
+          fmt::format("{}.role: {} is none of user, assistant, system", name, role ? Shown(Json(*role)) : "nothing"),
+          name + ".role");
     }
     const Json* content = fields.Find("content");
     const std::string content_name = name + ".content";
@@ -168,8 +170,7 @@ class Translator {
   Status ReadResult(const Json& block, const std::string& name) {
     Fields fields(block, name + ".");
     const auto id = fields.String("tool_use_id", kMaxNameBytes);
-    if (!id && fields.ok())
-      fields.Fail(InvalidArgument(name + ".tool_use_id: missing", name + ".tool_use_id"));
+    if (!id && fields.ok()) fields.Fail(InvalidArgument(name + ".tool_use_id: missing", name + ".tool_use_id"));
     (void)fields.Boolean("is_error");  // templates know no such thing; the content tells
     const Json* content = fields.Find("content");
     if (!fields.ok()) return fields.status();
@@ -239,8 +240,8 @@ class Translator {
     (void)fields.Integer("budget_tokens", kLeastBudgetTokens, std::numeric_limits<int64_t>::max());
     if (!fields.ok()) return fields.status();
     if (type != "enabled" && type != "disabled" && type != "adaptive") {
-      return InvalidArgument(
-          fmt::format("thinking.type: {} is none of enabled, disabled, adaptive", Shown(Json(type))), "thinking.type");
+      return InvalidArgument(fmt::format("thinking.type: {} is none of enabled, disabled, adaptive", Shown(Json(type))),
+                             "thinking.type");
     }
     Json& kwargs = out_.chat["chat_template_kwargs"];
     if (type == "adaptive" || (!kwargs.is_null() && !kwargs.is_object())) return Status();
@@ -287,9 +288,9 @@ class Translator {
       if (!fields.ok()) fields_.Fail(fields.status());
     }
     for (const char* name : {"container", "mcp_servers", "context_management"}) fields_.Refuse(name);
-    for (const auto& [name, here] : {std::pair("max_completion_tokens", "max_tokens"), std::pair("stop", "stop_sequences"),
-                                     std::pair("response_format", "output_config.format"),
-                                     std::pair("user", "metadata.user_id")}) {
+    for (const auto& [name, here] :
+         {std::pair("max_completion_tokens", "max_tokens"), std::pair("stop", "stop_sequences"),
+          std::pair("response_format", "output_config.format"), std::pair("user", "metadata.user_id")}) {
       if (fields_.Has(name)) fields_.Fail(InvalidArgument(fmt::format("{}: here it is called {}", name, here), name));
     }
     if (fields_.Integer("n", 1, std::numeric_limits<int64_t>::max()).value_or(1) > 1)

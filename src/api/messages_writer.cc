@@ -135,7 +135,7 @@ void MessagesWriter::AppendDelta(std::string* out, int32_t /*index*/, const Choi
     if (part.text.empty()) continue;
     OpenEvent(out, "content_block_delta");
     fmt::format_to(std::back_inserter(*out), ",\"index\":{},\"delta\":", blocks_ - 1);
-    *out += arguments                                    ? "{\"type\":\"input_json_delta\",\"partial_json\":"
+    *out += arguments                                   ? "{\"type\":\"input_json_delta\",\"partial_json\":"
             : part.kind == AnswerPart::Kind::kReasoning ? "{\"type\":\"thinking_delta\",\"thinking\":"
                                                         : "{\"type\":\"text_delta\",\"text\":";
     AppendJsonString(out, part.text);

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "api/chat_style.h"
-#include "api/tools.h"
 #include "api/field_names.h"
+#include "api/tools.h"
 #include "base/json_text.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
@@ -51,13 +51,13 @@ struct ParsedRequest {
   bool echo = false;
   std::shared_ptr<const ToolSet> tools;  // chat; null: none may be called
   std::string output_param;              // the field that base.output comes from
-  FieldNames names;          // of a translated body's fields: what is refused later is renamed by them too
-  std::string echo_members;  // of a response (api/translations.h)
+  FieldNames names;                      // of a translated body's fields: what is refused later is renamed by them too
+  std::string echo_members;              // of a response (api/translations.h)
 };
 Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
 Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
-// Bodies of /v1/responses and /v1/messages, read as the chats that ask for the same (api/translations.h). `counting`: of
-// /v1/messages/count_tokens.
+// Bodies of /v1/responses and /v1/messages, read as the chats that ask for the same (api/translations.h). `counting`:
+// of /v1/messages/count_tokens.
 Result<ParsedRequest> ParseResponsesRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
 Result<ParsedRequest> ParseMessagesRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {},
                                            bool counting = false);

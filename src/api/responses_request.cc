@@ -217,10 +217,10 @@ class Translator {
     if (fields_.Integer("top_logprobs", 0, kMaxLogprobs).value_or(0) > 0)
       fields_.Refuse("top_logprobs", "they are in /v1/chat/completions");
     ReadInclude();
-    for (const auto& [name, here] : {std::pair("messages", "input"), std::pair("max_tokens", "max_output_tokens"),
-                                     std::pair("max_completion_tokens", "max_output_tokens"),
-                                     std::pair("response_format", "text.format"),
-                                     std::pair("reasoning_effort", "reasoning.effort")}) {
+    for (const auto& [name, here] :
+         {std::pair("messages", "input"), std::pair("max_tokens", "max_output_tokens"),
+          std::pair("max_completion_tokens", "max_output_tokens"), std::pair("response_format", "text.format"),
+          std::pair("reasoning_effort", "reasoning.effort")}) {
       if (fields_.Has(name)) fields_.Fail(InvalidArgument(fmt::format("{}: here it is called {}", name, here), name));
     }
     if (fields_.Integer("n", 1, std::numeric_limits<int64_t>::max()).value_or(1) > 1)

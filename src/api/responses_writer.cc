@@ -80,7 +80,7 @@ void ResponsesWriter::AppendItem(std::string* out, const Item& item, ItemStatus 
   AppendMember(out, "id", item.id);
   *out += status == ItemStatus::kInProgress  ? ",\"status\":\"in_progress\"}"
           : status == ItemStatus::kCompleted ? ",\"status\":\"completed\"}"
-                                          : ",\"status\":\"incomplete\"}";
+                                             : ",\"status\":\"incomplete\"}";
 }
 
 // The whole object as it is now, with every item that has ended.
@@ -247,9 +247,10 @@ std::string ResponsesWriter::Whole(const std::vector<ChoiceText>& choices, const
                                    std::string_view schedule) {
   const ChoiceText& choice = choices.front();
   std::string out;
-  AppendDelta(&out, 0,
-              {.parts = choice.parts, .logprobs = choice.logprobs, .finish = choice.finish, .stop_string = choice.stop_string},
-              usage);
+  AppendDelta(
+      &out, 0,
+      {.parts = choice.parts, .logprobs = choice.logprobs, .finish = choice.finish, .stop_string = choice.stop_string},
+      usage);
   AppendResponse(&out, EndStatus(), &usage, {}, schedule);
   return out;
 }

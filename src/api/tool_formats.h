@@ -51,6 +51,7 @@ struct ToolFormat {
 
   // How it is written, where a grammar writes it: in `call_begin` and the like a model has its own white space.
   std::string_view after_begin = {}, before_end = {};  // between the markers of a call and what they hold
+  std::string_view line = {};                          // kParameters: behind the head and behind each parameter
   std::string_view between = {};                       // two calls
   std::string_view head_before = {}, head_after = {};  // what goes before and after the name in its head
 

@@ -201,8 +201,9 @@ bool ToolSet::strict() const {
 
 Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body) {
   const std::shared_ptr<const ToolSet> no_tools;
+  const Fields fields(body);
   auto set = std::make_shared<ToolSet>();
-  if (const Json* list = Member(body, "tools")) {
+  if (const Json* list = fields.Find("tools")) {
     if (!list->is_array()) return Bad("tools", fmt::format("expected a list, got {}", TypeName(*list)));
     if (list->size() > kMaxTools)
       return Bad("tools", fmt::format("{} of them are more than {}, the limit", list->size(), kMaxTools));
@@ -215,13 +216,13 @@ Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body) {
       set->tools.push_back(std::move(tool));
     }
   }
-  if (const Json* parallel = Member(body, "parallel_tool_calls")) {
+  if (const Json* parallel = fields.Find("parallel_tool_calls")) {
     if (!parallel->is_boolean())
       return Bad("parallel_tool_calls", fmt::format("expected true or false, got {}", Shown(*parallel)));
     set->parallel = parallel->get<bool>();
   }
   bool none = false;
-  if (const Json* choice = Member(body, "tool_choice")) TACTUS_RETURN_IF_ERROR(ReadChoice(*choice, set.get(), &none));
+  if (const Json* choice = fields.Find("tool_choice")) TACTUS_RETURN_IF_ERROR(ReadChoice(*choice, set.get(), &none));
   if (set->tools.empty() && set->choice == ToolSet::Choice::kRequired)
     return Bad("tool_choice", "\"required\" without tools; give tools");
   if (set->tools.empty() || none) return no_tools;

@@ -225,7 +225,8 @@ void Origins::AppendHeaders(const HttpRequest& request, bool preflight, Headers*
   if (!preflight) return;
   headers->emplace_back("Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS");
   const std::string* wanted = request.Find("Access-Control-Request-Headers");
-  headers->emplace_back("Access-Control-Allow-Headers", wanted ? *wanted : "authorization, content-type, x-api-key, anthropic-version, x-request-id");
+  headers->emplace_back("Access-Control-Allow-Headers",
+                        wanted ? *wanted : "authorization, content-type, x-api-key, anthropic-version, x-request-id");
   headers->emplace_back("Access-Control-Max-Age", "600");
 }
 

@@ -205,10 +205,11 @@ http::ClientRequest Forward::Request() const {
   const std::string& replica_key = context_.options.fleet.replica_api_key;
   const bool own_keys = !context_.options.api_key.empty() || !replica_key.empty();
   for (const auto& [name, value] : from.headers) {
-    const bool ours = http::EqualsIgnoreCase(name, "Host") || http::EqualsIgnoreCase(name, "X-Request-Id") ||
-                      (own_keys && (http::EqualsIgnoreCase(name, "Authorization") || http::EqualsIgnoreCase(name, "x-api-key"))) ||
-                      http::EqualsIgnoreCase(name, "x-tactus-route") ||
-                      http::EqualsIgnoreCase(name, "Accept-Encoding");  // it is read on its way
+    const bool ours =
+        http::EqualsIgnoreCase(name, "Host") || http::EqualsIgnoreCase(name, "X-Request-Id") ||
+        (own_keys && (http::EqualsIgnoreCase(name, "Authorization") || http::EqualsIgnoreCase(name, "x-api-key"))) ||
+        http::EqualsIgnoreCase(name, "x-tactus-route") ||
+        http::EqualsIgnoreCase(name, "Accept-Encoding");  // it is read on its way
     if (!ours && !HopByHop(name) && !Named(from.headers, name)) request.headers.emplace_back(name, value);
   }
   if (!replica_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + replica_key);

@@ -27,8 +27,8 @@ void AddKeys(std::string_view text, const Hash128& secret, std::vector<Hash128>*
   }
 }
 
-// The prompt as one text that begins alike where prompts begin alike: templates write tools, then what an API has beside
-// its messages, then those.
+// The prompt as one text that begins alike where prompts begin alike: templates write tools, then what an API has
+// beside its messages, then those.
 std::string PromptText(const Json& body) {
   const auto dump = [](const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); };
   auto messages = body.find("messages");

@@ -184,13 +184,12 @@ Status RouterServerImpl::Bind() {
   TACTUS_ASSIGN_OR_RETURN(watch_, FleetWatch::Create(options_.fleet, clock_, server_->loop(), log_));
   TACTUS_ASSIGN_OR_RETURN(discovery_, Discovery::Create(options_.fleet, server_->loop(), *watch_, log_));
   watch_->OnLost([this](int32_t replica) { Lost(replica); });
-  context_.reset(new ForwardContext{
-      .options = options_,
-      .watch = *watch_,
-      .clock = clock_,
-      .loop = server_->loop(),
-      .client = [this](const std::string& url) -> http::Client& { return ClientOf(url); },
-      .counts = {}});
+  context_.reset(new ForwardContext{.options = options_,
+                                    .watch = *watch_,
+                                    .clock = clock_,
+                                    .loop = server_->loop(),
+                                    .client = [this](const std::string& url) -> http::Client& { return ClientOf(url); },
+                                    .counts = {}});
   if (keys) {
     context_->keys = *keys;
     mover_ = std::make_unique<Mover>(*keys, options_.rebalance_interval.ns, *watch_, clock_, server_->loop(), log_,

@@ -19,6 +19,7 @@
 #include "serve/file_api.h"
 #include "serve/fleet_api.h"
 #include "serve/generation.h"
+#include "serve/openapi.h"
 #include "serve/routes.h"
 #include "serve/stored_call.h"
 #include "serve/text_call.h"
@@ -332,8 +333,9 @@ void ApiServerImpl::AnswerStored(std::shared_ptr<http::Exchange> exchange, Route
   // A call keeps its exchange, and so the request.
   auto call = std::make_shared<StoredCall>(
       exchange, std::move(headers), clock_.NowNs(), options_.request_timeout.ns,
-      [this, &request, stored, id = std::move(id), key = keys_.Find(request)](
-          const http::Body& body) { return files_->Answer(stored, request, id, key, body.text()); });
+      [this, &request, stored, id = std::move(id), key = keys_.Find(request)](const http::Body& body) {
+        return files_->Answer(stored, request, id, key, body.text());
+      });
   active_.push_back(call);
   call->Watch();
   files_->Post([call = std::move(call)] { call->Run(); });
@@ -394,6 +396,10 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
     case Route::kFleetState:
       response.status = state == "ready" ? 200 : 503;
       response.body = FleetStateText(engine, state);
+      break;
+    case Route::kOpenApi:
+      if (engine == nullptr) return Error(request, 503, "the server is not ready: " + state);
+      response.body = OpenApiText(context_->limits);
       break;
     case Route::kPage:
       response.content_type = "text/html; charset=utf-8";

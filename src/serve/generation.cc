@@ -42,8 +42,8 @@ class Generation::PromptSink final : public ResponseSink {
 };
 
 Generation::Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
-                       const api::Api& api, std::string request_id, http::Headers headers, Caller caller, int64_t created,
-                       TimeNs arrival_ns)
+                       const api::Api& api, std::string request_id, http::Headers headers, Caller caller,
+                       int64_t created, TimeNs arrival_ns)
     : Call(std::move(exchange), std::move(headers), arrival_ns >= 0 ? arrival_ns : context->clock->NowNs(),
            context->request_timeout_ns, std::move(caller.places)),
       context_(std::move(context)),

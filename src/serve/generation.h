@@ -61,7 +61,8 @@ class Generation final : public Call {
  public:
   // `created` 0 and `arrival_ns` -1: now; else of a request that began at another replica.
   Generation(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange,
-             const api::Api& api, std::string request_id, http::Headers headers, Caller caller, int64_t created = 0, TimeNs arrival_ns = -1);
+             const api::Api& api, std::string request_id, http::Headers headers, Caller caller, int64_t created = 0,
+             TimeNs arrival_ns = -1);
 
   // --- Moving to another replica (serve/outgoing.h). Any thread ---
   struct Origin {

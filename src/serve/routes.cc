@@ -30,6 +30,7 @@ constexpr RouteEntry kRoutes[] = {
     {"/metrics", Route::kMetrics, kGet, true},
     {"/version", Route::kVersion, kGet, true},
     {"/fleet/state", Route::kFleetState, kGet, true},
+    {"/openapi.json", Route::kOpenApi, kGet, true},
     {"/", Route::kPage, kGet, true},
 };
 
@@ -88,6 +89,10 @@ std::string RouteEntry::Allow() const {
   std::string text = Methods(", ");
   if ((methods & kGet) != 0) text.insert(3, ", HEAD");
   return text + ", OPTIONS";
+}
+
+std::span<const RouteEntry> Routes() {
+  return kRoutes;
 }
 
 const RouteEntry* FindRoute(std::string_view path, std::string* id) {

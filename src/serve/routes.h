@@ -1,6 +1,7 @@
 // The paths that a server answers, and what each takes. Any thread.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -31,6 +32,7 @@ enum class Route {
   kMetrics,
   kVersion,
   kFleetState,
+  kOpenApi,
   kPage
 };
 
@@ -51,6 +53,7 @@ struct RouteEntry {
   std::string Allow() const;                              // for that header
 };
 
+std::span<const RouteEntry> Routes();
 // Null: there is none. `id`, where it is not null, gets the one in the path, decoded.
 const RouteEntry* FindRoute(std::string_view path, std::string* id = nullptr);
 

@@ -211,6 +211,7 @@ TEST(AnswerText, Pythonic) {
           {"[nobody(a=1)]", "T:[nobody(a=1)]\n"},
           {"[1, 2]", "T:[1, 2]\n"},
           {"[add(1)]", "C:add\nA:{\nT:1)]\n"},
+          {"[add(x)]", "C:add\nA:{\nT:x)]\n"},
           {"[add(a=1", "C:add\nA:{\"a\": \n"},
           {"[add", "T:[add\n"},
           {"Text [add(a=1)]", "T:Text [add(a=1)]\n"},

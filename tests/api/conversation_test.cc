@@ -20,7 +20,7 @@ std::vector<TokenId> Bytes(std::string_view text) {
 
 class ConversationTest : public testing::Test {
  protected:
-  ConversationTest() { limits_ = LimitsOf(engine_.model(), 100); }
+  ConversationTest() { limits_ = LimitsOf(engine_, 100); }
   Result<Prepared> Prepare(bool chat, const json& body, StopToken stop = {}) {
     const std::string text = body.dump();
     TACTUS_ASSIGN_OR_RETURN(ParsedRequest parsed,
@@ -36,7 +36,7 @@ class ConversationTest : public testing::Test {
 
 TEST_F(ConversationTest, LimitsAreTheModels) {
   engine_.mutable_model().generation_defaults.top_k = 7;
-  const RequestLimits limits = LimitsOf(engine_.model(), 9);
+  const RequestLimits limits = LimitsOf(engine_, 9);
   EXPECT_EQ(limits.model, "fake");
   EXPECT_EQ(limits.max_model_len, 4096);
   EXPECT_EQ(limits.vocab_size, 512);
@@ -109,7 +109,7 @@ TEST_F(ConversationTest, SequencesAreChoicesOfAllPrompts) {
 TEST_F(ConversationTest, AChatOfMessagesIsWhatItsBodyAsksFor) {
   engine_.mutable_model().generation_defaults.top_p = 0.5f;
   engine_.mutable_model().generation_defaults.logprobs = 3;  // are asked for, never a default
-  limits_ = LimitsOf(engine_.model(), 100);
+  limits_ = LimitsOf(engine_, 100);
   const ParsedRequest made = ChatOf({{"system", "be\n\"brief\""}, {"user", "x"}}, limits_);
   const json body = {{"messages", {Message("system", "be\n\"brief\""), Message("user", "x")}}};
   const auto parsed = ParseChatRequest(nlohmann::ordered_json::parse(body.dump()).dump(), limits_);

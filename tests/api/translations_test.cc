@@ -143,28 +143,29 @@ TEST(MessagesRequest, TheRestKeepsItsMeaning) {
 }
 
 TEST(MessagesRequest, RefusalsNameTheClientsOwnFields) {
-  for (const Refused& refused : std::vector<Refused>{
-           {R"({"max_tokens": 1})", "messages", "missing"},
-           {R"({"messages": [{"role": "user", "content": "x"}]})", "max_tokens", "missing"},
-           {R"({"max_tokens": 0, "messages": [{"role": "user", "content": "x"}]})", "max_tokens", "out of range"},
-           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]})",
-            "messages[1]", "end with a message of the user"},
-           {R"({"max_tokens": 1, "messages": [{"role": "tool", "content": "x"}]})", "messages[0].role", "tool"},
-           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})",
-            "messages[0].content[0]", "image"},
-           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "tool_result"}]}]})",
-            "messages[0].content[0].tool_use_id", "missing"},
-           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "stop_sequences": [""]})",
-            "stop_sequences", "0 bytes"},
-           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "metadata": {"user_id": 5}})",
-            "metadata.user_id", "a string"},
-           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tools": [{"name": "f"}]})",
-            "tools[0].input_schema", "missing"},
-           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}],
+  for (
+      const Refused& refused : std::vector<Refused>{
+          {R"({"max_tokens": 1})", "messages", "missing"},
+          {R"({"messages": [{"role": "user", "content": "x"}]})", "max_tokens", "missing"},
+          {R"({"max_tokens": 0, "messages": [{"role": "user", "content": "x"}]})", "max_tokens", "out of range"},
+          {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]})",
+           "messages[1]", "end with a message of the user"},
+          {R"({"max_tokens": 1, "messages": [{"role": "tool", "content": "x"}]})", "messages[0].role", "tool"},
+          {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})",
+           "messages[0].content[0]", "image"},
+          {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "tool_result"}]}]})",
+           "messages[0].content[0].tool_use_id", "missing"},
+          {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "stop_sequences": [""]})",
+           "stop_sequences", "0 bytes"},
+          {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "metadata": {"user_id": 5}})",
+           "metadata.user_id", "a string"},
+          {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tools": [{"name": "f"}]})",
+           "tools[0].input_schema", "missing"},
+          {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}],
                 "tools": [{"type": "web_search_20250305", "name": "w"}]})",
-            "tools[0]", "web_search"},
-           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "maybe"}})",
-            "tool_choice.type", "maybe"}}) {
+           "tools[0]", "web_search"},
+          {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "maybe"}})",
+           "tool_choice.type", "maybe"}}) {
     const auto parsed = ParseMessagesRequest(refused.body, Limits());
     ASSERT_FALSE(parsed.ok()) << refused.body;
     EXPECT_EQ(parsed.status().param(), refused.param) << parsed.status().message();
@@ -224,15 +225,26 @@ ResponsesWriter Response() {
 TEST(ResponsesWriter, EventsAreNumberedAndEndWithTheWholeObject) {
   ResponsesWriter writer = Response();
   const auto events = Events(&writer, FinishReason::kStop);
-  EXPECT_EQ(Types(events), (std::vector<std::string>{
-                               "response.created", "response.in_progress", "response.output_item.added",
-                               "response.content_part.added", "response.reasoning_text.delta",
-                               "response.reasoning_text.done", "response.content_part.done", "response.output_item.done",
-                               "response.output_item.added", "response.content_part.added", "response.output_text.delta",
-                               "response.output_text.done", "response.content_part.done", "response.output_item.done",
-                               "response.output_item.added", "response.function_call_arguments.delta",
-                               "response.function_call_arguments.delta", "response.function_call_arguments.done",
-                               "response.output_item.done", "response.completed"}));
+  EXPECT_EQ(Types(events), (std::vector<std::string>{"response.created",
+                                                     "response.in_progress",
+                                                     "response.output_item.added",
+                                                     "response.content_part.added",
+                                                     "response.reasoning_text.delta",
+                                                     "response.reasoning_text.done",
+                                                     "response.content_part.done",
+                                                     "response.output_item.done",
+                                                     "response.output_item.added",
+                                                     "response.content_part.added",
+                                                     "response.output_text.delta",
+                                                     "response.output_text.done",
+                                                     "response.content_part.done",
+                                                     "response.output_item.done",
+                                                     "response.output_item.added",
+                                                     "response.function_call_arguments.delta",
+                                                     "response.function_call_arguments.delta",
+                                                     "response.function_call_arguments.done",
+                                                     "response.output_item.done",
+                                                     "response.completed"}));
   for (size_t i = 0; i < events.size(); ++i) EXPECT_EQ(events[i]["sequence_number"], i);
   const Json& call = events[17];
   EXPECT_EQ(call["arguments"], "{\"x\":1}");
@@ -264,8 +276,9 @@ TEST(ResponsesWriter, AnErrorIsAnEventOfItsOwn) {
   ResponsesWriter writer = Response();
   std::string out;
   writer.AppendError(&out, Internal("broke"));
-  EXPECT_EQ(out, "event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,\"code\":\"server_error\",\"message\":"
-                 "\"broke\",\"param\":null}\n\n");
+  EXPECT_EQ(out,
+            "event: error\ndata: {\"type\":\"error\",\"sequence_number\":0,\"code\":\"server_error\",\"message\":"
+            "\"broke\",\"param\":null}\n\n");
   out.clear();
   ResponsesWriter begun = Response();
   begun.AppendBegin(&out, 0, nullptr, kUsage);
@@ -278,11 +291,11 @@ TEST(ResponsesWriter, AnErrorIsAnEventOfItsOwn) {
 TEST(MessagesWriter, EventsAreBlocks) {
   MessagesWriter writer("msg_1", "m");
   const auto events = Events(&writer, FinishReason::kStop);
-  EXPECT_EQ(Types(events), (std::vector<std::string>{
-                               "message_start", "content_block_start", "content_block_delta", "content_block_stop",
-                               "content_block_start", "content_block_delta", "content_block_stop",
-                               "content_block_start", "content_block_delta", "content_block_delta", "content_block_stop",
-                               "message_delta", "message_stop"}));
+  EXPECT_EQ(Types(events),
+            (std::vector<std::string>{"message_start", "content_block_start", "content_block_delta",
+                                      "content_block_stop", "content_block_start", "content_block_delta",
+                                      "content_block_stop", "content_block_start", "content_block_delta",
+                                      "content_block_delta", "content_block_stop", "message_delta", "message_stop"}));
   EXPECT_EQ(events[0]["message"]["content"], Json::array());
   EXPECT_EQ(events[2]["delta"], (Json{{"type", "thinking_delta"}, {"thinking", "hm"}}));
   EXPECT_EQ(events[7]["content_block"], Json::parse(R"({"type": "tool_use", "id": "c1", "name": "f", "input": {}})"));

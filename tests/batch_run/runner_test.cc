@@ -28,7 +28,7 @@ class RunnerTest : public JobFolder {
   Status Run(FakeEngine& engine, RunnerOptions options = {}, const JobOptions& job_options = {}) {
     auto job = Open(job_options);
     if (!job.ok()) return job.status();
-    options.limits = api::LimitsOf(engine.model(), 100);
+    options.limits = api::LimitsOf(engine, 100);
     options.progress = [&engine, said = 0, inner = options.progress](const RunProgress& progress) mutable {
       if (++said == kMostReports) {
         ADD_FAILURE() << "the run did not end in time";
@@ -183,7 +183,7 @@ TEST_F(RunnerTest, AStreamIsRefusedAndALineBeyondTheLimit) {
   FakeEngine engine;
   const auto job = Open({.most_line_bytes = 20});
   RunnerOptions options;
-  options.limits = api::LimitsOf(engine.model(), 100);
+  options.limits = api::LimitsOf(engine, 100);
   ASSERT_TRUE(RunJob(job->get(), &engine, options, SystemClock()).ok());
   EXPECT_EQ(Lines(files_.errors)[1]["error"]["message"],
             fmt::format("line 2: {} bytes are more than 20, the limit of a line (--max-line); shorten it",

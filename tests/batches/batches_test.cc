@@ -32,7 +32,7 @@ class BatchesTest : public StoreFolder {
     });
     BatchService service;
     service.engine = &engine_;
-    service.limits = api::LimitsOf(engine_.model(), 100);
+    service.limits = api::LimitsOf(engine_, 100);
     service.seed = 5;
     service.share = share;
     service.settings = std::move(settings);

@@ -22,13 +22,14 @@ QUESTION = "What is the weather in Paris?"
 
 
 class ServedTest(unittest.TestCase):
-    """A module's tests on one server, with the default model."""
+    """A class's tests on one server, with the default model."""
+    OPTIONS = ()   # of the server
 
     @classmethod
     def setUpClass(cls):
         if default_model() is None:
             raise unittest.SkipTest("no default model: TACTUS_DEFAULT_MODEL names none")
-        cls.server = ServerProcess()
+        cls.server = ServerProcess(*cls.OPTIONS)
         cls.url = cls.server.url
 
     @classmethod

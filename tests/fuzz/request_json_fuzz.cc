@@ -38,6 +38,7 @@ void Check(const Result<api::ParsedRequest>& parsed, const api::RequestLimits& l
     }
   }
   if (parsed->chat) Require(api::ParseJson(parsed->template_variables).ok());
+  if (!parsed->echo_members.empty()) Require(api::ParseJson("{\"\":0" + parsed->echo_members + "}").ok());
   for (const int64_t prompt_tokens : {int64_t{1}, limits.max_model_len - 1, limits.max_model_len}) {
     StopConditions stop = parsed->base.stop;
     if (api::PlaceInContext(*parsed, prompt_tokens, limits, &stop).ok()) {
@@ -57,6 +58,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   limits.vocab_size = 1000;
   Check(api::ParseCompletionRequest(body, limits), limits);
   Check(api::ParseChatRequest(body, limits), limits);
+  Check(api::ParseResponsesRequest(body, limits), limits);
+  Check(api::ParseMessagesRequest(body, limits), limits);
   if (const auto tokenize = api::ParseTokenizeRequest(body, limits); !tokenize.ok()) CheckRefusal(tokenize.status());
   if (const auto detokenize = api::ParseDetokenizeRequest(body, limits); !detokenize.ok())
     CheckRefusal(detokenize.status());

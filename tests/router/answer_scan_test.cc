@@ -124,6 +124,27 @@ TEST(AnswerScanTest, EndsByDoneOrByAnError) {
   EXPECT_TRUE(error.done());
 }
 
+TEST(AnswerScanTest, StreamsOfOtherApisEndWithAnEventOfTheirOwn) {
+  for (const char* last : {"message_stop", "response.completed", "response.incomplete", "response.failed", "error"}) {
+    AnswerScan scan;
+    scan.Stream("event: x\ndata: {\"type\":\"ping\",\"text\":\"message_stop\"}\n\n");
+    EXPECT_FALSE(scan.done());
+    scan.Stream(std::string("event: x\ndata: {\"type\": \"") + last + "\"}\n\n");
+    EXPECT_TRUE(scan.done()) << last;
+    EXPECT_EQ(scan.failed(), std::string_view(last) == "error" || std::string_view(last) == "response.failed");
+  }
+  AnswerScan first;
+  EXPECT_EQ(first.Stream("event: error\ndata: {\"type\":\"error\",\"error\":{\"message\":\"m\"}}\n\n"), "");
+  EXPECT_EQ(first.first_error(), "{\"type\":\"error\",\"error\":{\"message\":\"m\"}}");
+}
+
+TEST(AnswerScanTest, ReadsUsageByItsOtherNames) {
+  AnswerScan scan;
+  scan.Whole("{\"usage\":{\"input_tokens\":5,\"cache_read_input_tokens\":16,\"output_tokens\":9}}");
+  EXPECT_EQ(scan.prompt_tokens(), 21);
+  EXPECT_EQ(scan.output_tokens(), 9);
+}
+
 TEST(AnswerScanTest, ReadsUsageOfAWholeAnswer) {
   AnswerScan scan;
   scan.Whole("{\"choices\":[],\"usage\":{\"prompt_tokens\": 5,\"total_tokens\":14,\"completion_tokens\": 9}}");

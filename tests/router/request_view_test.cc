@@ -31,6 +31,20 @@ TEST(RequestViewTest, KeysAreAlikeAsFarAsPromptsAre) {
   EXPECT_EQ(Shared(a, one), 3000u / kChunkBytes);
 }
 
+TEST(RequestViewTest, ConversationsOfOtherApisAreAlikeTheSameWay) {
+  const std::string common(3000, 'x');
+  for (const auto& [before, list] : {std::pair("instructions", "input"), std::pair("system", "messages")}) {
+    const std::string head = std::string("{\"") + list + R"(":[{"role":"user","content":")" + common;
+    const std::string tail = std::string(R"("}],")") + before + R"(":"be brief"})";
+    const RequestView a = ViewRequest(head + "one" + std::string(1000, 'y') + tail, kSecret);
+    const RequestView b = ViewRequest(head + "two" + std::string(1000, 'y') + tail, kSecret);
+    EXPECT_GE(Shared(a, b), 3000u / kChunkBytes) << list;
+    EXPECT_LT(Shared(a, b), a.keys.size());
+    const RequestView other = ViewRequest(head + std::string("\"}]}"), kSecret);
+    EXPECT_EQ(Shared(a, other), 0u) << before << " goes before the conversation";
+  }
+}
+
 TEST(RequestViewTest, OtherSecretsSaltsAndToolsMakeOtherKeys) {
   const std::string text(1000, 'x');
   const RequestView plain = ViewRequest(R"({"prompt":")" + text + "\"}", kSecret);

@@ -29,7 +29,8 @@ class GenerationTest : public testing::Test {
     auto places = counts_.Enter("c");
     if (!places.ok()) throw std::runtime_error(places.status().ToString());
     exchange->on_answer = [this] { open_at_answer_ = counts_.open("c"); };
-    return std::make_shared<Generation>(context_, exchange, chat ? api::kChatApi : api::kCompletionsApi, "id", http::Headers{{"X-Request-Id", "id"}},
+    return std::make_shared<Generation>(context_, exchange, chat ? api::kChatApi : api::kCompletionsApi, "id",
+                                        http::Headers{{"X-Request-Id", "id"}},
                                         Caller{.client = "c", .cache_salt = salt_, .places = std::move(*places)});
   }
   std::shared_ptr<FakeExchange> Start(const json& body, http::Headers headers = {}) {

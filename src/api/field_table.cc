@@ -1,0 +1,368 @@
+#include "api/field_table.h"
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "api/request_fields.h"
+#include "api/translations.h"
+
+namespace tactus::api {
+namespace {
+
+constexpr std::string_view kChat = "/v1/chat/completions", kResponses = "/v1/responses", kMessages = "/v1/messages";
+
+constexpr std::string_view kObject = R"({"type": "object"})";
+constexpr std::string_view kContent =
+    R"({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "object", "required": ["type"],
+    "properties": {"type": {"type": "string"}, "text": {"type": "string"}}}}]})";
+constexpr std::string_view kChatMessages =
+    R"({"type": "array", "minItems": 1, "maxItems": 16384, "items": {"type": "object", "required": ["role"], "properties": {
+    "role": {"type": "string", "enum": ["system", "developer", "user", "assistant", "tool"]},
+    "content": {"anyOf": [{"type": "string"}, {"type": "null"}, {"type": "array", "items": {"type": "object",
+      "required": ["type", "text"], "properties": {"type": {"type": "string", "enum": ["text"]},
+      "text": {"type": "string"}}}}]},
+    "reasoning_content": {"type": ["string", "null"]},
+    "tool_call_id": {"type": ["string", "null"]},
+    "tool_calls": {"type": ["array", "null"], "items": {"type": "object", "required": ["id", "type", "function"],
+      "properties": {"id": {"type": "string"}, "type": {"type": "string", "enum": ["function"]},
+      "function": {"type": "object", "required": ["name", "arguments"], "properties": {
+        "name": {"type": "string"}, "arguments": {"type": "string"}}}}}}}}})";
+constexpr std::string_view kChatTools =
+    R"({"type": "array", "maxItems": 128, "items": {"type": "object", "required": ["type", "function"], "properties": {
+    "type": {"type": "string", "enum": ["function"]},
+    "function": {"type": "object", "required": ["name"], "properties": {
+      "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}, "description": {"type": ["string", "null"]},
+      "parameters": {"type": ["object", "null"]}, "strict": {"type": ["boolean", "null"]}}}}}})";
+constexpr std::string_view kChatChoice =
+    R"({"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]}, {"type": "object",
+    "required": ["type", "function"], "properties": {"type": {"type": "string", "enum": ["function"]},
+    "function": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}}]})";
+constexpr std::string_view kFormat =
+    R"({"type": "object", "required": ["type"], "properties": {
+    "type": {"type": "string", "enum": ["text", "json_object", "json_schema"]},
+    "json_schema": {"type": ["object", "null"]}}})";
+constexpr std::string_view kStop =
+    R"({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 1024},
+    {"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1, "maxLength": 1024}}]})";
+constexpr std::string_view kTokens = R"({"type": "array", "items": {"type": "integer", "minimum": 0}})";
+constexpr std::string_view kChoices =
+    R"({"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}})";
+constexpr std::string_view kSchemaText = R"({"type": ["object", "string", "boolean"]})";
+
+constexpr FieldRow kRows[] = {
+    // --- All APIs ---
+    {"model", "The served model's name; may be left out.", "", ""},
+    {"temperature", "0 is greedy.", "", ""},
+    {"top_p", "Only the likeliest tokens that have this much probability together.", "", ""},
+    {"top_k", "Only so many of the likeliest tokens; -1 or 0: all.", "", ""},
+    {"min_p", "Only tokens at least so likely, as a share of the likeliest one's probability.", "", ""},
+    {"repetition_penalty", "Of tokens that stand in prompt or answer; 1: none.", "", ""},
+    {"presence_penalty", "Of tokens that stand in the answer.", "", ""},
+    {"frequency_penalty", "The same, for each time.", "", ""},
+    {"seed", "The same seed gives the same text.",
+     R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 18446744073709551615})", ""},
+    {"logit_bias", "Token ids, each with what is added to its logit.",
+     R"({"type": "object", "propertyNames": {"pattern": "^[0-9]{1,9}$"},
+     "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
+     ""},
+    {"n", "Answers to one prompt.", "", ""},
+    {"stop", "Texts that end the answer and are no part of it.", kStop, ""},
+    {"stop_token_ids", "Tokens that end the answer.", kTokens, ""},
+    {"ignore_eos", "The model's own end does not end the answer.", "", ""},
+    {"min_tokens", "Before so many tokens nothing but a length ends the answer.", "", ""},
+    {"max_completion_tokens", "The most tokens of the answer; with the prompt they fit the context.", "", ""},
+    {"max_tokens", "The most tokens of the answer; with the prompt they fit the context.", "", ""},
+    {"ttft_slo_ms", "As slo.ttft_ms.", "", ""},
+    {"tpot_slo_ms", "As slo.tbt_ms.", "", ""},
+    {"ttlt_slo_ms", "As slo.jct_ms.", "", ""},
+    {"slo", "Objectives of this request.", kObject, ""},
+    {"slo.ttft_ms", "Until the first token.", "", ""},
+    {"slo.tbt_ms", "Between two tokens.", "", ""},
+    {"slo.jct_ms", "Until the end.", "", ""},
+    {"slo.class", "The class of service.", "", ""},
+    {"stream", "Answer as server-sent events.", "", ""},
+    {"stream_options", "Only with stream.", kObject, ""},
+    {"stream_options.include_usage", "A last chunk tells the usage.", "", ""},
+    {"stream_options.continuous_usage_stats", "Every chunk tells the usage so far.", "", ""},
+    {"priority", "Lower runs first, under an order by priority.", "", ""},
+    {"user", "Who asks.", "", ""},
+    {"cache_salt", "Requests with different salts share no cached prefix.", "", ""},
+    {"modalities", "Only text.",
+     R"({"type": "array", "items": {"type": "string", "enum": ["text"]}, "minItems": 1, "maxItems": 1})", ""},
+    {"best_of", "Equal to n.", R"({"type": "integer"})", ""},
+    {"skip_special_tokens", "Only true.", R"({"type": "boolean", "enum": [true]})", ""},
+    {"detokenize", "Only true.", R"({"type": "boolean", "enum": [true]})", ""},
+    {"logprobs", "Log probabilities of the tokens.", "", ""},
+    {"top_logprobs", "And of so many of the likeliest, each time; only with logprobs.", "", ""},
+    {"response_format", "What the answer must be: a JSON object, or JSON of a schema.", kFormat, ""},
+    {"response_format.type", "", R"({"type": "string", "enum": ["text", "json_object", "json_schema"]})", ""},
+    {"response_format.json_schema", "The schema, with a name.", kObject, ""},
+    {"response_format.json_schema.name", "Of the schema.", "", ""},
+    {"response_format.json_schema.description", "Of the schema.", "", ""},
+    {"response_format.json_schema.strict", "Every answer follows its schema.", "", ""},
+    {"response_format.json_schema.schema", "A JSON schema.", kSchemaText, ""},
+    {"structured_outputs", "What the answer must be, in one of five ways.", kObject, ""},
+    {"structured_outputs.json", "JSON of this schema.", kSchemaText, ""},
+    {"structured_outputs.regex", "What this expression matches.", "", ""},
+    {"structured_outputs.choice", "One of these texts.", kChoices, ""},
+    {"structured_outputs.grammar", "What this grammar, in Lark's notation, says.", "", ""},
+    {"structured_outputs.json_object", "A JSON object.", "", ""},
+    {"guided_json", "As structured_outputs.json.", kSchemaText, ""},
+    {"guided_regex", "As structured_outputs.regex.", "", ""},
+    {"guided_choice", "As structured_outputs.choice.", kChoices, ""},
+    {"guided_grammar", "As structured_outputs.grammar.", "", ""},
+    {"guided_json_object", "As structured_outputs.json_object.", "", ""},
+    {"tools", "Functions that the model may call.", kChatTools, ""},
+    {"tool_choice", "Whether it may, must, and which.", kChatChoice, ""},
+    {"parallel_tool_calls", "Several calls in one answer.", R"({"type": "boolean"})", ""},
+    {"reasoning_effort", "For templates that ask how much the model shall reason.", "", ""},
+    {"chat_template_kwargs", "Variables of the chat template.", kObject, ""},
+    // --- Chats, completions, tokens ---
+    {"messages", "The conversation.", kChatMessages, ""},
+    {"documents", "For the chat template.", R"({"type": "array", "items": {"type": "object"}})", ""},
+    {"add_generation_prompt", "The template opens the assistant's turn.", "", ""},
+    {"prompt", "A text, token ids, or a list of either.",
+     R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "string"}},
+     {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+     {"type": "array", "minItems": 1, "items": {"type": "array", "items": {"type": "integer", "minimum": 0}}}]})",
+     "/v1/completions"},
+    {"prompt", "The text.", "", "/tokenize"},
+    {"echo", "The prompt before the answer.", "", ""},
+    {"add_special_tokens", "What the tokeniser puts before a prompt.", "", ""},
+    {"return_token_strs", "Each token's text too.", "", ""},
+    {"tokens", "Token ids.", kTokens, ""},
+    // --- Responses ---
+    {"input", "The conversation: a text, or a list of items.",
+     R"({"anyOf": [{"type": "string"}, {"type": "array", "minItems": 1, "maxItems": 16384, "items": {"type": "object",
+     "properties": {"type": {"type": ["string", "null"], "enum": ["message", "function_call", "function_call_output",
+     "reasoning", null]}}}}]})",
+     kResponses},
+    {"instructions", "What goes before the conversation, from the system.", "", ""},
+    {"text", "The form of the answer's text.", kObject, ""},
+    {"text.format", "text, json_object, or json_schema with name and schema.",
+     R"({"type": "object", "required": ["type"],
+     "properties": {"type": {"type": "string", "enum": ["text", "json_object", "json_schema"]}}})",
+     ""},
+    {"tools", "Functions that the model may call.",
+     R"({"type": "array", "maxItems": 128, "items": {"type": "object", "required": ["type", "name"], "properties": {
+     "type": {"type": "string", "enum": ["function"]}, "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+     "description": {"type": ["string", "null"]}, "parameters": {"type": ["object", "null"]},
+     "strict": {"type": ["boolean", "null"]}}}})",
+     kResponses},
+    {"tool_choice", "Whether it may, must, and which.",
+     R"({"anyOf": [{"type": "string", "enum": ["none", "auto", "required"]}, {"type": "object",
+     "required": ["type", "name"], "properties": {"type": {"type": "string", "enum": ["function"]},
+     "name": {"type": "string"}}}]})",
+     kResponses},
+    {"reasoning", "How much the model shall reason.", kObject, ""},
+    {"reasoning.effort", "For templates that ask for it.", R"({"type": "string"})", ""},
+    {"max_output_tokens", "The most tokens of the answer; with the prompt they fit the context.", "", ""},
+    {"safety_identifier", "Who asks.", "", ""},
+    {"metadata", "Texts that the answer repeats.",
+     R"({"type": "object", "maxProperties": 16, "additionalProperties": {"type": "string"}})", kResponses},
+    {"store", "Nothing is kept, whatever it says.", "", ""},
+    {"truncation", "Only disabled.", R"({"type": "string", "enum": ["disabled"]})", ""},
+    {"include", "What else to tell; nothing of it is here.", R"({"type": "array", "items": {"type": "string"}})", ""},
+    // --- Messages ---
+    {"messages", "The conversation; it ends with the user's turn.",
+     R"({"type": "array", "minItems": 1, "maxItems": 16384, "items": {"type": "object", "required": ["role", "content"],
+     "properties": {"role": {"type": "string", "enum": ["user", "assistant", "system"]}, "content": {"anyOf": [
+     {"type": "string"}, {"type": "array", "items": {"type": "object", "required": ["type"], "properties": {"type":
+     {"type": "string", "enum": ["text", "tool_use", "tool_result", "thinking", "redacted_thinking"]}}}}]}}}})",
+     kMessages},
+    {"system", "What goes before the conversation.", kContent, ""},
+    {"tools", "Tools that the model may use.",
+     R"({"type": "array", "maxItems": 128, "items": {"type": "object", "required": ["name", "input_schema"],
+     "properties": {"name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+     "type": {"type": ["string", "null"], "enum": ["custom", null]}, "description": {"type": ["string", "null"]},
+     "input_schema": {"type": "object"}, "strict": {"type": ["boolean", "null"]}}}})",
+     kMessages},
+    {"tool_choice", "Whether it may, must, and which.",
+     R"({"type": "object", "required": ["type"],
+     "properties": {"type": {"type": "string", "enum": ["auto", "any", "tool", "none"]}}})",
+     kMessages},
+    {"tool_choice.disable_parallel_tool_use", "One use in one answer.", "", ""},
+    {"tool_choice.name", "With type tool: which.", "", ""},
+    {"thinking", "Whether the model shall think, for templates that ask.",
+     R"({"type": "object", "required": ["type"],
+     "properties": {"type": {"type": "string", "enum": ["enabled", "disabled", "adaptive"]}}})",
+     ""},
+    {"thinking.budget_tokens", "Taken, and no limit.", "", ""},
+    {"output_config", "Effort and format of the answer.", kObject, ""},
+    {"output_config.effort", "For templates that ask for it.", R"({"type": "string"})", ""},
+    {"output_config.format", "json_schema with a schema.",
+     R"({"type": "object", "required": ["type", "schema"],
+     "properties": {"type": {"type": "string", "enum": ["json_schema"]}, "schema": {"type": "object"}}})",
+     ""},
+    {"stop_sequences", "Texts that end the answer and are no part of it.",
+     R"({"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1, "maxLength": 1024}})", ""},
+    {"metadata", "About the request.", kObject, kMessages},
+    {"metadata.user_id", "Who asks.", "", kMessages},
+};
+
+// Bodies that have every nested object, so that what it holds is asked for.
+constexpr std::string_view kSharedProbe = R"("stream": true, "slo": {}, "structured_outputs": {"json": {}})";
+
+struct Probe {
+  std::string_view path, body;
+  std::vector<std::string_view> required;
+};
+
+const Probe* FindProbe(std::string_view path) {
+  static const std::string shared(kSharedProbe);
+  static const std::string completion = R"({"prompt": "x", "stream_options": {}, )" + shared + "}";
+  static const std::string chat =
+      R"({"messages": [{"role": "user", "content": "x"}], "stream_options": {}, "tools": [{"type": "function",
+      "function": {"name": "f"}}], )" +
+      shared + "}";
+  static const std::string messages =
+      R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "tool", "name": "f"},
+      "thinking": {"type": "adaptive"}, "output_config": {}, "metadata": {}})";
+  static const std::vector<Probe> probes = {
+      {"/v1/completions", completion, {"prompt"}},
+      {kChat, chat, {"messages"}},
+      {kResponses, R"({"input": "x", "text": {}, "reasoning": {}})", {"input"}},
+      {kMessages, messages, {"messages", "max_tokens"}},
+      {"/v1/messages/count_tokens", messages, {"messages"}},
+      {"/tokenize", R"({"prompt": "x"})", {}},
+      {"/detokenize", R"({"tokens": []})", {"tokens"}},
+  };
+  for (const Probe& probe : probes) {
+    if (probe.path == path) return &probe;
+  }
+  return nullptr;
+}
+
+bool IsShared(std::string_view name) {
+  for (const std::string_view shared : SharedFields()) {
+    if (name == shared || (name.starts_with(shared) && name[shared.size()] == '.')) return true;
+  }
+  return false;
+}
+
+// One pass of the path's parser; what it finds at fault does not matter.
+void Ask(const Probe& probe, const RequestLimits& limits) {
+  const Json body = Json::parse(probe.body);
+  if (probe.path == "/v1/completions") {
+    (void)ReadCompletionRequest(body, limits);
+  } else if (probe.path == kChat) {
+    (void)ReadChatRequest(body, limits);
+  } else if (probe.path == kResponses) {
+    (void)ChatOfResponses(body);
+  } else if (probe.path.starts_with(kMessages)) {
+    (void)ChatOfMessages(body, probe.path != kMessages);
+  } else if (probe.path == "/tokenize") {
+    (void)ParseTokenizeRequest(R"({"messages": [{"role": "user", "content": "x"}]})", limits);
+    (void)ParseTokenizeRequest(probe.body, limits);
+  } else {
+    (void)ParseDetokenizeRequest(probe.body, limits);
+  }
+}
+
+Json SchemaOf(const FieldRecording::Asked& asked, const FieldRow* row) {
+  using Kind = FieldRecording::Kind;
+  Json schema = Json::object();
+  if (row != nullptr && !row->schema.empty()) {
+    schema = Json::parse(row->schema);
+  } else {
+    switch (asked.kind) {
+      case Kind::kNumber:
+        schema["type"] = "number";
+        schema[asked.above_min ? "exclusiveMinimum" : "minimum"] = asked.min;
+        schema["maximum"] = asked.max;
+        break;
+      case Kind::kInteger:
+        schema["type"] = "integer";
+        schema["minimum"] = asked.least;
+        if (asked.most < std::numeric_limits<int64_t>::max()) schema["maximum"] = asked.most;
+        break;
+      case Kind::kBoolean:
+        schema["type"] = "boolean";
+        break;
+      case Kind::kString:
+        schema["type"] = "string";
+        // Of bytes, which are at least as many as characters.
+        if (asked.max_bytes < std::numeric_limits<int32_t>::max()) schema["maxLength"] = asked.max_bytes;
+        break;
+      default:
+        break;
+    }
+  }
+  return schema;
+}
+
+// Null counts as absent, everywhere but in what is required.
+Json OrNull(Json schema) {
+  const auto type = schema.find("type");
+  if (type == schema.end()) return {{"anyOf", {std::move(schema), {{"type", "null"}}}}};
+  if (type->is_string()) *type = Json::array({*type, "null"});
+  if (const auto values = schema.find("enum"); values != schema.end()) values->push_back(nullptr);
+  return schema;
+}
+
+}  // namespace
+
+std::span<const FieldRow> FieldTable() {
+  return kRows;
+}
+
+const FieldRow* FindField(std::string_view path, std::string_view name) {
+  const FieldRow* found = nullptr;
+  for (const FieldRow& row : kRows) {
+    if (row.name != name) continue;
+    const bool own = !row.path.empty() && path.starts_with(row.path);
+    if (own) return &row;
+    if (row.path.empty()) found = &row;
+  }
+  return found;
+}
+
+std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const RequestLimits& limits) {
+  const Probe* probe = FindProbe(path);
+  if (probe == nullptr) return {};
+  std::vector<FieldRecording::Asked> asked;
+  const auto add = [&](const FieldRecording& recording, bool shared_alone) {
+    for (const auto& item : recording.asked()) {
+      const bool of_a_list = item.name.find('[') != std::string::npos;
+      const bool told = item.kind != FieldRecording::Kind::kRefused && !of_a_list;
+      if (told && (!shared_alone || IsShared(item.name))) asked.push_back(item);
+    }
+  };
+  FieldRecording recording;
+  Ask(*probe, limits);
+  add(recording, false);
+  if (path == kResponses || path.starts_with(kMessages)) {  // the rest is read as a chat's
+    FieldRecording chat;
+    Ask(*FindProbe(kChat), limits);
+    add(chat, true);
+  }
+  return asked;
+}
+
+Json BodySchema(std::string_view path, const RequestLimits& limits) {
+  const Probe* probe = FindProbe(path);
+  Json schema = {{"type", "object"}, {"properties", Json::object()}};
+  if (probe == nullptr) return schema;
+  for (const auto& asked : AskedOf(path, limits)) {
+    const FieldRow* row = FindField(path, asked.name);
+    // The parents come before what they hold, and have properties of their own.
+    Json* holder = &schema;
+    std::string_view name = asked.name;
+    for (size_t dot; (dot = name.find('.')) != std::string_view::npos; name.remove_prefix(dot + 1))
+      holder = &(*holder)["properties"][std::string(name.substr(0, dot))];
+    bool required = false;
+    for (const std::string_view need : probe->required) required = required || (holder == &schema && need == name);
+    Json field = SchemaOf(asked, row);
+    if (!required) field = OrNull(std::move(field));
+    if (row != nullptr) field["description"] = row->doc;
+    (*holder)["properties"][std::string(name)] = std::move(field);
+  }
+  if (!probe->required.empty()) {
+    Json& required = schema["required"] = Json::array();
+    for (const std::string_view name : probe->required) required.push_back(name);
+  }
+  return schema;
+}
+
+}  // namespace tactus::api

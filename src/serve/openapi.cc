@@ -1,0 +1,190 @@
+#include "serve/openapi.h"
+
+#include <nlohmann/json.hpp>
+
+#include "api/apis.h"
+#include "api/field_table.h"
+#include "serve/routes.h"
+#include "tactus/version.h"
+
+namespace tactus::serve {
+namespace {
+
+using api::Json;
+
+struct Text {
+  Route route;
+  const char* get;     // what GET does, or empty
+  const char* post;    // what POST does
+  const char* answer;  // the members that an answer of 200 always has, with a space between; empty: no JSON object
+};
+
+constexpr Text kTexts[] = {
+    {Route::kCompletions, "", "A text is continued.", "id object created model choices usage"},
+    {Route::kChat, "", "A conversation is answered.", "id object created model choices usage"},
+    {Route::kResponses, "", "A conversation is answered, in OpenAI's newer form.",
+     "id object created_at status model output usage"},
+    {Route::kMessages, "", "A conversation is answered, in Anthropic's form.",
+     "id type role model content stop_reason usage"},
+    {Route::kCountTokens, "", "The tokens of a conversation in Anthropic's form.", "input_tokens"},
+    {Route::kModels, "The served model, as a list.", "", "object data"},
+    {Route::kModel, "The served model.", "", "id object created owned_by"},
+    {Route::kExplain, "Why a request was late.", "", "segments totals_ms"},
+    {Route::kFiles, "The files of this key.", "A file is uploaded.", "object"},
+    {Route::kFile, "A file's object.", "", "id object"},
+    {Route::kFileContent, "A file's bytes.", "", ""},
+    {Route::kBatches, "The batches of this key.", "A batch is made.", "object"},
+    {Route::kBatch, "A batch.", "", "id object status"},
+    {Route::kBatchCancel, "", "A batch is cancelled.", "id object status"},
+    {Route::kFleetMigrate, "", "Between members of a fleet: a sequence is to move.", ""},
+    {Route::kFleetImport, "", "Between members of a fleet: a sequence arrives.", ""},
+    {Route::kFleetStream, "", "Between members of a fleet: the rest of an answer.", ""},
+    {Route::kTokenize, "", "The tokens of a text or a conversation.", "count max_model_len tokens"},
+    {Route::kDetokenize, "", "The text of tokens.", "prompt"},
+    {Route::kHealth, "Whether the process can serve.", "", "status"},
+    {Route::kReady, "Whether requests are taken.", "", "status"},
+    {Route::kMetrics, "Prometheus text.", "", ""},
+    {Route::kVersion, "Version and build.", "", "version build"},
+    {Route::kFleetState, "What routers ask.", "", "status"},
+    {Route::kOpenApi, "This document.", "", "openapi info paths"},
+    {Route::kPage, "A status page.", "", ""},
+};
+
+const Text& TextOf(Route route) {
+  for (const Text& text : kTexts) {
+    if (text.route == route) return text;
+  }
+  return kTexts[0];  // the test of routes finds that it is missing
+}
+
+// Any route may answer these; docs/api.md says when.
+constexpr std::pair<const char*, const char*> kErrors[] = {
+    {"400", "The request can never work; the message names field, value and limit."},
+    {"401", "No API key, or a wrong one."},
+    {"403", "Another server's name in Host, or an Origin that is not allowed."},
+    {"404", "No such route, model, file, batch or request."},
+    {"405", "A method that the route does not take."},
+    {"408", "The request took too long."},
+    {"413", "The body is too large."},
+    {"415", "The body is not of the type that the route takes."},
+    {"417", "An Expect other than 100-continue."},
+    {"429", "Too much of this client is open; try again later."},
+    {"431", "The headers are too large."},
+    {"500", "A fault of the server."},
+    {"501", "Files and batches are off, or a Transfer-Encoding is not known."},
+    {"503", "Loading, draining or full; try again later."},
+};
+
+Json ErrorSchema(bool messages) {
+  Json error = {{"type", "object"},
+                {"required", {"message", "type"}},
+                {"properties", {{"message", {{"type", "string"}}}, {"type", {{"type", "string"}}}}}};
+  Json schema = {{"type", "object"}, {"required", {"error"}}, {"properties", {{"error", std::move(error)}}}};
+  if (messages) {
+    schema["required"].push_back("type");
+    schema["properties"]["type"] = {{"type", "string"}, {"enum", {"error"}}};
+  } else {
+    Json& members = schema["properties"]["error"]["properties"];
+    members["param"] = {{"type", {"string", "null"}}};
+    members["code"] = {{"type", "integer"}};
+  }
+  return schema;
+}
+
+Json AnswerOf(const RouteEntry& entry, std::string_view members) {
+  const bool streams = entry.route <= Route::kMessages && entry.methods == kPost;
+  Json content = Json::object();
+  if (members.empty()) {
+    content["*/*"] = Json::object();
+  } else {
+    Json schema = {{"type", "object"}, {"required", Json::array()}};
+    for (size_t at = 0; at < members.size();) {
+      const size_t end = std::min(members.find(' ', at), members.size());
+      schema["required"].push_back(members.substr(at, end - at));
+      at = end + 1;
+    }
+    content["application/json"]["schema"] = std::move(schema);
+    if (streams) content["text/event-stream"]["schema"] = {{"type", "string"}};
+  }
+  return {{"description", "Done."}, {"content", std::move(content)}};
+}
+
+Json BodyOf(const RouteEntry& entry, const api::RequestLimits& limits) {
+  const char* type = entry.route == Route::kFiles ? "multipart/form-data"
+                     : entry.fleet()              ? "application/octet-stream"
+                                                  : "application/json";
+  Json schema = api::BodySchema(entry.path, limits);
+  const auto text = [](const char* what) { return Json{{"type", "string"}, {"description", what}}; };
+  if (entry.route == Route::kFiles) {
+    schema = {{"type", "object"},
+              {"required", {"file", "purpose"}},
+              {"properties",
+               {{"file", {{"type", "string"}, {"format", "binary"}}},
+                {"purpose", {{"type", "string"}, {"enum", {"batch"}}}}}}};
+  } else if (entry.route == Route::kBatches) {
+    schema = {{"type", "object"},
+              {"required", {"input_file_id", "endpoint", "completion_window"}},
+              {"properties",
+               {{"input_file_id", text("An uploaded file's id.")},
+                {"endpoint", {{"type", "string"}, {"enum", {"/v1/chat/completions", "/v1/completions"}}}},
+                {"completion_window", text("\"24h\", or another time up to 30 days.")},
+                {"metadata", {{"type", {"object", "null"}}}},
+                {"output_expires_after", {{"type", {"object", "null"}}}}}}};
+  } else if (entry.fleet()) {
+    schema = Json::object();
+  }
+  const bool required = entry.route != Route::kBatchCancel;
+  return {{"required", required}, {"content", {{type, {{"schema", std::move(schema)}}}}}};
+}
+
+Json Operation(const RouteEntry& entry, const char* method, const api::RequestLimits& limits) {
+  const Text& text = TextOf(entry.route);
+  const bool post = method == std::string_view("post");
+  const bool get = method == std::string_view("get");
+  Json operation = {{"summary", get ? text.get : post ? text.post : "It is deleted."}, {"responses", Json::object()}};
+  if (std::string_view(entry.path).find("{id}") != std::string_view::npos) {
+    operation["parameters"] = {
+        {{"name", "id"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}, {"minLength", 1}}}}};
+  }
+  if (post) operation["requestBody"] = BodyOf(entry, limits);
+  Json& responses = operation["responses"];
+  responses["200"] = AnswerOf(entry, text.answer);
+  const bool messages = api::ApiOfPath(entry.path).path == api::kMessagesApi.path;
+  const Json error = {{"$ref", messages ? "#/components/schemas/MessagesError" : "#/components/schemas/Error"}};
+  const bool probe = entry.route == Route::kHealth || entry.route == Route::kReady || entry.route == Route::kFleetState;
+  for (const auto& [status, when] : kErrors) {
+    // A probe's 503 tells its state.
+    const bool told = probe && status == std::string_view("503");
+    const Json schema = told ? Json{{"type", "object"}} : error;
+    responses[status] = {{"description", when}, {"content", {{"application/json", {{"schema", schema}}}}}};
+  }
+  if (entry.open) operation["security"] = Json::array({Json::object()});
+  return operation;
+}
+
+}  // namespace
+
+std::string OpenApiText(const api::RequestLimits& limits) {
+  Json paths = Json::object();
+  for (const RouteEntry& entry : Routes()) {
+    Json& path = paths[entry.path];
+    if ((entry.methods & kGet) != 0) path["get"] = Operation(entry, "get", limits);
+    if ((entry.methods & kPost) != 0) path["post"] = Operation(entry, "post", limits);
+    if ((entry.methods & kDelete) != 0) path["delete"] = Operation(entry, "delete", limits);
+  }
+  const Json document = {
+      {"openapi", "3.1.0"},
+      {"info",
+       {{"title", "Tactus"}, {"version", Version()}, {"description", "An LLM server. Unknown fields are ignored."}}},
+      {"security", {Json::object(), {{"bearer", Json::array()}}, {{"key", Json::array()}}}},
+      {"paths", std::move(paths)},
+      {"components",
+       {{"securitySchemes",
+         {{"bearer", {{"type", "http"}, {"scheme", "bearer"}}},
+          {"key", {{"type", "apiKey"}, {"in", "header"}, {"name", "x-api-key"}}}}},
+        {"schemas", {{"Error", ErrorSchema(false)}, {"MessagesError", ErrorSchema(true)}}}}},
+  };
+  return document.dump();
+}
+
+}  // namespace tactus::serve
