@@ -274,7 +274,10 @@ class RuleWriter {
   std::string Start() {
     if (required()) return Reasoning() + Calls();
     if (form_.bare) {
-      Rule("FREE", "/[ \\n]*[^{\\[ \\n](.|\\n)*/");
+      // Nor what begins like reasoning, behind which a call may stand.
+      const bool thinks = reading_.reasoning != nullptr && !reading_.begins_in_reasoning;
+      const std::string_view begin = thinks ? reading_.reasoning->begin.substr(0, 1) : "";
+      Rule("FREE", fmt::format("/[ \\n]*[^{{\\[ \\n{}](.|\\n)*/", begin));
       return Reasoning() + "(FREE | " + Calls() + ")?";
     }
     // Any text; what begins like a call has to be one.

@@ -219,7 +219,7 @@ TEST_F(RoutesTest, ErrorsNameFieldValueAndLimit) {
   EXPECT_NE(message("/v1/completions", Completion({{"prompt", std::string(5000, 'x')}})).find("prompt of 5001 tokens"),
             std::string::npos);
   EXPECT_EQ(message("/v1/chat/completions", Chat({{"tools", {{{"type", "function"}}}}})),
-            "tools|tools: not supported yet; leave it out");
+            "tools[0].function|tools[0].function: missing");
   EXPECT_EQ(engine_.submitted().size(), 0u);
   // The engine's result counts what could never fit, and nothing else that is wrong with a body.
   ASSERT_EQ(engine_.refused().size(), 2u);
