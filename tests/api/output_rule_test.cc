@@ -127,7 +127,7 @@ TEST(OutputRule, WhatCannotBeIsRefusedByName) {
 
 TEST(OutputRule, TheGrammarGoesWithEveryRequestAndItsFaultNamesTheField) {
   FakeEngine engine;
-  RequestLimits limits = LimitsOf(engine.model(), 100);
+  RequestLimits limits = LimitsOf(engine, 100);
   auto parsed = ParseCompletionRequest(R"({"prompt":["a","b"],"guided_json":{"type":"object"}})", limits);
   ASSERT_TRUE(parsed.ok());
   const auto prepared = PrepareConversation(*parsed, engine, limits);
