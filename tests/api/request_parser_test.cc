@@ -204,9 +204,8 @@ TEST(RequestParserTest, WrongTypesAndRangesNameTheField) {
 TEST(RequestParserTest, KnownButUnbuiltFieldsAreRefusedNeverIgnored) {
   for (const char* text :
        {R"("response_format":{"type":"json_object"})", R"("response_format":{"type":"json_schema","json_schema":{}})",
-        R"("functions":[{}])", R"("suffix":"x")",
-        R"("best_of":2)", R"("guided_json":{})", R"("prompt_logprobs":1)", R"("modalities":["text","audio"])",
-        R"("use_beam_search":true)", R"("skip_special_tokens":false)",
+        R"("functions":[{}])", R"("suffix":"x")", R"("best_of":2)", R"("guided_json":{})", R"("prompt_logprobs":1)",
+        R"("modalities":["text","audio"])", R"("use_beam_search":true)", R"("skip_special_tokens":false)",
         R"("continue_final_message":true)"}) {
     const auto r = Chat(text);
     ASSERT_FALSE(r.ok()) << text;
