@@ -105,7 +105,7 @@ const ToolFormat* CallsOf(const Probe& probe, const std::string& source, const s
 const ReasoningFormat* ReasoningOf(const std::string& source) {
   for (const ReasoningFormat& form : ReasoningFormats()) {
     const bool whole = form.answer_begin.empty() || (Has(source, form.answer_begin) && Has(source, form.answer_end));
-    if (whole && Has(source, form.end)) return &form;
+    if (whole && Has(source, form.end) && (form.told_by.empty() || Has(source, form.told_by))) return &form;
   }
   return nullptr;
 }
