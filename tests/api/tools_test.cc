@@ -140,7 +140,7 @@ TEST(Tools, ArgumentsOfTheHistoryAreWhatTheTemplateTakes) {
         R"("messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":)" + arguments + "}}]}]",
         limits);
     const size_t at = made.find("\"arguments\":");
-    return at == std::string::npos ? made : made.substr(at + 12, made.find("}}],\"") - at - 12 - 2);
+    return at == std::string::npos ? made : made.substr(at + 12, made.find("}}]}],\"add") - at - 12);
   };
   EXPECT_EQ(calls(R"("{\"a\": 1}")"), R"({"a":1})");
   EXPECT_EQ(calls(R"({"a": 1})"), R"({"a":1})");
