@@ -127,7 +127,7 @@ constexpr FieldRow kRows[] = {
      {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
      {"type": "array", "minItems": 1, "items": {"type": "array", "items": {"type": "integer", "minimum": 0}}}]})",
      "/v1/completions"},
-    {"prompt", "The text.", "", "/tokenize"},
+    {"prompt", "The text.", R"({"type": "string"})", "/tokenize"},
     {"echo", "The prompt before the answer.", "", ""},
     {"add_special_tokens", "What the tokeniser puts before a prompt.", "", ""},
     {"return_token_strs", "Each token's text too.", "", ""},
@@ -202,7 +202,7 @@ constexpr FieldRow kRows[] = {
 };
 
 // Bodies that have every nested object, so that what it holds is asked for.
-constexpr std::string_view kSharedProbe = R"("stream": true, "slo": {}, "structured_outputs": {"json": {}})";
+constexpr std::string_view kSharedProbe = R"("stream": true, "slo": {}, "structured_outputs": {}, "response_format": {"type": "json_schema", "json_schema": {}})";
 
 struct Probe {
   std::string_view path, body;

@@ -12,7 +12,8 @@ class AgentsTest(ServedTest):
     def run_agent(self, model_class):
         asked = []
 
-        @agents.function_tool
+        # Once: a small model would call it again and again.
+        @agents.function_tool(is_enabled=lambda *_: not asked)
         def get_weather(city: str) -> str:
             """The weather of a city now"""
             asked.append(city)
@@ -20,8 +21,8 @@ class AgentsTest(ServedTest):
 
         async def run():
             async with openai.AsyncOpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=120) as client:
-                # It has to call the tool once; the choice is then reset, so that it comes to an answer.
-                settings = agents.ModelSettings(tool_choice="get_weather", temperature=0, max_tokens=80)
+                # It has to call the tool; the choice is then reset, so that it comes to an answer.
+                settings = agents.ModelSettings(tool_choice="get_weather", temperature=0, max_tokens=300)
                 agent = agents.Agent(name="guide", instructions="Answer with the help of your tool.", tools=[get_weather], model_settings=settings,
                                      model=model_class(model=MODEL, openai_client=client))
                 return await agents.Runner.run(agent, QUESTION, max_turns=6)
@@ -44,8 +45,8 @@ class AgentsTest(ServedTest):
         async def run():
             async with openai.AsyncOpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=120) as client:
                 agent = agents.Agent(name="guide", instructions="Be brief.", model=agents.OpenAIResponsesModel(model=MODEL, openai_client=client),
-                                     model_settings=agents.ModelSettings(temperature=0, max_tokens=40))
-                result = agents.Runner.run_streamed(agent, QUESTION)
+                                     model_settings=agents.ModelSettings(temperature=0, max_tokens=200))
+                result = agents.Runner.run_streamed(agent, "What is the capital of France?")
                 text = ""
                 async for event in result.stream_events():
                     if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
