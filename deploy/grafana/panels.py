@@ -53,6 +53,8 @@ SERVER = [
         ("Measured / predicted step time", "none", quantiles("tactus_step_measured_to_predicted", 0.05, 0.5, 0.95)),
         ("Correction of step times", "none", [(f"tactus_step_time_correction{{{OF}}}", "{{instance}}")]),
         ("Time to plan a step", "s", [(f"tactus_decision_seconds{{{OF}}}", "{{instance}} p{{quantile}}")]),
+        ("Guessed tokens", "short", [(rate("tactus_draft_tokens_total", "source"), "{{source}} verified"),
+                                     (rate("tactus_accepted_draft_tokens_total", "source"), "{{source}} right")]),
         ("Failed steps", "short", [(f"increase(tactus_executor_errors_total{{{OF}}}{RATE})", "{{instance}}")]),
     ]),
     ("KV memory", [
@@ -61,6 +63,12 @@ SERVER = [
                              (f"sum(tactus_kv_blocks{{{OF}}})", "all")]),
         ("Prompt tokens found in the prefix cache", "percentunit", [(
             f'{rate("vllm:prefix_cache_hits_total", "instance")} / ({rate("vllm:prefix_cache_queries_total", "instance")} > 0)', "{{instance}}")]),
+        ("Prompt cache on disk", "bytes", [(f"tactus_disk_kv_bytes{{{OF}}}", "{{instance}}"),
+                                           (f"tactus_disk_kv_bytes_limit{{{OF}}}", "{{instance}}: limit")]),
+        ("Disk takes blocks (0: it is full)", "short", [(f"tactus_disk_kv_writing{{{OF}}}", "{{instance}}")]),
+        ("Blocks from and to the disk", "short", [(rate("tactus_disk_kv_read_blocks_total", "instance"), "{{instance}} read"),
+                                                  (rate("tactus_disk_kv_written_blocks_total", "instance"), "{{instance}} written"),
+                                                  (rate("tactus_disk_kv_damaged_blocks_total", "instance"), "{{instance}} damaged")]),
         ("Preemptions", "short", [(rate("vllm:num_preemptions_total", "instance"), "{{instance}}")]),
         ("Tokens computed again", "short", [(rate("tactus_recomputed_tokens_total", "instance"), "{{instance}}")]),
         ("Swapped sequences", "short", [(rate("tactus_swapped_sequences_total", "instance"), "{{instance}}")]),
@@ -95,6 +103,12 @@ NOT_SHOWN = {
     "tactus_slo_attainment": "since the start; tactus_slo_requests_total has a rate",
     "tactus_predicted_step_seconds_total": "tactus_step_measured_to_predicted shows more",
     "tactus_measured_step_seconds_total": "tactus_step_measured_to_predicted shows more",
+    "vllm:spec_decode_num_drafts_total": "tactus_draft_tokens_total tells by source",
+    "vllm:spec_decode_num_draft_tokens_total": "tactus_draft_tokens_total tells by source",
+    "vllm:spec_decode_num_accepted_tokens_total": "tactus_accepted_draft_tokens_total tells by source",
+    "tactus_disk_kv_blocks": "their bytes are what is limited",
+    "tactus_disk_kv_requests_total": "blocks read tell more",
+    "tactus_disk_kv_evicted_blocks_total": "bytes beside the limit tell as much",
     "tactus_files": "their bytes are what is limited",
 }
 

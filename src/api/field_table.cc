@@ -202,7 +202,8 @@ constexpr FieldRow kRows[] = {
 };
 
 // Bodies that have every nested object, so that what it holds is asked for.
-constexpr std::string_view kSharedProbe = R"("stream": true, "slo": {}, "structured_outputs": {}, "response_format": {"type": "json_schema", "json_schema": {}})";
+constexpr std::string_view kSharedProbe =
+    R"("stream": true, "slo": {}, "structured_outputs": {}, "response_format": {"type": "json_schema", "json_schema": {}})";
 
 struct Probe {
   std::string_view path, body;

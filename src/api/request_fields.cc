@@ -190,9 +190,9 @@ void RefuseUnbuilt(Fields* fields) {
     if (n == nullptr ? *best_of != 1 : *best_of != *n) fields->Refuse("best_of", "only equal to n");
   }
   for (const char* name :
-       {"suffix", "functions", "function_call", "audio", "prediction", "web_search_options",
-        "logits_processors", "prompt_logprobs", "truncate_prompt_tokens", "prompt_embeds", "chat_template",
-        "allowed_token_ids", "bad_words", "mm_processor_kwargs", "kv_transfer_params"}) {
+       {"suffix", "functions", "function_call", "audio", "prediction", "web_search_options", "logits_processors",
+        "prompt_logprobs", "truncate_prompt_tokens", "prompt_embeds", "chat_template", "allowed_token_ids", "bad_words",
+        "mm_processor_kwargs", "kv_transfer_params"}) {
     fields->Refuse(name);
   }
   for (const char* name : {"use_beam_search", "continue_final_message", "include_stop_str_in_output",

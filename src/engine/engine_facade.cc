@@ -24,6 +24,7 @@
 #include "engine/check_model.h"
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
+#include "engine/find_step_times.h"
 #include "engine/fingerprint.h"
 #include "engine/kept_step_times.h"
 #include "engine/migration_port.h"
@@ -59,9 +60,7 @@ struct Setup {
   DraftPlan drafts;
   MemoryGrant memory;
   ReplicaConfig replica;
-  std::unique_ptr<cost::StepProfile> profile;  // step times of this machine; may be null
-  std::string profile_wanted;                  // empty, or where they would be stored that are wanted and are not there
-  std::vector<std::string> profile_notes;
+  FoundStepTimes step_times;
   std::unique_ptr<KvFolder> kv_folder;  // null: no KV is kept on disk
 };
 
@@ -77,57 +76,9 @@ Status FindModel(Setup* s, Clock& clock) {
   return Status();
 }
 
-// Of another model or machine, and which; empty: they are of these.
-std::string MadeFor(const cost::StepProfile& profile, const Setup& s) {
-  std::map<std::string, std::string> now = s.computes.remarks;
-  now["model"] = std::filesystem::path(s.description.path).filename().string();
-  for (const auto& [key, value] : now) {
-    const auto found = profile.remarks().find(key);
-    if (found != profile.remarks().end() && found->second != value)
-      return fmt::format("{} '{}', this is '{}'", key, Printable(found->second), value);
-  }
-  return {};
-}
-
-// Step times of this machine, where they are asked for or --tbt-slo can use them. Decisions do not depend on what lies
-// about in the cache otherwise.
-Status FindProfile(Setup* s) {
-  const EngineOptions& o = s->options;
-  TACTUS_ASSIGN_OR_RETURN(const ReplicaConfig asked, ReplicaOf(o));
-  TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(asked.scheduler));
-  const bool wants = traits.wants_step_time || o.speculation != "none";
-  if (o.profile.empty() && !wants && !o.likes_step_times) return Status();
-  const std::string path =
-      !o.profile.empty() ? o.profile : DefaultProfilePath(s->description.path, s->computes.workers);
-  auto loaded = cost::LoadStepProfile(path);
-  if (!loaded.ok()) {
-    const bool absent = loaded.status().code() == StatusCode::kNotFound;
-    if (o.profile.empty() && !wants) return Status();
-    // What nobody asked for does not keep the server from starting.
-    if (!o.profile.empty() || (!absent && o.tbt_slo.ns != kAutoDuration)) return loaded.status();
-    if (!absent) s->profile_notes.push_back("warning: " + loaded.status().message());
-    s->profile_wanted = path;
-    return Status();
-  }
-  const std::string other = MadeFor(**loaded, *s);
-  if (!other.empty() && o.profile.empty() && !wants) return Status();
-  if (!other.empty()) {
-    const std::string what = fmt::format("the step times of '{}' were measured with {}", path, other);
-    if (!o.profile.empty()) {
-      return InvalidArgument(what + "; measure again with 'tactus profile', or leave --profile out", "profile");
-    }
-    s->profile_notes.push_back("warning: " + what + "; 'tactus profile' measures and stores new ones");
-    s->profile_wanted = path;
-    return Status();
-  }
-  s->profile = std::move(loaded).value();
-  s->profile_notes.push_back(fmt::format("step times {}: {}", path, s->profile->Describe()));
-  return Status();
-}
-
 Result<std::unique_ptr<Replica>> MakeReplica(const Setup& s) {
   ReplicaServices services;
-  services.step_time = s.profile.get();
+  services.step_time = s.step_times.profile.get();
   services.corrected = true;
   services.recorded = !s.options.trace_out.empty();
   return Replica::Create(s.replica, std::move(services));
@@ -195,7 +146,7 @@ class EngineImpl final : public Engine {
         stopwatch_(stopwatch),
         executor_(std::move(executor)),
         drafts_(std::move(drafts)),
-        shortest_step_ns_(setup_.profile != nullptr ? ShortestStepNs(*setup_.profile) : 0),
+        shortest_step_ns_(setup_.step_times.profile != nullptr ? ShortestStepNs(*setup_.step_times.profile) : 0),
         replica_(std::move(replica)) {}
 
   // Connects the replica to the executor and starts the engine thread.
@@ -505,8 +456,9 @@ Status SizeByQuickProfile(Executor* executor, const ExecutorSize& size, const st
   limits.block_size = size.block_size;
   limits.vocab_size = s->description.config.vocab_size;
   const auto remarks = StepTimeRemarks(s->description, weight_format, s->computes, QuickLimits(limits));
-  TACTUS_ASSIGN_OR_RETURN(s->profile, QuickStepTimes(executor, QuickLimits(limits), remarks, s->options.weight_cache,
-                                                     s->profile_wanted, clock, say));
+  TACTUS_ASSIGN_OR_RETURN(s->step_times.profile,
+                          QuickStepTimes(executor, QuickLimits(limits), remarks, s->options.weight_cache,
+                                         s->step_times.wanted, clock, say));
   TACTUS_ASSIGN_OR_RETURN(auto sized, MakeReplica(*s));
   if (sized->scheduler().max_step_tokens() > size.max_step_tokens) {
     return InvalidArgument(
@@ -535,20 +487,20 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
   size.max_step_tokens = scheduler.max_step_tokens();
   size.max_step_items = scheduler.max_running();
   TACTUS_ASSIGN_OR_RETURN(auto executor, setup.backend->CreateExecutor(size));
-  if (!setup.profile_wanted.empty()) {
+  if (!setup.step_times.wanted.empty()) {
     const Status measured =
         SizeByQuickProfile(executor.get(), size, info.weight_format, *parts.clock, say, &setup, &replica);
     if (!measured.ok()) say("warning: no step times were measured: " + measured.message());
     SayScheduler(replica->scheduler(), setup.options, say);
   }
-  if (setup.profile != nullptr) {
+  if (setup.step_times.profile != nullptr) {
     for (const ServiceClass& c : replica->limits().classes) {
-      const Status promised = CheckObjectives(c.slo, ShortestStepNs(*setup.profile));
+      const Status promised = CheckObjectives(c.slo, ShortestStepNs(*setup.step_times.profile));
       if (!promised.ok()) say(fmt::format("warning: --slo-class '{}': {}", Printable(c.name), promised.message()));
     }
   }
-  if (setup.profile != nullptr) {
-    const StepRates rates = RatesOf(*setup.profile, static_cast<int32_t>(size.max_step_tokens));
+  if (setup.step_times.profile != nullptr) {
+    const StepRates rates = RatesOf(*setup.step_times.profile, static_cast<int32_t>(size.max_step_tokens));
     info.prompt_token_s = rates.prompt_token_s;
     info.kv_token_s = rates.kv_token_s;
   }
@@ -584,8 +536,8 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
     }
     TACTUS_ASSIGN_OR_RETURN(setup.kv_folder, KvFolder::Open(options.kv_cache_dir));
   }
-  TACTUS_RETURN_IF_ERROR(FindProfile(&setup));
-  for (const std::string& note : setup.profile_notes) say(note);
+  TACTUS_ASSIGN_OR_RETURN(setup.step_times, FindStepTimes(setup.options, setup.description, setup.computes));
+  for (const std::string& note : setup.step_times.notes) say(note);
   TACTUS_RETURN_IF_ERROR(PlanEverything(&setup));
   std::string plan = setup.memory.text;
   while (plan.ends_with('\n')) plan.pop_back();
@@ -599,7 +551,7 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
     TACTUS_ASSIGN_OR_RETURN(setup.replica.secret, SystemRandom());
   }
   TACTUS_ASSIGN_OR_RETURN(auto replica, MakeReplica(setup));
-  if (setup.profile_wanted.empty()) SayScheduler(replica->scheduler(), options, say);
+  if (setup.step_times.wanted.empty()) SayScheduler(replica->scheduler(), options, say);
   TACTUS_ASSIGN_OR_RETURN(auto engine, Start(std::move(setup), std::move(replica), parts, say));
   say(fmt::format("ready after {:.2f} s", static_cast<double>(parts.clock->NowNs() - start_ns) * 1e-9));
   return engine;

@@ -276,9 +276,9 @@ TEST(LimitsTest, UnbuiltFieldsAreNamedWithWhatIsPossible) {
     EXPECT_EQ(Chat(c.text).status().code(), StatusCode::kUnimplemented);
   }
   for (const char* name :
-       {"suffix", "functions", "function_call", "audio", "prediction", "web_search_options",
-        "logits_processors", "prompt_logprobs", "truncate_prompt_tokens", "prompt_embeds", "chat_template",
-        "allowed_token_ids", "bad_words", "mm_processor_kwargs", "kv_transfer_params"}) {
+       {"suffix", "functions", "function_call", "audio", "prediction", "web_search_options", "logits_processors",
+        "prompt_logprobs", "truncate_prompt_tokens", "prompt_embeds", "chat_template", "allowed_token_ids", "bad_words",
+        "mm_processor_kwargs", "kv_transfer_params"}) {
     EXPECT_EQ(Chat(Quoted(name, "1")).status().param(), name);
     EXPECT_TRUE(Chat(Quoted(name, "null")).ok()) << name;
   }

@@ -202,10 +202,9 @@ TEST(RequestParserTest, WrongTypesAndRangesNameTheField) {
 }
 
 TEST(RequestParserTest, KnownButUnbuiltFieldsAreRefusedNeverIgnored) {
-  for (const char* text :
-       {R"("functions":[{}])", R"("suffix":"x")", R"("best_of":2)", R"("prompt_logprobs":1)",
-        R"("modalities":["text","audio"])", R"("use_beam_search":true)", R"("skip_special_tokens":false)",
-        R"("continue_final_message":true)"}) {
+  for (const char* text : {R"("functions":[{}])", R"("suffix":"x")", R"("best_of":2)", R"("prompt_logprobs":1)",
+                           R"("modalities":["text","audio"])", R"("use_beam_search":true)",
+                           R"("skip_special_tokens":false)", R"("continue_final_message":true)"}) {
     const auto r = Chat(text);
     ASSERT_FALSE(r.ok()) << text;
     EXPECT_EQ(r.status().code(), StatusCode::kUnimplemented) << text;

@@ -130,6 +130,7 @@ class DashboardsTest(unittest.TestCase):
     def setUpClass(cls):
         cls.files = tempfile.TemporaryDirectory()
         cls.server = ServerProcess("--files-dir", pathlib.Path(cls.files.name) / "files", "--gate", "predict",
+                                   "--kv-cache-dir", pathlib.Path(cls.files.name) / "kv", "--kv-cache-dir-size", "256MiB",
                                    "--slo-class", "chat:ttft=10s,tbt=5s", real_model=False)
 
     @classmethod

@@ -199,10 +199,11 @@ class ErrorsTest(unittest.TestCase):
             ask("x", max_tokens=10**6)
         self.assertIn("1000000", str(context.exception))
         with self.assertRaises(openai.BadRequestError) as tools:
-            ask("x", tools=[{"type": "function", "function": {"name": "f", "parameters": {}}}])
-        self.assertEqual(tools.exception.param, "tools")
-        with self.assertRaises(openai.BadRequestError):
-            ask("x", response_format={"type": "json_object"})
+            ask("x", tools=[{"type": "function", "function": {"name": "no name", "parameters": {}}}])
+        self.assertEqual(tools.exception.param, "tools[0].function.name")
+        with self.assertRaises(openai.BadRequestError) as schema:
+            ask("x", response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"unevaluatedProperties": False}}})
+        self.assertIn("unevaluatedProperties", str(schema.exception))
 
     def test_the_server_survives_hostile_bodies(self):
         for body in (b"", b"{", b"\xff\xfe", b"[" * 100000, b'{"prompt": "\xc3\x28"}', b'{"prompt": 1e999}', b"null"):

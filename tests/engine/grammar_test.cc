@@ -13,10 +13,12 @@ using test::ListedGrammar;
 class EngineGrammarTest : public FacadeTest {
  protected:
   // A token per byte; the answers end with 'e', which is a stop token of the request and of no answer.
-  static std::shared_ptr<ListedGrammar> Grammar(const Engine& engine, const std::vector<std::string>& answers) {
+  static std::shared_ptr<ListedGrammar> Grammar(const Engine& engine, const std::vector<std::string>& answers,
+                                                bool tells_forced = true) {
     std::vector<std::vector<TokenId>> tokens;
     for (const std::string& answer : answers) tokens.push_back(engine.Tokenize(answer, false));
-    return std::make_shared<ListedGrammar>(engine.model().vocab_size, engine.Tokenize("e", false)[0], tokens);
+    return std::make_shared<ListedGrammar>(engine.model().vocab_size, engine.Tokenize("e", false)[0], tokens,
+                                           tells_forced);
   }
   static Request AskFor(const Engine& engine, std::shared_ptr<const TokenGrammar> grammar, int64_t max_tokens = 32) {
     Request request = Ask(engine, "hello", max_tokens);
@@ -63,7 +65,7 @@ TEST_F(EngineGrammarTest, APreemptedAnswerGoesOnInItsGrammar) {
   o.block_size = 8;
   auto engine = Make(o);
   const std::string answer = "abcdfghijklmnopqrstuvwxyzabcdfghijklmnopqrstuvwxyz";
-  const auto grammar = Grammar(*engine, {answer});
+  const auto grammar = Grammar(*engine, {answer}, false);
   std::vector<std::shared_ptr<Collector>> sinks;
   for (int i = 0; i < 8; ++i) {
     sinks.push_back(std::make_shared<Collector>(1));

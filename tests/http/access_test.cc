@@ -123,7 +123,8 @@ TEST(OriginsTest, AnyOriginAndPreflight) {
             (Headers{{"Access-Control-Allow-Origin", "*"},
                      {"Access-Control-Expose-Headers", "X-Request-Id, Retry-After"},
                      {"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS"},
-                     {"Access-Control-Allow-Headers", "authorization, content-type, x-request-id"},
+                     {"Access-Control-Allow-Headers",
+                      "authorization, content-type, x-api-key, anthropic-version, x-request-id"},
                      {"Access-Control-Max-Age", "600"}}));
   const auto asked =
       Cors(Origins({"*"}), {{"Origin", "https://b"}, {"Access-Control-Request-Headers", "x-mine"}}, true);

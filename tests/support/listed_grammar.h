@@ -13,8 +13,9 @@ namespace tactus::test {
 class ListedGrammar final : public TokenGrammar {
  public:
   // `end` is allowed after a whole answer, and alone where no longer answer begins with it.
-  ListedGrammar(int64_t vocab_size, TokenId end, std::vector<std::vector<TokenId>> answers)
-      : vocab_size_(vocab_size), end_(end), answers_(std::move(answers)) {}
+  // `tells_forced`: says ahead what must come; else every token is waited for.
+  ListedGrammar(int64_t vocab_size, TokenId end, std::vector<std::vector<TokenId>> answers, bool tells_forced = true)
+      : vocab_size_(vocab_size), end_(end), answers_(std::move(answers)), tells_forced_(tells_forced) {}
 
   std::unique_ptr<GrammarState> Start() const override { return std::make_unique<State>(*this); }
   int64_t vocab_size() const override { return vocab_size_; }
@@ -48,6 +49,7 @@ class ListedGrammar final : public TokenGrammar {
     }
     void Forced(int32_t most, std::vector<TokenId>* tokens) override {
       tokens->clear();
+      if (!grammar_.tells_forced_) return;
       std::vector<TokenId> text = so_far_;
       for (int32_t i = 0; i < most; ++i) {
         const std::vector<TokenId> next = Next(text);
@@ -76,6 +78,7 @@ class ListedGrammar final : public TokenGrammar {
   const int64_t vocab_size_;
   const TokenId end_;
   const std::vector<std::vector<TokenId>> answers_;
+  const bool tells_forced_;
   mutable std::atomic<int> live_states_{0};
 };
 

@@ -1,0 +1,67 @@
+#include "engine/find_step_times.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <utility>
+
+#include "base/printable.h"
+#include "engine/kept_step_times.h"
+#include "engine/profile_model.h"
+#include "loop/replica.h"
+#include "sched/scheduler.h"
+
+namespace tactus {
+namespace {
+
+// Of another model or machine, and which; empty: they are of these.
+std::string MadeFor(const cost::StepProfile& profile, const ModelDescription& description,
+                    const BackendInfo& computes) {
+  std::map<std::string, std::string> now = computes.remarks;
+  now["model"] = std::filesystem::path(description.path).filename().string();
+  for (const auto& [key, value] : now) {
+    const auto found = profile.remarks().find(key);
+    if (found != profile.remarks().end() && found->second != value)
+      return fmt::format("{} '{}', this is '{}'", key, Printable(found->second), value);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const ModelDescription& description,
+                                     const BackendInfo& computes) {
+  FoundStepTimes found;
+  TACTUS_ASSIGN_OR_RETURN(const ReplicaConfig asked, ReplicaOf(o));
+  TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(asked.scheduler));
+  const bool wants = traits.wants_step_time || o.speculation != "none";
+  if (o.profile.empty() && !wants && !o.likes_step_times) return found;
+  const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(description.path, computes.workers);
+  auto loaded = cost::LoadStepProfile(path);
+  if (!loaded.ok()) {
+    const bool absent = loaded.status().code() == StatusCode::kNotFound;
+    if (o.profile.empty() && !wants) return found;
+    // What nobody asked for does not keep the server from starting.
+    if (!o.profile.empty() || (!absent && o.tbt_slo.ns != kAutoDuration)) return loaded.status();
+    if (!absent) found.notes.push_back("warning: " + loaded.status().message());
+    found.wanted = path;
+    return found;
+  }
+  const std::string other = MadeFor(**loaded, description, computes);
+  if (!other.empty() && o.profile.empty() && !wants) return found;
+  if (!other.empty()) {
+    const std::string what = fmt::format("the step times of '{}' were measured with {}", path, other);
+    if (!o.profile.empty()) {
+      return InvalidArgument(what + "; measure again with 'tactus profile', or leave --profile out", "profile");
+    }
+    found.notes.push_back("warning: " + what + "; 'tactus profile' measures and stores new ones");
+    found.wanted = path;
+    return found;
+  }
+  found.profile = std::move(loaded).value();
+  found.notes.push_back(fmt::format("step times {}: {}", path, found.profile->Describe()));
+  return found;
+}
+
+}  // namespace tactus
