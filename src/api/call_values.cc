@@ -262,9 +262,10 @@ bool PythonArguments::BeginItem(char c, std::string* json) {
     state_ = State::kString;
     return true;
   }
+  if (!IsWordByte(c)) return false;
   word_ = c;
   state_ = State::kWord;
-  return IsWordByte(c);
+  return true;
 }
 
 bool PythonArguments::EndWord(std::string* json) {
@@ -351,10 +352,12 @@ ValueStep PythonArguments::Next(char c, std::string* json) {
         *json += '}';
         return ValueStep::kEnd;
       }
+      if ((!IsWordByte(c) && static_cast<unsigned char>(c) < 0x80) || c == '-' || c == '+' || c == '.' ||
+          (c >= '0' && c <= '9'))
+        return ValueStep::kBad;
       word_ = c;
       state_ = State::kInKey;
-      return more((IsWordByte(c) || static_cast<unsigned char>(c) >= 0x80) && c != '-' && c != '+' && c != '.' &&
-                  !(c >= '0' && c <= '9'));
+      return ValueStep::kMore;
     case State::kAfterKey:
       if (c != '=') return ValueStep::kBad;
       Separate(json);

@@ -17,6 +17,10 @@ constexpr std::string_view kTool =
                  "days": {"type": "integer", "description": "Days."}}, "required": ["city", "days"]}}})";
 constexpr std::string_view kArguments = R"({"city": "Z\u00fcrich", "days": 3})";
 
+bool Has(std::string_view text, std::string_view part) {
+  return !part.empty() && text.find(part) != std::string_view::npos;
+}
+
 class Probe {
  public:
   explicit Probe(const Engine& engine) : engine_(engine), tool_(Json::parse(kTool)) {
@@ -49,6 +53,7 @@ class Probe {
 
   // Whether `text` has the call in this form.
   bool Reads(const ToolFormat& form, std::string_view text) const {
+    if (!form.bare && !form.section_begin.empty() && !Has(text, form.section_begin)) return false;
     AnswerText reader({.calls = &form, .tools = tools_}, "probe");
     std::vector<AnswerPart> parts;
     reader.Append(text, &parts);
@@ -82,10 +87,6 @@ std::string_view Behind(const std::string& before, const std::string& whole) {
   return std::string_view(whole).substr(static_cast<size_t>(rest - whole.begin()));
 }
 
-bool Has(std::string_view text, std::string_view part) {
-  return !part.empty() && text.find(part) != std::string_view::npos;
-}
-
 const ToolFormat* CallsOf(const Probe& probe, const std::string& source, const std::string& call) {
   if (!call.empty()) {
     const std::string asked = probe.Question(true, true), shown = probe.Question(true, false);
@@ -95,14 +96,16 @@ const ToolFormat* CallsOf(const Probe& probe, const std::string& source, const s
   }
   // It writes no calls, or others than it is told; what it says of them is left.
   for (const ToolFormat& form : ToolFormats()) {
-    if (Has(source, form.told_by) || Has(source, form.section_begin) || Has(source, form.call_begin)) return &form;
+    const std::string_view marker = form.section_begin.empty() ? form.call_begin : form.section_begin;
+    if (Has(source, form.told_by) || Has(source, marker)) return &form;
   }
   return FindToolFormat("json");
 }
 
 const ReasoningFormat* ReasoningOf(const std::string& source) {
   for (const ReasoningFormat& form : ReasoningFormats()) {
-    if (Has(source, form.end) && (form.answer_begin.empty() || Has(source, form.answer_begin))) return &form;
+    const bool whole = form.answer_begin.empty() || (Has(source, form.answer_begin) && Has(source, form.answer_end));
+    if (whole && Has(source, form.end) && (form.told_by.empty() || Has(source, form.told_by))) return &form;
   }
   return nullptr;
 }

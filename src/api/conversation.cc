@@ -44,6 +44,10 @@ AnswerShape ShapeOf(const ParsedRequest& parsed) {
 Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& style, std::string_view prompt,
                   AnswerShape* shape) {
   const bool calls = parsed->tools != nullptr && style.calls != nullptr;
+  if (parsed->tools != nullptr && !calls && parsed->tools->choice != ToolSet::Choice::kAuto) {
+    return InvalidArgument("tool_choice: this server reads no calls (--tool-call-parser); give \"auto\" or \"none\"",
+                           "tool_choice");
+  }
   if (!calls && style.reasoning == nullptr && !style.harmony()) return Status();
   AnswerReading reading = ReadingOf(style, parsed->tools, prompt);
   if (calls) {

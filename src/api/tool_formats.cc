@@ -256,6 +256,7 @@ constexpr ReasoningFormat kReasoningFormats[] = {
     {.name = "granite",
      .begin = "<think>",
      .end = "</think>",
+     .told_by = "<response></response>",
      .answer_begin = "<response>",
      .answer_end = "</response>"},
     {.name = "hunyuan_a13b",

@@ -62,6 +62,7 @@ struct ReasoningFormat {
   std::string_view name;        // of --reasoning-parser; vLLM's where it has one
   std::string_view names = {};  // further ones, with a space between
   std::string_view begin, end;
+  std::string_view told_by = {};                        // only a template that has this has the form
   std::string_view answer_begin = {}, answer_end = {};  // around the content; empty: none
 };
 

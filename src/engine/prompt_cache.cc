@@ -13,7 +13,7 @@
 namespace tactus {
 namespace {
 
-constexpr DurationNs kLongestWaitNs = 1 * kSecond;  // of a request for its blocks
+constexpr DurationNs kLongestWaitNs = 5 * kSecond;  // of a request for its blocks
 constexpr DurationNs kLastWritesNs = 10 * kSecond;  // that an end waits for what is not written yet
 
 }  // namespace

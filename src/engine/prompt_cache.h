@@ -5,7 +5,7 @@
 // which the loop copies while a step runs, and writes that. A request whose prompt the folder knows is held by the
 // loop; another thread reads its blocks into host blocks that the loop has reserved for it (kReserve), and says so
 // (kFetched): from then on it is one whose KV lies in host memory, as after a swap (docs/swap.md). A third thread sees
-// to it that a disk that hangs holds nobody: after a second the request is told that nothing comes.
+// to it that a disk that hangs holds nobody: after 5 s the request is told that nothing comes.
 #pragma once
 
 #include <condition_variable>

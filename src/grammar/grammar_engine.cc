@@ -45,14 +45,14 @@ constexpr const char* kSlices[] = {R"([a-z]{1,10})",
 // On one string: the work of intersecting regexes doubles and more with each, and llguidance counts it only in between.
 constexpr int kMostPatterns = 8;
 
-// llguidance's limits, for one compilation and for one mask. Fuel and items count work; a state of the lexer takes 1 to
-// 2 KB.
+// llguidance's limits, for one compilation and for one mask: fuel and items count work, 14,000 and 20,000 of them take
+// 1 ms. A state of the lexer takes 0.6 KB, in each answer.
 void SetLimits(LlgParserLimits* limits) {
   limits->initial_lexer_fuel = 1'000'000;
-  limits->step_lexer_fuel = 200'000;
-  limits->step_max_items = 50'000;
+  limits->step_lexer_fuel = 100'000;
+  limits->step_max_items = 25'000;
   limits->max_items_in_row = 2'000;
-  limits->max_lexer_states = 50'000;
+  limits->max_lexer_states = 25'000;
   limits->max_grammar_size = 500'000;
   limits->verbose_errors = false;
 }
@@ -205,58 +205,78 @@ class Matcher {
 
 class State final : public GrammarState {
  public:
-  State(std::shared_ptr<const LlgVocabulary> vocabulary, LlgMatcher* matcher)
-      : matcher_(std::move(vocabulary), matcher) {}
+  explicit State(std::shared_ptr<const Matcher> start) : start_(std::move(start)), matcher_(Clone()) {}
 
   bool FillMask(std::span<uint32_t> mask) override {
     TACTUS_CHECK(static_cast<int64_t>(mask.size()) == (vocabulary().size() + 31) / 32);
-    return llg().matcher_compute_mask_into(matcher_.get(), mask.data(), mask.size_bytes()) == 0;
+    return Compute(mask) || (StartOver() && Compute(mask));
   }
 
   bool Accept(TokenId token) override {
-    if (CountValid({&token, 1}) != 1) return false;  // a token refused by consume_token would break the matcher
-    return Ended() || llg().matcher_consume_token(matcher_.get(), static_cast<uint32_t>(token)) == 0;
+    if (!Consume(token)) {
+      // Refused by the rule, or by a library that has met a limit: a mask tells.
+      std::vector<uint32_t> mask(static_cast<size_t>((vocabulary().size() + 31) / 32));
+      if (Compute(mask) || !StartOver() || !Consume(token)) return false;
+    }
+    accepted_.push_back(token);
+    return true;
   }
 
   int32_t CountValid(std::span<const TokenId> tokens) override {
-    if (llg().matcher_is_error(matcher_.get())) return 0;
+    if (llg().matcher_is_error(matcher_->get())) return 0;
     if (Ended()) return !tokens.empty() && vocabulary().IsEnd(tokens[0]) ? 1 : 0;
-    const auto known =
+    const auto unknown =
         std::find_if_not(tokens.begin(), tokens.end(), [&](TokenId t) { return vocabulary().InRange(t); });
-    const auto count = static_cast<size_t>(known - tokens.begin());
     static_assert(sizeof(TokenId) == sizeof(uint32_t));
-    return std::max(
-        0, llg().matcher_validate_tokens(matcher_.get(), reinterpret_cast<const uint32_t*>(tokens.data()), count));
+    return std::max(0, llg().matcher_validate_tokens(matcher_->get(), reinterpret_cast<const uint32_t*>(tokens.data()),
+                                                     static_cast<size_t>(unknown - tokens.begin())));
   }
 
   void Forced(int32_t most, std::vector<TokenId>* tokens) override {
     tokens->resize(static_cast<size_t>(std::max(0, most)));
     if (tokens->empty()) return;
     const int32_t count =
-        llg().matcher_compute_ff_tokens(matcher_.get(), reinterpret_cast<uint32_t*>(tokens->data()), tokens->size());
+        llg().matcher_compute_ff_tokens(matcher_->get(), reinterpret_cast<uint32_t*>(tokens->data()), tokens->size());
     tokens->resize(static_cast<size_t>(std::max(0, count)));
   }
 
  private:
-  const LlgVocabulary& vocabulary() const { return *matcher_.vocabulary(); }
-  const LlgFunctions& llg() const { return matcher_.llg(); }
+  const LlgVocabulary& vocabulary() const { return *start_->vocabulary(); }
+  const LlgFunctions& llg() const { return start_->llg(); }
   // Nothing but end tokens may come.
-  bool Ended() const { return llg().matcher_is_stopped(matcher_.get()); }
+  bool Ended() const { return llg().matcher_is_stopped(matcher_->get()); }
 
-  Matcher matcher_;
+  std::unique_ptr<Matcher> Clone() const {
+    return std::make_unique<Matcher>(start_->vocabulary(), llg().clone_matcher(start_->get()));
+  }
+  bool Compute(std::span<uint32_t> mask) {
+    return llg().matcher_compute_mask_into(matcher_->get(), mask.data(), mask.size_bytes()) == 0;
+  }
+  bool Consume(TokenId token) {
+    if (CountValid({&token, 1}) != 1) return false;  // a token that consume_token refuses would break the matcher
+    return Ended() || llg().matcher_consume_token(matcher_->get(), static_cast<uint32_t>(token)) == 0;
+  }
+  // The lexer keeps each state that a mask has met, some four for a byte of a string with a maximum length, and at
+  // max_lexer_states it stops. A fresh one, taken the way of the answer alone, has room again.
+  bool StartOver() {
+    matcher_ = Clone();
+    return std::all_of(accepted_.begin(), accepted_.end(), [&](TokenId token) { return Consume(token); });
+  }
+
+  const std::shared_ptr<const Matcher> start_;
+  std::unique_ptr<Matcher> matcher_;
+  std::vector<TokenId> accepted_;
 };
 
 class Grammar final : public TokenGrammar {
  public:
-  explicit Grammar(std::unique_ptr<Matcher> start) : start_(std::move(start)) {}
+  explicit Grammar(std::shared_ptr<const Matcher> start) : start_(std::move(start)) {}
 
-  std::unique_ptr<GrammarState> Start() const override {
-    return std::make_unique<State>(start_->vocabulary(), start_->llg().clone_matcher(start_->get()));
-  }
+  std::unique_ptr<GrammarState> Start() const override { return std::make_unique<State>(start_); }
   int64_t vocab_size() const override { return start_->vocabulary()->size(); }
 
  private:
-  const std::unique_ptr<Matcher> start_;  // at the beginning; only cloned
+  const std::shared_ptr<const Matcher> start_;  // at the beginning; only cloned
 };
 
 // A rule as it is handed to llguidance.

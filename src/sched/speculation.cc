@@ -13,7 +13,9 @@ constexpr double kKeep = 1.0 / 16;      // what a step counts in Measured
 constexpr int64_t kLeastMeasured = 8;   // steps before it is gone by
 constexpr int64_t kGuessedInARow = 32;  // steps, then one takes none; so many
 constexpr int64_t kGuessedAtFirst = 4;  // until enough of those are known
-constexpr double kForget = 1.0 / 512;   // of what guesses cost, by a step that took none for it
+// A step of so few tokens tries guesses that are likelier than not, whatever is predicted: at first, and now and then.
+constexpr int64_t kFewTokens = 4, kTried = 2, kPlainInARow = 64;
+constexpr double kForget = 1.0 / 512;  // of what guesses cost, by a step that took none for it
 constexpr double kLeastWithoutModel = 0.5;
 constexpr int64_t kTokensWithoutModel = 16;
 
@@ -135,6 +137,17 @@ void Speculation::TakeByTime(const StepView& view, const StepPlan& plan, int64_t
     Keep();
   }
   if (!plan.prompt_items.empty() || sure > 0) return;
+  const bool tries = guessed_.steps < kLeastMeasured || plain_since_guessed_ >= kPlainInARow;
+  if (!prediction.guessed && !compares && tries && plan.num_tokens <= kFewTokens) {
+    for (Candidate& c : candidates_) {
+      c.taken = c.chance < kLeastWithoutModel ? 0 : static_cast<int32_t>(std::min<int64_t>({c.most, kTried, most}));
+      most -= c.taken;
+      prediction.guessed = prediction.guessed || c.taken > 0;
+    }
+    if (prediction.guessed) prediction.ns = TimeWith(plan);
+    Keep();
+  }
+  plain_since_guessed_ = prediction.guessed ? 0 : plain_since_guessed_ + 1;
   if (!prediction.guessed && !compares) guessed_.ratio += (plain_.ratio - guessed_.ratio) * kForget;
   guessed_since_plain_ = prediction.guessed ? guessed_since_plain_ + 1 : 0;
   predictions_[static_cast<size_t>(plan.step) % predictions_.size()] = prediction;

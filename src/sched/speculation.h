@@ -11,7 +11,9 @@
 // A model that flatters steps with guesses is found out: measured over predicted time of steps without prompts is kept,
 // of those that verified some and of those that did not, and what a step with guesses is predicted to take is
 // multiplied by the ratio of the two. So that both are known, a step now and then takes none; and what is held against
-// guesses is slowly forgotten, so that they are tried again.
+// guesses is slowly forgotten, so that they are tried again. A model that makes them dearer than they are is found out
+// too: a step of at most four tokens tries two that are likelier than not, the first eight times and then one step in
+// 64, whatever is predicted.
 //
 // Without a step-time model: those whose p^j is at least 1/2, while the step has at most 16 tokens.
 //
@@ -74,6 +76,7 @@ class Speculation {
   std::vector<ChunkShape> chunks_;  // scratch
   Measured plain_, guessed_;
   int64_t guessed_since_plain_ = 0;         // steps
+  int64_t plain_since_guessed_ = 0;         // steps
   std::array<Prediction, 16> predictions_;  // of the last steps, a ring by step
 };
 

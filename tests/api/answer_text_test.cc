@@ -90,7 +90,8 @@ void ExpectInEveryCut(const AnswerReading& reading, const std::string& text, con
   const std::vector<AnswerPart> whole = Read(reading, {text});
   ASSERT_EQ(Shown(whole), expected) << "of " << text;
   const std::vector<size_t> places = Places(text);
-  for (const size_t place : places) ASSERT_EQ(Shown(Read(reading, CutAt(text, {place}))), expected) << "cut at " << place << " of " << text;
+  for (const size_t place : places)
+    ASSERT_EQ(Shown(Read(reading, CutAt(text, {place}))), expected) << "cut at " << place << " of " << text;
   ASSERT_EQ(Shown(Read(reading, CutAt(text, places))), expected) << "in single characters: " << text;
   std::mt19937 random(static_cast<unsigned>(text.size()));
   for (int round = 0; round < 20; ++round) {
@@ -122,7 +123,8 @@ TEST(AnswerText, Hermes) {
       {
           {"", ""},
           {"Hello\n", "T:Hello\n\n"},
-          {"<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Z\u00fcrich\", \"days\": 3}}\n</tool_call>",
+          {"<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Z\u00fcrich\", \"days\": "
+           "3}}\n</tool_call>",
            "C:weather\nA:{\"city\": \"Z\u00fcrich\", \"days\": 3}\n"},
           {"<tool_call>\n{\"name\": \"weather\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"add\", "
            "\"arguments\": {\"a\": 1}}\n</tool_call>\n",
@@ -133,7 +135,8 @@ TEST(AnswerText, Hermes) {
            "R:Hm.\n\nSo.\nC:add\nA:{}\n"},
           {"<think>cut off ", "R:cut off \n"},
           // Escapes, nested brackets, raw newlines in strings, the end marker in a string.
-          {"<tool_call>{\"name\": \"add\", \"arguments\": {\"s\": \"a\\\"}\\n{[ \u00e9\", \"t\": [[{}], \"</tool_call>\"]}}"
+          {"<tool_call>{\"name\": \"add\", \"arguments\": {\"s\": \"a\\\"}\\n{[ \u00e9\", \"t\": [[{}], "
+           "\"</tool_call>\"]}}"
            "</tool_call>",
            "C:add\nA:{\"s\": \"a\\\"}\\n{[ \u00e9\", \"t\": [[{}], \"</tool_call>\"]}\n"},
           {"<tool_call>{\"name\": \"add\", \"arguments\": {\"s\": \"a\nb\t\"}}</tool_call>",
@@ -199,29 +202,30 @@ TEST(AnswerText, BareJson) {
 }
 
 TEST(AnswerText, Pythonic) {
-  ExpectAll(
-      "pythonic", nullptr,
-      {
-          {"[weather(city='Z\u00fcrich', days=3)]", "C:weather\nA:{\"city\": \"Z\u00fcrich\", \"days\": 3}\n"},
-          {"[weather(), add(a=1)]\n", "C:weather\nA:{}\nC:add\nA:{\"a\": 1}\n"},
-          {"[add(a=[1, (2,), {'k': None, \"l\": True, 3: False}], b=\"q\\\"\\'\\n\\x41\\u00e9\\U0001F600\\d\", c=-.5, d=+1_000, e=1.,)]",
-           "C:add\nA:{\"a\": [1, [2], {\"k\": null, \"l\": true, \"3\": false}], \"b\": "
-           "\"q\\\"'\\n\\u0041\\u00e9\\ud83d\\ude00\\\\d\", \"c\": -0.5, \"d\": 1000, \"e\": 1.0}\n"},
-          {"[add(a='x\"y\n')]", "C:add\nA:{\"a\": \"x\\\"y\\n\"}\n"},
-          {"[nobody(a=1)]", "T:[nobody(a=1)]\n"},
-          {"[1, 2]", "T:[1, 2]\n"},
-          {"[add(1)]", "C:add\nA:{\nT:1)]\n"},
-          {"[add(x)]", "C:add\nA:{\nT:x)]\n"},
-          {"[add(a=1", "C:add\nA:{\"a\": \n"},
-          {"[add", "T:[add\n"},
-          {"Text [add(a=1)]", "T:Text [add(a=1)]\n"},
-      });
+  ExpectAll("pythonic", nullptr,
+            {
+                {"[weather(city='Z\u00fcrich', days=3)]", "C:weather\nA:{\"city\": \"Z\u00fcrich\", \"days\": 3}\n"},
+                {"[weather(), add(a=1)]\n", "C:weather\nA:{}\nC:add\nA:{\"a\": 1}\n"},
+                {"[add(a=[1, (2,), {'k': None, \"l\": True, 3: False}], b=\"q\\\"\\'\\n\\x41\\u00e9\\U0001F600\\d\", "
+                 "c=-.5, d=+1_000, e=1.,)]",
+                 "C:add\nA:{\"a\": [1, [2], {\"k\": null, \"l\": true, \"3\": false}], \"b\": "
+                 "\"q\\\"'\\n\\u0041\\u00e9\\ud83d\\ude00\\\\d\", \"c\": -0.5, \"d\": 1000, \"e\": 1.0}\n"},
+                {"[add(a='x\"y\n')]", "C:add\nA:{\"a\": \"x\\\"y\\n\"}\n"},
+                {"[nobody(a=1)]", "T:[nobody(a=1)]\n"},
+                {"[1, 2]", "T:[1, 2]\n"},
+                {"[add(1)]", "C:add\nA:{\nT:1)]\n"},
+                {"[add(x)]", "C:add\nA:{\nT:x)]\n"},
+                {"[add(a=1", "C:add\nA:{\"a\": \n"},
+                {"[add", "T:[add\n"},
+                {"Text [add(a=1)]", "T:Text [add(a=1)]\n"},
+            });
   ExpectAll("lfm2", nullptr,
             {{"<|tool_call_start|>[weather(city='B'), add(a=1)]<|tool_call_end|>Well.",
               "C:weather\nA:{\"city\": \"B\"}\nC:add\nA:{\"a\": 1}\nT:Well.\n"},
              {"[add(a=1)]", "T:[add(a=1)]\n"}});
-  ExpectAll("llama4_pythonic", nullptr,
-            {{"<|python_start|>[add(a=1)]<|python_end|>", "C:add\nA:{\"a\": 1}\n"}, {"[add(a=1)]", "C:add\nA:{\"a\": 1}\n"}});
+  ExpectAll(
+      "llama4_pythonic", nullptr,
+      {{"<|python_start|>[add(a=1)]<|python_end|>", "C:add\nA:{\"a\": 1}\n"}, {"[add(a=1)]", "C:add\nA:{\"a\": 1}\n"}});
   ExpectAll("olmo3", nullptr,
             {{"<function_calls>\nadd(a=1)\nweather(city=\"B\")\n</function_calls>",
               "C:add\nA:{\"a\": 1}\nC:weather\nA:{\"city\": \"B\"}\n"}});
@@ -254,17 +258,20 @@ TEST(AnswerText, ParametersBetweenMarkers) {
   ExpectAll(
       "qwen3_coder", "think",
       {
-          {"<tool_call>\n<function=weather>\n<parameter=city>\nZ\u00fcrich\n</parameter>\n<parameter=days>\n3\n</parameter>\n"
+          {"<tool_call>\n<function=weather>\n<parameter=city>\nZ\u00fcrich\n</parameter>\n<parameter=days>\n3\n</"
+           "parameter>\n"
            "</function>\n</tool_call>",
            "C:weather\nA:{\"city\": \"Z\u00fcrich\", \"days\": 3}\n"},
-          {"<tool_call>\n<function=add>\n</function>\n</tool_call>\n<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>"
+          {"<tool_call>\n<function=add>\n</function>\n</tool_call>\n<tool_call>\n<function=add>\n<parameter=a>\n1\n</"
+           "parameter>"
            "\n</function>\n</tool_call>",
            "C:add\nA:{}\nC:add\nA:{\"a\": 1}\n"},
           // Without its outer marker, as these models do.
           {"So:\n<function=add>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>\nEnd.",
            "T:So:\nC:add\nA:{\"a\": 1}\nT:End.\n"},
           // Text keeps its lines and what looks like markup; values follow their types.
-          {"<tool_call><function=weather><parameter=city>\n\n<a>\"x\\\n</parameters>\n\n</parameter><parameter=exact>True"
+          {"<tool_call><function=weather><parameter=city>\n\n<a>\"x\\\n</parameters>\n\n</"
+           "parameter><parameter=exact>True"
            "</parameter><parameter=factor>-1.5e3</parameter><parameter=tags>['a', {'b': None}]</parameter>"
            "<parameter=more>null</parameter><parameter=any>[1, 2]</parameter><parameter=other>007</parameter>"
            "</function></tool_call>",
@@ -281,10 +288,11 @@ TEST(AnswerText, ParametersBetweenMarkers) {
           {"<tool_call>\n</tool_call>", "T:<tool_call>\n</tool_call>\n"},
           {"<tool_call><function=add>oops</function>", "C:add\nT:oops</function>\n"},
       });
-  ExpectAll("seed_oss", "seed_oss",
-            {{"<seed:think>T</seed:think><seed:tool_call>\n<function=weather>\n<parameter=city>B</parameter>\n</function>\n"
-              "</seed:tool_call>",
-              "R:T\nC:weather\nA:{\"city\": \"B\"}\n"}});
+  ExpectAll(
+      "seed_oss", "seed_oss",
+      {{"<seed:think>T</seed:think><seed:tool_call>\n<function=weather>\n<parameter=city>B</parameter>\n</function>\n"
+        "</seed:tool_call>",
+        "R:T\nC:weather\nA:{\"city\": \"B\"}\n"}});
   ExpectAll("glm45", "think",
             {{"<think></think>\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>B</arg_value>\n<arg_key>days"
               "</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n<tool_call>add</tool_call>",
@@ -295,34 +303,39 @@ TEST(AnswerText, ParametersBetweenMarkers) {
             {{"<minimax:tool_call>\n<invoke name=\"weather\">\n<parameter name=\"city\">B</parameter>\n<parameter "
               "name=\"days\">3</parameter>\n</invoke>\n<invoke name=\"add\">\n</invoke>\n</minimax:tool_call>",
               "C:weather\nA:{\"city\": \"B\", \"days\": 3}\nC:add\nA:{}\n"}});
-  ExpectAll("minicpm5", nullptr,
-            {{"<function name=\"weather\"><param name=\"city\">B</param></function>\n<function name=\"add\"></function>",
-              "C:weather\nA:{\"city\": \"B\"}\nC:add\nA:{}\n"}});
+  ExpectAll(
+      "minicpm5", nullptr,
+      {{"<function name=\"weather\"><param name=\"city\">B</param></function>\n<function name=\"add\"></function>",
+        "C:weather\nA:{\"city\": \"B\"}\nC:add\nA:{}\n"}});
   ExpectAll("deepseek_v32", "think",
-            {{"<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" string=\"true\">3"
-              "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"other\" string=\"false\">[1]</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+            {{"<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n<｜DSML｜parameter name=\"city\" "
+              "string=\"true\">3"
+              "</｜DSML｜parameter>\n<｜DSML｜parameter name=\"other\" "
+              "string=\"false\">[1]</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
               "</｜DSML｜function_calls>",
               "C:weather\nA:{\"city\": \"3\", \"other\": [1]}\n"},
              {"<｜DSM", "T:<｜DSM\n"}});
 }
 
 TEST(AnswerText, NameThenJson) {
-  ExpectAll("deepseek_v3", "think",
-            {{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{\"city\": \"B\"}\n```"
-              "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{}\n```<｜tool▁call▁end｜>"
-              "<｜tool▁calls▁end｜>",
-              "C:weather\nA:{\"city\": \"B\"}\nC:add\nA:{}\n"},
-             {"<｜tool｜> <", "T:<｜tool｜> <\n"}});
+  ExpectAll(
+      "deepseek_v3", "think",
+      {{"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{\"city\": \"B\"}\n```"
+        "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>add\n```json\n{}\n```<｜tool▁call▁end｜>"
+        "<｜tool▁calls▁end｜>",
+        "C:weather\nA:{\"city\": \"B\"}\nC:add\nA:{}\n"},
+       {"<｜tool｜> <", "T:<｜tool｜> <\n"}});
   ExpectAll("deepseek_v31", "think",
             {{"Ok.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{\"city\": \"B\"}<｜tool▁call▁end｜>"
               "<｜tool▁call▁begin｜>add<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
               "T:Ok.\nC:weather\nA:{\"city\": \"B\"}\nC:add\nA:{}\n"},
              {"<｜tool▁calls▁begin｜>x", "T:<｜tool▁calls▁begin｜>x\n"}});
-  ExpectAll("kimi_k2", "think",
-            {{"<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"city\": "
-              "\"B\"}<|tool_call_end|><|tool_call_begin|>functions.add:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
-              "<|tool_calls_section_end|>",
-              "C:weather\nA:{\"city\": \"B\"}\nC:add\nA:{}\n"}});
+  ExpectAll(
+      "kimi_k2", "think",
+      {{"<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{\"city\": "
+        "\"B\"}<|tool_call_end|><|tool_call_begin|>functions.add:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+        "<|tool_calls_section_end|>",
+        "C:weather\nA:{\"city\": \"B\"}\nC:add\nA:{}\n"}});
   ExpectAll("functionary_v3.1", nullptr,
             {{"<function=weather>{\"city\": \"B\"}</function><function=add></function>",
               "C:weather\nA:{\"city\": \"B\"}\nC:add\nA:{}\n"},
@@ -337,25 +350,28 @@ TEST(AnswerText, ListsOfObjects) {
   ExpectAll("jamba", nullptr,
             {{"<tool_calls>[{\"name\": \"add\", \"arguments\": {\"a\": 1}}, {\"name\": \"add\"}]</tool_calls>",
               "C:add\nA:{\"a\": 1}\nC:add\nA:{}\n"}});
-  ExpectAll("minimax", "think",
-            {{"<tool_calls>\n{\"name\": \"add\", \"arguments\": {}}\n{\"name\": \"add\", \"arguments\": {}}\n</tool_calls>",
-              "C:add\nA:{}\nC:add\nA:{}\n"}});
+  ExpectAll(
+      "minimax", "think",
+      {{"<tool_calls>\n{\"name\": \"add\", \"arguments\": {}}\n{\"name\": \"add\", \"arguments\": {}}\n</tool_calls>",
+        "C:add\nA:{}\nC:add\nA:{}\n"}});
   ExpectAll("granite", "granite",
             {{"<think>T</think><response>Yes.</response>", "R:T\nT:Yes.\n"},
              {"<|tool_call|>[{\"name\": \"add\", \"arguments\": {}}]", "C:add\nA:{}\n"}});
-  ExpectAll("cohere_command", "cohere_command",
-            {{"<|START_THINKING|>T<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"add\", "
-              "\"parameters\": {\"a\": 1}}\n]<|END_ACTION|>",
-              "R:T\nC:add\nA:{\"a\": 1}\n"},
-             {"<|START_RESPONSE|>Hi.<|END_RESPONSE|>", "T:Hi.\n"}});
+  ExpectAll(
+      "cohere_command", "cohere_command",
+      {{"<|START_THINKING|>T<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"add\", "
+        "\"parameters\": {\"a\": 1}}\n]<|END_ACTION|>",
+        "R:T\nC:add\nA:{\"a\": 1}\n"},
+       {"<|START_RESPONSE|>Hi.<|END_RESPONSE|>", "T:Hi.\n"}});
   ExpectAll("nemotron_nano_v2", "think",
             {{"<TOOLCALL>[{\"name\": \"add\", \"arguments\": {}}]</TOOLCALL>", "C:add\nA:{}\n"}});
   ExpectAll("phi4_mini_json", nullptr, {{"functools[{\"name\": \"add\", \"arguments\": {}}]", "C:add\nA:{}\n"}});
   ExpectAll("apertus", nullptr,
             {{"<|tools_prefix|>[{\"weather\": {\"city\": \"B\"}}, {\"add\": {\"a\": 1}}]<|tools_suffix|>",
               "C:weather\nA:{\"city\": \"B\"}\nC:add\nA:{\"a\": 1}\n"}});
-  ExpectAll("internlm", nullptr,
-            {{"Ok<|action_start|><|plugin|>\n{\"name\": \"add\", \"parameters\": {}}<|action_end|>", "T:Ok\nC:add\nA:{}\n"}});
+  ExpectAll(
+      "internlm", nullptr,
+      {{"Ok<|action_start|><|plugin|>\n{\"name\": \"add\", \"parameters\": {}}<|action_end|>", "T:Ok\nC:add\nA:{}\n"}});
   ExpectAll("gigachat3", nullptr, {{"<|function_call|>{\"name\": \"add\", \"arguments\": {}}", "C:add\nA:{}\n"}});
 }
 
@@ -370,16 +386,17 @@ TEST(AnswerText, Harmony) {
       {"<|channel|>ana", "T:<|channel|>ana\n"},
   };
   ExpectAll("openai", nullptr, without_calls);
-  ExpectAll("openai", nullptr,
-            {{"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.weather "
-              "<|constrain|>json<|message|>{\"city\": \"Z\u00fcrich\"}<|call|>",
-              "R:Hm.\nC:weather\nA:{\"city\": \"Z\u00fcrich\"}\n"},
-             {" to=functions.add<|channel|>commentary json<|message|>{\"a\": 1}", "C:add\nA:{\"a\": 1}\n"},
-             {"<|channel|>commentary to=functions.add<|message|>", "C:add\n"},
-             {"<|channel|>commentary to=functions.add<|message|><|call|>", "C:add\nA:{}\n"},
-             {"<|channel|>commentary to=functions.add<|message|>{\"a\": x}", "C:add\nA:{\"a\": \nT:x}\n"},
-             {"<|channel|>commentary to=functions.add<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>Ok",
-              "C:add\nA:{}\nT:Ok\n"}});
+  ExpectAll(
+      "openai", nullptr,
+      {{"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary to=functions.weather "
+        "<|constrain|>json<|message|>{\"city\": \"Z\u00fcrich\"}<|call|>",
+        "R:Hm.\nC:weather\nA:{\"city\": \"Z\u00fcrich\"}\n"},
+       {" to=functions.add<|channel|>commentary json<|message|>{\"a\": 1}", "C:add\nA:{\"a\": 1}\n"},
+       {"<|channel|>commentary to=functions.add<|message|>", "C:add\n"},
+       {"<|channel|>commentary to=functions.add<|message|><|call|>", "C:add\nA:{}\n"},
+       {"<|channel|>commentary to=functions.add<|message|>{\"a\": x}", "C:add\nA:{\"a\": \nT:x}\n"},
+       {"<|channel|>commentary to=functions.add<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>Ok",
+        "C:add\nA:{}\nT:Ok\n"}});
   AnswerReading reading;
   reading.calls = FindToolFormat("openai");
   for (const Case& c : without_calls) ExpectInEveryCut(reading, c.text, c.parts);  // the same without tools

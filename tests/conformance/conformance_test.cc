@@ -249,7 +249,7 @@ TEST(Conformance, SequencesChainAndVerifyInTurn) {
     ExpectModelTokens(w, outcome);
     both += outcome.chained_items > 0 && outcome.drafts_accepted > 0;
   }
-  EXPECT_GT(both, 30);
+  EXPECT_GT(both, 20);
 }
 
 // A decode that takes drafts along costs no other sequence its token: the presets that put every decode into every step

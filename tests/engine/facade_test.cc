@@ -1,4 +1,5 @@
 // The public engine from end to end on a dummy model: config.json alone, seeded random weights, one token per byte.
+#include "base/token_grammar.h"
 #include "engine/facade_fixture.h"
 
 #include <future>
@@ -20,6 +21,19 @@ TEST_F(FacadeTest, StreamsExactlyTheTokensItWasAskedFor) {
   EXPECT_EQ(answer->usage.prompt_tokens, prompt_tokens);
   EXPECT_EQ(answer->usage.completion_tokens, 20);
   EXPECT_EQ(answer->usage.cached_tokens, 0);
+}
+
+TEST_F(FacadeTest, ARuleIsCompiledOverTheModelsVocabulary) {
+  auto engine = Make();
+  const auto grammar = engine->CompileRule({OutputRule::Kind::kRegex, "[ab]é"});
+  if (grammar.status().code() == StatusCode::kUnimplemented) GTEST_SKIP() << grammar.status().message();
+  ASSERT_TRUE(grammar.ok()) << grammar.status().ToString();
+  EXPECT_EQ((*grammar)->vocab_size(), engine->model().vocab_size);
+  const auto state = (*grammar)->Start();
+  for (const TokenId token : engine->Tokenize("aé", false)) EXPECT_TRUE(state->Accept(token)) << token;
+  EXPECT_TRUE(state->Accept(257));  // the model's end token
+  const auto wrong = engine->CompileRule({OutputRule::Kind::kRegex, "["});
+  EXPECT_EQ(wrong.status().code(), StatusCode::kInvalidArgument);
 }
 
 TEST_F(FacadeTest, GreedyIsTheSameAloneInABatchFromTheCacheAndUnderEveryScheduler) {

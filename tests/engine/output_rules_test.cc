@@ -101,5 +101,37 @@ TEST_F(OutputRulesTest, SpecialTokensAreNoText) {
   }
 }
 
+// SentencePiece puts a space before a text. Forced text goes on in the middle of one.
+TEST(VocabularyOfTest, NoSpaceIsPutBeforeForcedText) {
+  TokenizerSpec spec;
+  spec.algorithm = TokenizerSpec::Algorithm::kSentencePieceBpe;
+  const auto add = [&](std::string token, TokenKind kind, float score) {
+    spec.tokens.push_back(std::move(token));
+    spec.kinds.push_back(kind);
+    spec.scores.push_back(score);
+  };
+  add("<unk>", TokenKind::kUnknown, 0);
+  add("</s>", TokenKind::kControl, 0);
+  for (int byte = 0; byte < 256; ++byte) {
+    constexpr const char* kHex = "0123456789ABCDEF";
+    add(std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">", TokenKind::kByte, 0);
+  }
+  const auto first = static_cast<TokenId>(spec.tokens.size());
+  const std::vector<std::string> words = {"\u2581ab", "ab", "\u2581", "a", "b"};
+  for (size_t i = 0; i < words.size(); ++i) add(words[i], TokenKind::kNormal, -static_cast<float>(i));
+  spec.unk_id = 0;
+  spec.add_prefix_space = true;
+  auto tokenizer = MakeTokenizer(std::move(spec));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  ASSERT_EQ((*tokenizer)->Encode("ab", false, false), std::vector<TokenId>{first});
+  const grammar::Vocabulary v = VocabularyOf(tokenizer->get(), 300, std::vector<TokenId>{1, 999});
+  EXPECT_EQ(v.encode("ab"), std::vector<TokenId>{first + 1});
+  EXPECT_EQ(v.encode(" ab"), std::vector<TokenId>{first});
+  EXPECT_EQ(v.encode(""), std::vector<TokenId>{});
+  EXPECT_EQ(v.tokens[static_cast<size_t>(first)], " ab");
+  EXPECT_EQ(v.end_ids, std::vector<TokenId>{1});  // 999 is no token
+  EXPECT_EQ(v.size, 300);
+}
+
 }  // namespace
 }  // namespace tactus

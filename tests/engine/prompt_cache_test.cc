@@ -70,7 +70,6 @@ void ExpectSame(const Collector& cold, const Collector& warm) {
 }
 
 TEST_F(PromptCacheTest, AKnownPrefixIsAHitAfterARestartBitForBit) {
-  const test::TimeLimit limit("a prompt from disk does not come to its end");
   std::vector<std::string> kernels;
   for (const char* name : {"scalar", "avx2", "avxvnni", "avx512", "amx"}) {
     if (kernels::SelectOps(name) != nullptr) kernels.push_back(name);
@@ -78,6 +77,7 @@ TEST_F(PromptCacheTest, AKnownPrefixIsAHitAfterARestartBitForBit) {
   for (const std::string& name : kernels) {
     for (const char* kv : {"bfloat16", "int8", "float32"}) {
       SCOPED_TRACE(name + ", KV " + kv);
+      const test::TimeLimit limit("a prompt from disk does not come to its end");
       EngineOptions o = Options();
       o.kernels = name;
       o.kv_cache_dtype = kv;

@@ -23,7 +23,9 @@ class GrammarEngineTest : public testing::Test {
  protected:
   void SetUp() override {
     if (const auto llg = LoadLlguidance(); !llg.ok()) GTEST_SKIP() << llg.status().message();
-    auto engine = GrammarEngine::Create(SmallVocabulary());
+    GrammarLimits limits;
+    limits.compile_ms = 60'000;  // of a busy machine
+    auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
     ASSERT_TRUE(engine.ok()) << engine.status().message();
     engine_ = std::move(engine).value();
   }
@@ -246,6 +248,18 @@ TEST_F(GrammarEngineTest, WalksThroughMasksEndInAnswers) {
     EXPECT_LT(parsed["n"].get<double>(), 7) << text;
     EXPECT_EQ(AcceptedBytes(*grammar->Start(), text), -1) << text;
   }
+}
+
+// A count has a state for each byte, of which the lexer holds a limited number.
+TEST_F(GrammarEngineTest, ALongAnswerHasMoreStatesThanTheLexerHolds) {
+  const auto state = Start(Kind::kJsonSchema, R"({"type": "string", "maxLength": 40000})");
+  std::vector<uint32_t> mask((kSmallSize + 31) / 32);
+  ASSERT_TRUE(state->Accept('"'));
+  for (int i = 0; i < 10'000; ++i) {
+    ASSERT_TRUE(state->FillMask(mask)) << i;
+    ASSERT_TRUE(state->Accept(i % 2 == 0 ? 'x' : 'y')) << i;
+  }
+  EXPECT_EQ(AcceptedBytes(*state, "\""), -1);
 }
 
 TEST_F(GrammarEngineTest, AnswersOfOneGrammarAreApart) {

@@ -26,7 +26,9 @@ int Main() {
                                                          {"json_schema", OutputRule::Kind::kJsonSchema},
                                                          {"regex", OutputRule::Kind::kRegex},
                                                          {"lark", OutputRule::Kind::kLark}};
-  const auto engine = GrammarEngine::Create(SmallVocabulary());
+  GrammarLimits limits;
+  limits.compile_ms = 60'000;  // of a busy machine
+  const auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
   if (!engine.ok()) {
     std::cerr << "grammar_lines: " << engine.status().message() << "\n";
     return 1;

@@ -24,6 +24,7 @@ HarnessConfig On(const StepTimeModel* device) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.num_blocks = 1000;
   c.max_num_seqs = 64;
+  c.max_model_len = 1000;
   c.scheduler.limits.step_time = device;
   return c;
 }
@@ -108,6 +109,21 @@ TEST(Speculation, AModelThatFlattersGuessesIsFoundOut) {
       EXPECT_GT(late, 55);
     }
   }
+}
+
+// The model says that guesses cost more than they bring, and they are free: soon nearly every step takes them.
+TEST(Speculation, AModelThatMakesGuessesDearIsFoundOut) {
+  const Device device(1, 1000);
+  StepBed bed(On(&device));
+  bed.Draft(bed.Decoding(4, 2, {.max_output_tokens = 100000}), 4, kLikely);
+  int64_t late = 0;
+  for (int i = 0; i < 150; ++i) {
+    bed.Plan();
+    const StepPlan& plan = bed.planned();
+    late += i >= 100 && plan.draft_tokens > 0;
+    bed.Ended({.step = plan.step, .start_ns = 0, .end_ns = 1000});
+  }
+  EXPECT_GT(late, 40);
 }
 
 // Nobody predicts: what is likelier than not, while the step is small.
