@@ -1,8 +1,8 @@
 #include "api/field_table.h"
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "api/request_fields.h"
 #include "api/translations.h"
@@ -10,7 +10,9 @@
 namespace tactus::api {
 namespace {
 
-constexpr std::string_view kChat = "/v1/chat/completions", kResponses = "/v1/responses", kMessages = "/v1/messages";
+constexpr std::string_view kChat = "/v1/chat/completions", kResponses = "/v1/responses", kMessages = "/v1/messages",
+                           kCountTokens = "/v1/messages/count_tokens", kTokenize = "/tokenize",
+                           kDetokenize = "/detokenize";
 
 constexpr std::string_view kObject = R"({"type": "object"})";
 constexpr std::string_view kContent =
@@ -206,33 +208,31 @@ constexpr std::string_view kSharedProbe =
     R"("stream": true, "slo": {}, "structured_outputs": {}, "response_format": {"type": "json_schema", "json_schema": {}})";
 
 struct Probe {
-  std::string_view path, body;
+  std::string body;
   std::vector<std::string_view> required;
 };
 
-const Probe* FindProbe(std::string_view path) {
-  static const std::string shared(kSharedProbe);
-  static const std::string completion = R"({"prompt": "x", "stream_options": {}, )" + shared + "}";
-  static const std::string chat =
-      R"({"messages": [{"role": "user", "content": "x"}], "stream_options": {}, "tools": [{"type": "function",
-      "function": {"name": "f"}}], )" +
-      shared + "}";
-  static const std::string messages =
+// Of a route, one for each form that its body may have.
+std::vector<Probe> ProbesOf(std::string_view path) {
+  const std::string shared(kSharedProbe);
+  const std::string messages =
       R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "tool", "name": "f"},
       "thinking": {"type": "adaptive"}, "output_config": {}, "metadata": {}})";
-  static const std::vector<Probe> probes = {
-      {"/v1/completions", completion, {"prompt"}},
-      {kChat, chat, {"messages"}},
-      {kResponses, R"({"input": "x", "text": {}, "reasoning": {}})", {"input"}},
-      {kMessages, messages, {"messages", "max_tokens"}},
-      {"/v1/messages/count_tokens", messages, {"messages"}},
-      {"/tokenize", R"({"prompt": "x"})", {}},
-      {"/detokenize", R"({"tokens": []})", {"tokens"}},
-  };
-  for (const Probe& probe : probes) {
-    if (probe.path == path) return &probe;
+  if (path == "/v1/completions") return {{R"({"prompt": "x", "stream_options": {}, )" + shared + "}", {"prompt"}}};
+  if (path == kChat) {
+    return {{R"({"messages": [{"role": "user", "content": "x"}], "stream_options": {}, "tools": [{"type": "function",
+             "function": {"name": "f"}}], )" +
+                 shared + "}",
+             {"messages"}}};
   }
-  return nullptr;
+  if (path == kResponses) return {{R"({"input": "x", "text": {}, "reasoning": {}})", {"input"}}};
+  if (path == kMessages) return {{messages, {"messages", "max_tokens"}}};
+  if (path == kCountTokens) return {{messages, {"messages"}}};
+  if (path == kTokenize) {
+    return {{R"({"prompt": "x"})", {"prompt"}}, {R"({"messages": [{"role": "user", "content": "x"}]})", {"messages"}}};
+  }
+  if (path == kDetokenize) return {{R"({"tokens": []})", {"tokens"}}};
+  return {};
 }
 
 bool IsShared(std::string_view name) {
@@ -242,23 +242,41 @@ bool IsShared(std::string_view name) {
   return false;
 }
 
-// One pass of the path's parser; what it finds at fault does not matter.
-void Ask(const Probe& probe, const RequestLimits& limits) {
-  const Json body = Json::parse(probe.body);
-  if (probe.path == "/v1/completions") {
+// One pass of the route's parser; what it finds at fault does not matter.
+void Ask(std::string_view path, const std::string& text, const RequestLimits& limits) {
+  const Json body = Json::parse(text);
+  if (path == "/v1/completions")
     (void)ReadCompletionRequest(body, limits);
-  } else if (probe.path == kChat) {
+  else if (path == kChat)
     (void)ReadChatRequest(body, limits);
-  } else if (probe.path == kResponses) {
+  else if (path == kResponses)
     (void)ChatOfResponses(body);
-  } else if (probe.path.starts_with(kMessages)) {
-    (void)ChatOfMessages(body, probe.path != kMessages);
-  } else if (probe.path == "/tokenize") {
-    (void)ParseTokenizeRequest(R"({"messages": [{"role": "user", "content": "x"}]})", limits);
-    (void)ParseTokenizeRequest(probe.body, limits);
-  } else {
-    (void)ParseDetokenizeRequest(probe.body, limits);
+  else if (path == kMessages || path == kCountTokens)
+    (void)ChatOfMessages(body, path == kCountTokens);
+  else if (path == kTokenize)
+    (void)ParseTokenizeRequest(text, limits);
+  else
+    (void)ParseDetokenizeRequest(text, limits);
+}
+
+std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const Probe& probe, const RequestLimits& limits) {
+  std::vector<FieldRecording::Asked> asked;
+  const auto add = [&](const FieldRecording& recording, bool shared_alone) {
+    for (const auto& item : recording.asked()) {
+      const bool of_a_list = item.name.find('[') != std::string::npos;
+      const bool told = item.kind != FieldRecording::Kind::kRefused && !of_a_list;
+      if (told && (!shared_alone || IsShared(item.name))) asked.push_back(item);
+    }
+  };
+  FieldRecording recording;
+  Ask(path, probe.body, limits);
+  add(recording, false);
+  if (path == kResponses || path.starts_with(kMessages)) {  // the rest is read as a chat's
+    FieldRecording chat;
+    Ask(kChat, ProbesOf(kChat).front().body, limits);
+    add(chat, true);
   }
+  return asked;
 }
 
 Json SchemaOf(const FieldRecording::Asked& asked, const FieldRow* row) {
@@ -320,50 +338,36 @@ const FieldRow* FindField(std::string_view path, std::string_view name) {
 }
 
 std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const RequestLimits& limits) {
-  const Probe* probe = FindProbe(path);
-  if (probe == nullptr) return {};
-  std::vector<FieldRecording::Asked> asked;
-  const auto add = [&](const FieldRecording& recording, bool shared_alone) {
-    for (const auto& item : recording.asked()) {
-      const bool of_a_list = item.name.find('[') != std::string::npos;
-      const bool told = item.kind != FieldRecording::Kind::kRefused && !of_a_list;
-      if (told && (!shared_alone || IsShared(item.name))) asked.push_back(item);
-    }
-  };
-  FieldRecording recording;
-  Ask(*probe, limits);
-  add(recording, false);
-  if (path == kResponses || path.starts_with(kMessages)) {  // the rest is read as a chat's
-    FieldRecording chat;
-    Ask(*FindProbe(kChat), limits);
-    add(chat, true);
+  std::vector<FieldRecording::Asked> all;
+  for (const Probe& probe : ProbesOf(path)) {
+    for (auto& asked : AskedOf(path, probe, limits)) all.push_back(std::move(asked));
   }
-  return asked;
+  return all;
 }
 
 Json BodySchema(std::string_view path, const RequestLimits& limits) {
-  const Probe* probe = FindProbe(path);
-  Json schema = {{"type", "object"}, {"properties", Json::object()}};
-  if (probe == nullptr) return schema;
-  for (const auto& asked : AskedOf(path, limits)) {
-    const FieldRow* row = FindField(path, asked.name);
-    // The parents come before what they hold, and have properties of their own.
-    Json* holder = &schema;
-    std::string_view name = asked.name;
-    for (size_t dot; (dot = name.find('.')) != std::string_view::npos; name.remove_prefix(dot + 1))
-      holder = &(*holder)["properties"][std::string(name.substr(0, dot))];
-    bool required = false;
-    for (const std::string_view need : probe->required) required = required || (holder == &schema && need == name);
-    Json field = SchemaOf(asked, row);
-    if (!required) field = OrNull(std::move(field));
-    if (row != nullptr) field["description"] = row->doc;
-    (*holder)["properties"][std::string(name)] = std::move(field);
+  std::vector<Json> forms;
+  for (const Probe& probe : ProbesOf(path)) {
+    Json schema = {{"type", "object"}, {"required", probe.required}, {"properties", Json::object()}};
+    for (const auto& asked : AskedOf(path, probe, limits)) {
+      // The parents come before what they hold, and have properties of their own.
+      Json* holder = &schema;
+      std::string_view name = asked.name;
+      for (size_t dot; (dot = name.find('.')) != std::string_view::npos; name.remove_prefix(dot + 1))
+        holder = &(*holder)["properties"][std::string(name.substr(0, dot))];
+      const auto& required = probe.required;
+      const bool must = holder == &schema && std::find(required.begin(), required.end(), name) != required.end();
+      const FieldRow* row = FindField(path, asked.name);
+      Json field = SchemaOf(asked, row);
+      if (!must) field = OrNull(std::move(field));
+      if (row != nullptr) field["description"] = row->doc;
+      (*holder)["properties"][std::string(name)] = std::move(field);
+    }
+    forms.push_back(std::move(schema));
   }
-  if (!probe->required.empty()) {
-    Json& required = schema["required"] = Json::array();
-    for (const std::string_view name : probe->required) required.push_back(name);
-  }
-  return schema;
+  if (forms.empty()) return {{"type", "object"}};
+  if (forms.size() == 1) return std::move(forms.front());
+  return {{"anyOf", std::move(forms)}};
 }
 
 }  // namespace tactus::api

@@ -186,7 +186,7 @@ TEST_F(ClientsTest, SeveralKeysShareNoCachedPrefix) {
   EXPECT_NE(r[0].cache_salt, r[1].cache_salt);
   EXPECT_EQ(r[0].cache_salt, r[2].cache_salt);
   EXPECT_EQ(r[3].cache_salt, r[0].cache_salt + "mine");
-  StartServer(options);  // another process, as it were: the same salts, or nothing on disk would be found again
+  StartServer(options);  // another process, as it were: what is kept on disk is the same key's
   Post("/v1/completions", Body(), Key("one"));
   EXPECT_EQ(engine_.submitted()[4].cache_salt, r[0].cache_salt);
 }

@@ -115,9 +115,9 @@ class FleetShortageTest : public ServerTest {
   http::HttpResponse Finish(const std::string& import) {
     MovingSequence moving;
     moving.request.prompt = std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{256, 'a'});
-    const json finish = {{"kind", "finish"},  {"import", import}, {"sequence", serve::JsonOf(moving)},
-                         {"request_id", "r"}, {"created", 1},     {"client", import},
-                         {"owner", ""}};
+    const json finish = {
+        {"kind", "finish"},  {"import", import}, {"api", "completions"}, {"sequence", serve::JsonOf(moving)},
+        {"request_id", "r"}, {"created", 1},     {"client", import},     {"owner", ""}};
     return Import(finish, R"({"prompt": "a", "max_tokens": 3, "stream": true})");
   }
   bool SaysMetric(const std::string& line) {
@@ -160,9 +160,9 @@ TEST_F(FleetShortageTest, AnImportIsFreeAgainAfterAMessageThatFailed) {
 
   MovingSequence moving;
   moving.request.prompt = std::make_shared<const std::vector<TokenId>>(std::vector<TokenId>{256, 'a'});
-  const json finish = {{"kind", "finish"},  {"import", import}, {"sequence", serve::JsonOf(moving)},
-                       {"request_id", "r"}, {"created", 1},     {"client", "c"},
-                       {"owner", ""}};
+  const json finish = {
+      {"kind", "finish"},  {"import", import}, {"api", "completions"}, {"sequence", serve::JsonOf(moving)},
+      {"request_id", "r"}, {"created", 1},     {"client", "c"},        {"owner", ""}};
   const std::string body = R"({"prompt": "a", "max_tokens": 3})";
   port_.scarce_to_arrive = true;
   const auto scarce = Import(finish, body);

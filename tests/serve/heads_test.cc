@@ -43,7 +43,8 @@ TEST_F(HeadsTest, BodiesAreJsonAndNotCompressed) {
 
 TEST_F(HeadsTest, MethodsAreNamedPerRoute) {
   StartServer();
-  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"}) {
+  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/v1/responses", "/v1/messages",
+                           "/v1/messages/count_tokens", "/tokenize", "/detokenize"}) {
     for (const char* method : {"GET", "PUT", "DELETE"}) {
       const auto refused = Call(method, path);
       EXPECT_EQ(refused.status, 405) << method << path;
@@ -93,7 +94,8 @@ TEST_F(HeadsTest, WithoutAKeyTheAnswerTellsHowToSendOne) {
   ASSERT_NE(refused.Find("WWW-Authenticate"), nullptr);
   EXPECT_EQ(*refused.Find("WWW-Authenticate"), "Bearer");
   EXPECT_EQ(Error(refused)["type"], "authentication_error");
-  EXPECT_EQ(Error(refused)["message"], "no or a wrong API key; send it as 'Authorization: Bearer <key>'");
+  EXPECT_EQ(Error(refused)["message"],
+            "no or a wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
   for (const char* path : {"/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"})
     EXPECT_EQ(Post(path, "{}").status, 401) << path;
   for (const char* path : {"/health", "/ready", "/metrics", "/version", "/"})
