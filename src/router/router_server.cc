@@ -46,7 +46,7 @@ bool IsStored(const std::string& path) {
 }
 
 bool IsForwarded(const std::string& path) {
-  return path.starts_with("/v1/") || path == "/tokenize" || path == "/detokenize";
+  return path.starts_with("/v1/") || path == "/tokenize" || path == "/detokenize" || path == "/openapi.json";
 }
 
 bool IsLoopbackPeer(const std::string& peer) {
