@@ -18,6 +18,7 @@
 #include "base/json_text.h"
 #include "grammar/deep_calls.h"
 #include "grammar/llguidance.h"
+#include "grammar/regex_text.h"
 #include "grammar/rule_cache.h"
 #include "grammar/rule_error.h"
 #include "grammar/schema_text.h"
@@ -288,7 +289,7 @@ struct Source {
   static Result<std::shared_ptr<const Source>> Of(const OutputRule& rule) {
     auto source = std::make_shared<Source>();
     source->kind = rule.kind;
-    source->text = rule.text;
+    source->text = rule.kind == OutputRule::Kind::kRegex ? AsciiClasses(rule.text) : rule.text;
     if (rule.kind == OutputRule::Kind::kJsonObject) source->schema = json_text::Json{{"type", "object"}};
     if (rule.kind == OutputRule::Kind::kJsonSchema) {
       auto parsed = ParseSchema(rule.text);

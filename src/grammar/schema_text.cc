@@ -5,6 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "grammar/regex_text.h"
+
 namespace tactus::grammar {
 namespace {
 
@@ -57,6 +59,19 @@ bool Find(const Json& schema, std::string_view keyword, const Json* value, std::
     path->resize(length);
   }
   return false;
+}
+
+// Expressions in ASCII (grammar/regex_text.h). The recursion is bounded as above.
+void MakePatternsAscii(Json* schema) {
+  if (!schema->is_structured()) return;
+  for (auto& [name, member] : schema->items()) {
+    if (schema->is_object() && Holds(kPlainValues, name)) continue;
+    if (schema->is_object() && name == "pattern" && member.is_string()) {
+      member = AsciiClasses(member.get_ref<const std::string&>());
+    } else {
+      MakePatternsAscii(&member);
+    }
+  }
 }
 
 // Counts each place of the document once, so that references among many definitions cost no more than their number.
@@ -132,6 +147,7 @@ Result<Json> ParseSchema(std::string_view text) {
 
 std::string SchemaText(Json schema) {
   if (schema.is_boolean()) schema = Json::object();  // true
+  MakePatternsAscii(&schema);
   schema["x-guidance"] = {{"whitespace_flexible", false}, {"item_separator", ", "}, {"key_separator", ": "}};
   return schema.dump();
 }

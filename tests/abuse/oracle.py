@@ -99,7 +99,19 @@ WRONG_SEEDS = st.one_of(st.sampled_from([2**64, -2**63 - 1, 0.5, 1e300]), st.boo
 STREAM_OPTIONS = st.fixed_dictionaries({}, optional={"include_usage": st.booleans(), "continuous_usage_stats": st.booleans()})
 WRONG_STREAM_OPTIONS = st.one_of(LISTS, TEXTS, NUMBERS, st.booleans(),
                                  st.sampled_from([{"include_usage": 1}, {"continuous_usage_stats": "x"}]))
-FORMATS = [{"type": "json_object"}, {"type": "json_schema"}, {}, {"type": 1}, "text", 1, []]
+# What an answer must be: one field of a request may say so.
+SCHEMAS = st.sampled_from([{"type": "integer"}, {"type": "object", "properties": {"a": {"type": "string"}}}, {"enum": ["a", 1]}, {}])
+NO_SCHEMAS = [{"type": "objekt"}, {"unevaluatedProperties": False}, [1], 1]
+FORMATS = st.one_of(st.sampled_from([{"type": "text"}, {"type": "json_object"}]),
+                    SCHEMAS.map(lambda schema: {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}))
+WRONG_FORMATS = st.one_of(st.sampled_from([{"type": "json_schema"}, {}, {"type": 1}, "text", 1, []]),
+                          st.sampled_from(NO_SCHEMAS).map(lambda schema: {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}))
+RULES = ("response_format", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs")
+TOOLS = st.lists(st.sampled_from(["f", "g", "h-1"]), unique=True, max_size=3).map(
+    lambda names: [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names])
+NO_TOOLS = [{}, "x", 1, [1], [{}], [{"type": "function"}], [{"type": "function", "function": {}}], [{"type": "function", "function": {"name": ""}}],
+            [{"type": "function", "function": {"name": "a b"}}], [{"type": "function", "function": {"name": "f", "parameters": 1}}],
+            [{"type": "function", "function": {"name": "f"}}] * 2, [{"type": "retrieval"}]]
 TEMPLATE_FIELDS = [{"messages": []}, {"tools": []}, {"documents": []}, {"add_generation_prompt": True}]
 
 
@@ -136,9 +148,7 @@ SAMPLED = {   # of both kinds of requests
     "user": text(),
     "cache_salt": text(),
     "model": (st.just(MODEL), st.one_of(NUMBERS, st.booleans(), LISTS, OBJECTS, st.just("m" * 1025))),
-    "response_format": only({"type": "text"}, *FORMATS),
-    "tools": only([], [{"type": "function", "function": {"name": "f"}}], {}, "x", 1),
-    "tool_choice": only("none", "auto", "required", {}, 1),
+    "response_format": (FORMATS, WRONG_FORMATS),
     "modalities": only(["text"], ["audio"], ["text", "audio"], "text", []),
     "use_beam_search": only(False, True, 1, "x"),
     "continue_final_message": only(False, True, 1),
@@ -146,12 +156,12 @@ SAMPLED = {   # of both kinds of requests
     "suffix": refused("x", "", 1),
     "functions": refused([{"name": "f"}], []),
     "audio": refused({}),
-    "guided_json": refused({}, "x"),
-    "guided_regex": refused("a"),
-    "guided_choice": refused(["a"]),
-    "guided_grammar": refused("x"),
-    "structured_outputs": refused({}),
-    "reasoning_effort": refused("low"),
+    "guided_json": (SCHEMAS, st.sampled_from([*NO_SCHEMAS, "x"])),
+    "guided_regex": (st.sampled_from(["a", "[a-z]{1,8}", "(yes|no)"]), st.sampled_from(["", "(", "a{9,1}", 1, [], {}])),
+    "guided_choice": (st.lists(STOPS, min_size=1, max_size=4), st.sampled_from([[], [""], [1], "a", 1, {}])),
+    "guided_grammar": (st.just('start: "a" | "b" start'), st.sampled_from(["", "x", "start: foo", "root ::= \"a\"", 1, {}])),
+    "structured_outputs": (st.sampled_from([{}, {"choice": ["a"]}, {"regex": "a+"}, {"json": {}}]),
+                           st.sampled_from([[], 1, "x", {"choice": []}, {"regex": "("}, {"structural_tag": "x"}])),
     "prompt_logprobs": refused(0, 1),
     "chat_template": refused("x"),
 }
@@ -165,7 +175,14 @@ TEMPLATED = {
     "add_special_tokens": only(False, True, 1),
     "continue_final_message": only(False, True, 1),
 }
-CHAT = {**SAMPLED, **TEMPLATED, "logprobs": boolean(), "top_logprobs": integer(0, 20), "echo": only(False, True, 1)}
+CHAT = {
+    **SAMPLED, **TEMPLATED,
+    "logprobs": boolean(), "top_logprobs": integer(0, 20), "echo": only(False, True, 1),
+    "tools": (TOOLS, st.sampled_from(NO_TOOLS)),
+    "tool_choice": (st.sampled_from(["none", "auto"]), st.sampled_from(["required", "any", {}, {"type": "function"}, 1])),
+    "parallel_tool_calls": (st.booleans(), st.one_of(NUMBERS, TEXTS, LISTS, OBJECTS)),
+    "reasoning_effort": (st.sampled_from(["none", "low", "high"]), st.one_of(st.just("much"), NUMBERS, LISTS, OBJECTS)),
+}
 COMPLETION = {
     **SAMPLED,
     "prompt": (PROMPTS, WRONG_PROMPTS),
@@ -202,6 +219,8 @@ def settle(body, chat):
         body.pop("stream_options", None)
     if chat and body.get("logprobs") is not True:
         body.pop("top_logprobs", None)
+    for name in [name for name in RULES if body.get(name) is not None][1:]:
+        body.pop(name)
     if body.get("max_tokens") is None and body.get("max_completion_tokens") is None:
         body["max_tokens"] = 8
     # A first token that may come after the last one has to is refused, in whichever fields the two are.
@@ -236,6 +255,7 @@ def wrong_bodies(route, field):
         body, value = both
         # What hangs on the field would be wrong by itself.
         for dependent in {"stream": ["stream_options"], "logprobs": ["top_logprobs"], "n": ["best_of"],
+                          **{rule: [r for r in RULES if r != rule] for rule in RULES}, "tool_choice": ["tools"],
                           "max_completion_tokens": ["min_tokens"], "max_tokens": ["max_completion_tokens", "min_tokens"]}.get(field, []):
             body.pop(dependent, None)
         if field == "stream_options":
@@ -289,9 +309,10 @@ def wrong_generation(chat, body, answer):
     if [choice["index"] for choice in answer["choices"]] != list(range(count)):
         return f"choices: {len(answer['choices'])} instead of {count}"
     for choice in answer["choices"]:
-        if choice["finish_reason"] not in ("stop", "length"):
+        if choice["finish_reason"] not in ("stop", "length", "tool_calls"):
             return f"finish_reason {choice['finish_reason']!r}"
-        if not isinstance(choice["message"]["content"] if chat else choice["text"], str):
+        text = choice["message"]["content"] if chat else choice["text"]
+        if not isinstance(text, str) and not (chat and text is None and choice["message"].get("tool_calls")):
             return "no text"
         wants = body.get("logprobs") is True if chat else body.get("logprobs") is not None
         if bool(choice.get("logprobs")) != wants:

@@ -1,0 +1,38 @@
+#include "grammar/regex_text.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "grammar/schema_text.h"
+
+namespace tactus::grammar {
+namespace {
+
+TEST(RegexText, ClassesAreOfAscii) {
+  EXPECT_EQ(AsciiClasses(R"(\d{4}-\d\w)"), "[0-9]{4}-[0-9][0-9A-Za-z_]");
+  EXPECT_EQ(AsciiClasses(R"(\D\W\S)"), R"([^0-9][^0-9A-Za-z_][^ \t\n\r\x0b\x0c])");
+  EXPECT_EQ(AsciiClasses(R"([\d.\s]+)"), R"([0-9. \t\n\r\x0b\x0c]+)");
+}
+
+TEST(RegexText, TheRestStays) {
+  for (const char* same : {R"(\\d)", R"(a\.b\[d\])", R"([^\D])", R"([]\]x])", "", R"(\)", R"([a-z&&[^b]]\n)"}) {
+    EXPECT_EQ(AsciiClasses(same), same);
+  }
+  // Where a set ends: a first ']' is a member, and sets may be nested.
+  EXPECT_EQ(AsciiClasses(R"([]\d]\d)"), "[]0-9][0-9]");
+  EXPECT_EQ(AsciiClasses(R"([^]\d]\d)"), "[^]0-9][0-9]");
+  EXPECT_EQ(AsciiClasses(R"([a[\d]b\d]\d)"), "[a[0-9]b0-9][0-9]");
+  EXPECT_EQ(AsciiClasses(R"([a^]\d)"), "[a^][0-9]");
+}
+
+TEST(RegexText, PatternsOfSchemasToo) {
+  const auto schema = ParseSchema(R"({"properties": {"pattern": {"pattern": "\\d"}}, "enum": [{"pattern": "\\d"}]})");
+  ASSERT_TRUE(schema.ok());
+  const auto text = json_text::Json::parse(SchemaText(*schema));
+  EXPECT_EQ(text["properties"]["pattern"]["pattern"], "[0-9]");
+  EXPECT_EQ(text["enum"][0]["pattern"], "\\d");
+}
+
+}  // namespace
+}  // namespace tactus::grammar
