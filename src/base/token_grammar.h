@@ -1,6 +1,6 @@
 // What an answer must match, token by token: the interface between whoever compiles a rule (src/grammar/) and those who
-// keep a sequence to it: the executor, which lets only tokens be sampled that the rule allows, and the loop, which knows
-// ahead what the rule leaves no choice about.
+// keep a sequence to it: the executor, which lets only tokens be sampled that the rule allows, and the loop, which
+// knows ahead what the rule leaves no choice about.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ class GrammarState {
   virtual bool Accept(TokenId token) = 0;
   // How many of `tokens`, from the first, the rule would allow one after the other. Changes nothing.
   virtual int32_t CountValid(std::span<const TokenId> tokens) = 0;
-  // Puts the tokens that must come next, at most `most`, into *tokens; none where there is a choice. They spell the text
-  // as the tokeniser does. Changes nothing.
+  // Puts the tokens that must come next, at most `most`, into *tokens; none where there is a choice. They spell the
+  // text as the tokeniser does. Changes nothing.
   virtual void Forced(int32_t most, std::vector<TokenId>* tokens) = 0;
 };
 
