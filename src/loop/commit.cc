@@ -17,6 +17,20 @@ inline bool Stale(const SequenceTable& table, SlotId s, uint32_t planned_epoch) 
   return table.epoch(s) != planned_epoch;
 }
 
+Status WhyItFailed(ItemStatus status) {
+  switch (status) {
+    case ItemStatus::kBadLogits:
+      return Internal("the model's logits are not finite");
+    case ItemStatus::kBadGrammar:  // its compiler has found nothing wrong with it
+      return InvalidArgument("the grammar of the answer needs more than one sequence may take; make it simpler");
+    case ItemStatus::kFailed:
+      return Internal("the executor could not run the sequence");
+    case ItemStatus::kOk:
+      break;
+  }
+  return Internal("the executor's answer does not fit the plan");
+}
+
 }  // namespace
 
 Commit::Commit(const LoopContext& context, sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
@@ -168,11 +182,7 @@ void Commit::CommitItem(size_t index, const StepItem& item, uint32_t planned_epo
   if (r.status != ItemStatus::kOk || !FitsPlan(item, r)) {
     live_.timelines().ShareEnded(s);
     table.CommitItem(s, 0, 0);
-    const char* what = r.status == ItemStatus::kBadLogits    ? "the model's logits are not finite"
-                       : r.status == ItemStatus::kBadGrammar ? "the grammar of the answer allows no further token"
-                       : r.status == ItemStatus::kFailed     ? "the executor could not run the sequence"
-                                                             : "the executor's answer does not fit the plan";
-    live_.Finish(s, FinishReason::kError, nullptr, events_.Error(Internal(what)));
+    live_.Finish(s, FinishReason::kError, nullptr, events_.Error(WhyItFailed(r.status)));
     return;
   }
   if (!result_.prompt_logprobs.empty()) PassOnPromptLogprobs(index, item);
