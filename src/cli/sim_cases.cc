@@ -225,29 +225,31 @@ std::optional<std::vector<double>> RunSet::Seeds() const {
 
 Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, SimOptions>>& configurations,
                                      int64_t seeds, int32_t threads) {
+  struct Done {
+    Status status{StatusCode::kCancelled, "interrupted"};
+    nlohmann::ordered_json result;
+  };
   const auto each = static_cast<size_t>(seeds);
-  std::vector<Result<nlohmann::ordered_json>> runs(configurations.size() * each,
-                                                   Status(StatusCode::kCancelled, "interrupted"));
+  std::vector<Done> runs(configurations.size() * each);
   ForEachOnThreads(runs.size(), threads, [&](size_t i) {
     if (InterruptCount() > 0) return;
     SimOptions options = configurations[i / each].second;
     options.seed += static_cast<int64_t>(i % each);
     auto report = RunCase(options, [](const SimProgress&) { return InterruptCount() == 0; });
     if (!report.ok()) {
-      runs[i] = report.status();
+      runs[i].status = report.status();
     } else if (report->finished) {
-      runs[i] = std::move(report->json);
+      runs[i].status = CheckCompleted(report->run);
+      runs[i].result = std::move(report->json);
     }
   });
   std::vector<RunSet> sets;
   for (size_t i = 0; i < runs.size(); ++i) {
-    if (i % each == 0) sets.push_back({configurations[i / each].first, {}});
-    if (!runs[i].ok()) {
-      return Status(runs[i].status().code(), configurations.size() > 1
-                                                 ? sets.back().name + ": " + runs[i].status().message()
-                                                 : runs[i].status().message());
-    }
-    sets.back().runs.push_back(std::move(*runs[i]));
+    const std::string& name = configurations[i / each].first;
+    const Status& status = runs[i].status;
+    if (!status.ok()) return Status(status.code(), (name.empty() ? "" : name + ": ") + status.message());
+    if (i % each == 0) sets.push_back({name, {}});
+    sets.back().runs.push_back(std::move(runs[i].result));
   }
   return sets;
 }

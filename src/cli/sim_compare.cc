@@ -2,6 +2,7 @@
 // ratios to the first one's with a confidence interval over seeds.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>

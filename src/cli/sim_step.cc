@@ -18,6 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kName = "sim step";
+constexpr int64_t kMost = 1 << 30;  // tokens of a step, and before one
 
 struct StepOptions : SimCommandOptions {
   std::vector<std::string> decodes, chunks;
@@ -38,7 +39,6 @@ struct StepOptions : SimCommandOptions {
 
 // Two whole numbers with `separator` between them, the first above 0.
 std::optional<std::pair<int64_t, int64_t>> Pair(const std::string& text, char separator) {
-  constexpr int64_t kMost = 1 << 30;
   const auto number = [](std::string_view part) -> std::optional<int64_t> {
     int64_t value = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
@@ -65,6 +65,7 @@ Result<StepShape> ShapeOf(const StepOptions& o, std::vector<ChunkShape>* chunks)
           "decodes");
     }
     shape.decodes += pair->first;
+    if (shape.decodes > kMost) return InvalidArgument(fmt::format("more than {} decodes in a step", kMost), "decodes");
     shape.decode_context_tokens += pair->first * (pair->second + 1);
   }
   for (const std::string& text : o.chunks) {
@@ -79,11 +80,9 @@ Result<StepShape> ShapeOf(const StepOptions& o, std::vector<ChunkShape>* chunks)
   }
   if (shape.decodes == 0 && chunks->empty())
     return InvalidArgument("the step is empty: give it --decodes 32x4096, --chunk 512@1024 or both", "decodes");
-  constexpr int64_t kMostTokens = 1 << 30;
   shape.chunks = *chunks;
-  if (shape.tokens() > kMostTokens)
-    return InvalidArgument(fmt::format("a step of {} tokens; at most {} are priced", shape.tokens(), kMostTokens),
-                           "decodes");
+  if (shape.tokens() > kMost)
+    return InvalidArgument(fmt::format("a step of {} tokens; at most {} are priced", shape.tokens(), kMost), "chunk");
   shape.logit_rows = shape.decodes + static_cast<int64_t>(chunks->size());
   return shape;
 }

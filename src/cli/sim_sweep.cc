@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -172,9 +173,9 @@ class Sweep {
 };
 
 // The rows of one configuration, and what they say.
-class Summary {
+class SweepSummary {
  public:
-  Summary(const SweepTable& table, const std::vector<SweepRun>& runs, size_t seeds) : table_(table) {
+  SweepSummary(const SweepTable& table, const std::vector<SweepRun>& runs, size_t seeds) : table_(table) {
     for (size_t i = 0; i < runs.size(); i += seeds) {
       Configuration c{runs[i].name, {}};
       for (size_t k = i; k < i + seeds; ++k) {
@@ -319,7 +320,7 @@ int Run(const SweepOptions& o) {
   const std::vector<SweepTable::Row> keys = sweep.Keys();
   if (const Status status = table->Finish(keys); !status.ok()) return fail(status);
 
-  const Summary summary(*table, sweep.runs(), static_cast<size_t>(o.seeds));
+  const SweepSummary summary(*table, sweep.runs(), static_cast<size_t>(o.seeds));
   if (!o.json) std::printf("%s", o.csv.empty() ? table->Text(keys).c_str() : summary.Text(*shown).c_str());
   if (const Status written = WriteResult(TableJson(*table, keys), o.json, o.output); !written.ok())
     return FailOf(kName, written, kExitFailed);

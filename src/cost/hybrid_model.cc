@@ -270,7 +270,7 @@ std::vector<StepPart> HybridModel::StepParts(const StepShape& shape) const {
   std::vector<StepPart> parts;
   double sum = 0;
   const auto add = [&](std::string name, const char* kind, double ns) {
-    if (ns == 0) return;
+    if (std::abs(ns) < 1e-3) return;  // nothing, or what rounding leaves
     parts.push_back({std::move(name), kind, ns});
     sum += ns;
   };

@@ -204,6 +204,8 @@ struct SimTexts {
 
 // kInvalidArgument, kNotFound or kDataLoss with the flag at fault as param.
 Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& texts);
+// Tokens of the largest step that the set-up's scheduler can make, whatever its KV memory.
+Result<int64_t> MaxStepTokens(const SimSetup& setup);
 // Of it only where step times come from: no memory, scheduler or workload. As SetUpSimulation.
 Result<SimSetup> SetUpStepTimes(const SimOptions& options, const SimTexts& texts);
 

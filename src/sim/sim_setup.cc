@@ -286,6 +286,11 @@ Status SetUpMigration(const SimOptions& o, SimSetup* setup) {
 
 }  // namespace
 
+Result<int64_t> MaxStepTokens(const SimSetup& setup) {
+  TACTUS_ASSIGN_OR_RETURN(const AskedMemory asked, AskMemory(setup.config.scheduler, setup.step_time.get()));
+  return asked.max_step_tokens;
+}
+
 Result<SimSetup> SetUpStepTimes(const SimOptions& options, const SimTexts& texts) {
   SimSetup setup;
   TACTUS_RETURN_IF_ERROR(MakeCost(options, texts, &setup));

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
-from server_process import wait_until
+from server_process import TINY_CONFIG, wait_until
 
 BINARY = os.environ["TACTUS_BINARY"]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
@@ -211,6 +211,46 @@ class SearchesTest(unittest.TestCase):
         self.assertAlmostEqual(r["cost_per_million_tokens"], 6 / 3600 / tokens_per_s * 1e6)
         self.assertAlmostEqual(r["cost_per_million_output_tokens"], 6 / 3600 / r["output_token_throughput"] * 1e6)
         self.assertIsNone(self.json(*LOAD, "--rate", 4)["cost_per_million_tokens"])
+
+    # fit
+
+    def fit(self, *args, code=0, **environment):
+        done = subprocess.run([BINARY, "fit", *map(str, args)], capture_output=True, text=True, timeout=200, env=dict(ENVIRONMENT, **environment))
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def test_fit_says_how_many_a_device_holds(self):
+        args = ["llama-3.1-8b", "--device", "h100", "--slo", "tbt=30ms", "--workload", "random:in=512,out=32", "--requests", 100]
+        found = json.loads(self.fit(*args, "--json").stdout)
+        self.assertFalse(found["at_least"])
+        self.assertEqual(found["holds"], min(seed["held"]["value"] for seed in found["seeds"]))
+        for seed in found["seeds"]:
+            self.assertGreaterEqual(seed["held"]["result"]["slo_attainment"], 0.99)
+            self.assertLess(seed["broke"]["result"]["slo_attainment"], 0.99)
+        self.assertIn(f"h100 holds {found['holds']} such requests at once (workload random:in=512,out=32, tbt=30ms)", self.fit(*args).stdout)
+        few = json.loads(self.fit(*args, "--most", 1, "--json").stdout)
+        self.assertEqual((few["holds"], few["at_least"]), (1, True))
+        self.assertIn("h100 holds none: even the lowest, 1 in flight, breaks attainment>=99%: it was 0",
+                      self.fit("llama-3.1-8b", "--device", "h100", "--slo", "tbt=1us", "--requests", 20, code=1).stderr)
+
+    def test_fit_on_this_machine_goes_by_its_profile(self):
+        model = self.folder / "tiny"
+        model.mkdir()
+        (model / "config.json").write_text(json.dumps(TINY_CONFIG))
+        args = [model, "--slo", "tbt=10ms", "--workload", "random:in=64,out=16", "--requests", 100]
+        self.assertIn("'tactus profile", self.fit(*args, code=1, TACTUS_CACHE_DIR=str(self.folder)).stderr)
+        profile = self.folder / "profile.csv"
+        # 1 ms, and 1 ms for each decode: nine of them take 10 ms.
+        rows = [f"0,0,{n},{n * c},{1 + n}" for n in range(1, 17) for c in (32, 80)] + [f"{n},0,0,0,{1 + n / 64}" for n in (16, 32, 48, 64)]
+        profile.write_text("prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n" + "\n".join(rows) + "\n")
+        found = json.loads(self.fit(*args, "--cost", profile, "--json").stdout)
+        self.assertEqual(found["device"], "cpu")
+        self.assertTrue(1 <= found["holds"] <= 10, found["holds"])
+
+    def test_fit_refuses_what_it_cannot_answer(self):
+        self.assertIn("--slo is missing", self.fit("llama-3.1-8b", "--device", "h100", code=2).stderr)
+        self.assertIn("leave --rate and --concurrency out", self.fit("llama-3.1-8b", "--device", "h100", "--slo", "tbt=1s", "--rate", 2, code=2).stderr)
+        self.assertIn("'h999'", self.fit("llama-3.1-8b", "--device", "h999", "--slo", "tbt=1s", code=2).stderr)
 
 
 if __name__ == "__main__":
