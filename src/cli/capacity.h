@@ -45,7 +45,7 @@ struct CapacityOptions : SimManyOptions {
 struct Probe {
   double value = 0;
   std::vector<RunCondition::Verdict> verdicts;
-  Json result;
+  nlohmann::ordered_json result;
   std::string nothing_completed;  // why, where that is so
   bool held() const {
     return std::all_of(verdicts.begin(), verdicts.end(), [](const auto& verdict) { return verdict.held; });
