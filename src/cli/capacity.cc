@@ -48,6 +48,13 @@ LargestRange RangeOf(const CapacityOptions& o) {
   return range;
 }
 
+// No more are in flight than there are.
+LargestRange RangeOf(const CapacityOptions& o, const CapacityCase& c) {
+  LargestRange range = RangeOf(o);
+  if (range.whole) range.high = std::clamp(static_cast<double>(c.requests), range.low, range.high);
+  return range;
+}
+
 // The options of one run.
 SimOptions At(const CapacityOptions& o, const SimCase& of, double value, size_t seed) {
   SimOptions options = of.options;
@@ -74,7 +81,7 @@ class CapacitySearch {
   void RunSeed(CapacityCase* c, size_t seed) {
     SeedOutcome& out = c->seeds[seed];
     if (!c->status.ok()) return;
-    auto found = FindLargest(RangeOf(o_), [&](double value) -> Result<bool> {
+    auto found = FindLargest(RangeOf(o_, *c), [&](double value) -> Result<bool> {
       TACTUS_ASSIGN_OR_RETURN(Probe probe, Try(*c, value, seed));
       Say(*c, seed, probe);
       const bool held = probe.held();
@@ -134,13 +141,14 @@ Result<std::vector<CapacityCase>> MakeCapacityCases(const CapacityOptions& o, co
   TACTUS_ASSIGN_OR_RETURN(const std::vector<SimCase> cases, MakeCases(o.sim, varied, o.seeds, o.most_runs));
   std::vector<CapacityCase> out;
   for (const SimCase& c : cases) {
-    out.push_back({c, CaseText(varied, c), Status(), std::nullopt, {}});
+    out.push_back({.of = c, .name = CaseText(varied, c)});
     const auto setup = SetUp(At(o, c, RangeOf(o).low, 0));
     if (!setup.ok()) {
       if (cases.size() == 1) return setup.status();
       out.back().status = setup.status();
       continue;
     }
+    out.back().requests = setup->workload->count();
     if (cases.size() == 1) {
       for (const std::string& note : setup->notes) std::fprintf(stderr, "%s\n", note.c_str());
     }

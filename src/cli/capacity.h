@@ -64,6 +64,7 @@ struct CapacityCase {
   std::string name;  // of what is varied; may be empty
   Status status;     // not ok: it cannot be set up
   std::optional<RunCondition> condition;
+  int64_t requests = 0;  // of its load
   std::vector<SeedOutcome> seeds;
 };
 

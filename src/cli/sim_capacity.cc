@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "cli/capacity.h"
 #include "cli/interrupt.h"
@@ -33,6 +34,15 @@ void PrintCase(const CapacityOptions& o, const CapacityCase& c, const Json& j) {
   if (const Json& cost = c.seeds.front().held->result["cost_per_million_tokens"]; !cost.is_null())
     text += fmt::format("; {:.4g} per million tokens", cost.get<double>());
   std::printf("%scapacity %s\n", name.c_str(), text.c_str());
+}
+
+void PrintMost(const CapacityOptions& o, const std::vector<CapacityCase>& cases, const Json& configurations) {
+  size_t most = cases.size();
+  const auto mean = [&configurations](size_t i) { return configurations[i]["capacity"]["mean"].get<double>(); };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (!configurations[i]["capacity"].is_null() && (most == cases.size() || mean(i) > mean(most))) most = i;
+  }
+  std::printf("most: %s, %s\n", cases[most].name.c_str(), ValueText(o, mean(most)).c_str());
 }
 
 // A load that ends before a queue could grow has no capacity worth the name.
@@ -70,6 +80,7 @@ int Search(const CapacityOptions& o) {
     if (!o.json) PrintCase(o, c, list.back());
   }
   result["configurations"] = std::move(list);
+  if (!o.json && found > 1) PrintMost(o, *cases, result["configurations"]);
   if (const Status written = WriteResult(result, o.json, o.output); !written.ok())
     return FailOf(kName, written, kExitFailed);
   if (InterruptCount() > 0) return kExitInterrupted;

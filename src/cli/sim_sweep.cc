@@ -27,7 +27,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kName = "sim sweep";
-constexpr DurationNs kPilotNs = kSecond / 2;  // of one run, for how long all will take
+// Of one run, for how long all will take: until a request has ended, and then no longer than the first.
+constexpr DurationNs kPilotNs = kSecond / 2, kLongestPilotNs = 10 * kSecond;
 
 struct SweepOptions : SimManyOptions {
   std::string csv, best;
@@ -79,7 +80,7 @@ class Sweep {
   Status Run() {
     std::vector<const SweepRun*> left;
     for (const SweepRun& run : runs_) {
-      if (!table_.Has(run.key)) left.push_back(&run);
+      if (!Done(run)) left.push_back(&run);
     }
     Announce(left);
     begin_ns_ = next_ns_ = SystemClock().NowNs();
@@ -103,6 +104,11 @@ class Sweep {
   }
 
  private:
+  // What has an error is tried again: its reason may be gone.
+  bool Done(const SweepRun& run) const {
+    const SweepTable::Row* row = table_.Find(run.key);
+    return row != nullptr && (*row)[row->size() - 2].empty();
+  }
   bool Stopped() const { return InterruptCount() > 0 || failed_; }
 
   // A part of the first run says how long all will take; its result is not used.
@@ -112,14 +118,18 @@ class Sweep {
     if (left.size() < runs_.size()) text += fmt::format(", {} of them done before", runs_.size() - left.size());
     if (!left.empty()) {
       const TimeNs begin = SystemClock().NowNs();
-      const auto pilot = RunCase(left.front()->options, [&](const SimProgress&) {
-        return InterruptCount() == 0 && SystemClock().NowNs() - begin < kPilotNs;
+      TimeNs running = 0;  // since, its set-up done
+      const auto pilot = RunCase(left.front()->options, [&](const SimProgress& p) {
+        const TimeNs now = SystemClock().NowNs();
+        if (running == 0) running = now;
+        return InterruptCount() == 0 && now - running < (p.ended > 0 ? kPilotNs : kLongestPilotNs);
       });
-      const auto took_s = static_cast<double>(SystemClock().NowNs() - begin) * 1e-9;
+      const TimeNs end = SystemClock().NowNs();
+      if (running == 0) running = begin;  // it was over before it was asked
       text += fmt::format(", on {} threads", threads);
       if (pilot.ok() && pilot->progress.ended > 0) {
-        const double run_s =
-            took_s * static_cast<double>(pilot->progress.total) / static_cast<double>(pilot->progress.ended);
+        const double share = static_cast<double>(pilot->progress.ended) / static_cast<double>(pilot->progress.total);
+        const double run_s = (static_cast<double>(running - begin) + static_cast<double>(end - running) / share) * 1e-9;
         const double all_s = run_s * static_cast<double>(left.size()) / static_cast<double>(threads);
         text += fmt::format(", about {} if all are like the first", all_s < 100
                                                                         ? fmt::format("{:.0f} s", std::max(all_s, 1.0))
@@ -296,6 +306,15 @@ Result<std::vector<RunMetric>> MetricsOf(const char* flag, const std::string& te
   return metrics;
 }
 
+// A fault in what is not varied is one of the first and of the last configuration, in the same words: said before
+// anything runs.
+Status CheckWhatIsNotVaried(const std::vector<SweepRun>& runs) {
+  const Status first = SetUp(runs.front().options).status();
+  if (first.ok()) return Status();
+  const Status last = SetUp(runs.back().options).status();
+  return last.message() == first.message() ? first : Status();
+}
+
 int Run(const SweepOptions& o) {
   const auto fail = [](const Status& status) { return FailOf(kName, status, ExitCodeOf(status)); };
   if (const Status status = CheckForMany(o); !status.ok()) return fail(status);
@@ -307,13 +326,10 @@ int Run(const SweepOptions& o) {
   if (!varied.ok()) return fail(varied.status());
   auto runs = MakeRuns(o, *varied);
   if (!runs.ok()) return fail(runs.status());
+  if (const Status status = CheckWhatIsNotVaried(*runs); !status.ok()) return fail(status);
   const std::string base = BaseOf(o.sim, *varied);
   auto table = SweepTable::Open(o.csv, Sweep::Columns(*varied), varied->size() + 1, base);
   if (!table.ok()) return fail(table.status());
-  // The first configuration stands for all that is not varied: what is wrong with it is said before anything runs.
-  if (varied->empty()) {
-    if (const auto setup = SetUp(runs->front().options); !setup.ok()) return fail(setup.status());
-  }
   CatchInterrupt();
   Sweep sweep(o, std::move(*runs), &*table, base);
   if (const Status status = sweep.Run(); !status.ok()) return fail(status);

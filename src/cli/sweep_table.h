@@ -26,9 +26,7 @@ class SweepTable {
   static Result<SweepTable> Open(const std::string& path, std::vector<std::string> columns, size_t key_columns,
                                  const std::string& base);
 
-  // `key`: the key columns' cells.
-  bool Has(const Row& key) const { return rows_.count(Cells(key)) > 0; }
-  // Null: not there.
+  // `key`: the key columns' cells. Null: not there.
   const Row* Find(const Row& key) const;
   // kDataLoss: the file could not be written.
   Status Add(Row row);

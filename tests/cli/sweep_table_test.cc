@@ -52,8 +52,8 @@ TEST_F(SweepTableTest, GoesOnWithWhatIsThereAndRunsACutLineAgain) {
   std::ofstream(path_, std::ios::app) << "2,0,0.";
   auto table = Open();
   ASSERT_TRUE(table.ok()) << table.status().message();
-  EXPECT_TRUE(table->Has({"1", "0"}));
-  EXPECT_FALSE(table->Has({"2", "0"}));
+  EXPECT_NE(table->Find({"1", "0"}), nullptr);
+  EXPECT_EQ(table->Find({"2", "0"}), nullptr);
   ASSERT_TRUE(table->Add({"2", "0", "0.7", "", "b1"}).ok());
   EXPECT_EQ(Text(), "rate,seed,goodput,error,base\n1,0,0.5,,b1\n2,0,0.7,,b1\n");
 }
@@ -84,10 +84,10 @@ TEST_F(SweepTableTest, CellsHoldWhatCsvCanHold) {
   EXPECT_EQ(SweepTable::Cell("random:in=5,out=6 \"x\"\n"), "random:in=5;out=6 'x'_");
   auto table = Open();
   ASSERT_TRUE(table->Add({"a,b", "0", "1", "no, \"really\"", "b1"}).ok());
-  EXPECT_TRUE(table->Has({"a,b", "0"}));
+  EXPECT_NE(table->Find({"a,b", "0"}), nullptr);
   auto again = Open();
   ASSERT_TRUE(again.ok()) << again.status().message();
-  EXPECT_TRUE(again->Has({"a,b", "0"}));
+  EXPECT_NE(again->Find({"a,b", "0"}), nullptr);
 }
 
 }  // namespace

@@ -26,6 +26,10 @@ class SearchesTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
+    def rows(self, table):
+        with table.open() as file:
+            return list(csv.DictReader(file))
+
     def json(self, *args, code=0):
         done = tactus(*args, "--json")
         self.assertEqual(done.returncode, code, done.stderr)
@@ -57,6 +61,7 @@ class SearchesTest(unittest.TestCase):
 
     def test_capacity_varies_options_and_says_how_many_times_the_first(self):
         found = self.json("capacity", *LOAD, "--until", "p99(ttft)<=300ms", "--tolerance", 5, "--seeds", 2, "--vary", "tp=1,2")
+        self.assertEqual([len(one["seeds"]) for one in found["configurations"]], [2, 2])
         first, second = found["configurations"]
         self.assertIsNone(first["of_first"])
         self.assertEqual(second["options"], {"tensor-parallel-size": "2"})
@@ -75,7 +80,7 @@ class SearchesTest(unittest.TestCase):
         self.assertAlmostEqual(float(until.split("<=")[1].split("ms")[0]) / step, 5, delta=0.01)
 
     def test_capacity_over_concurrency(self):
-        found = self.json("capacity", *LOAD, "--until", "p99(tbt)<=15ms", "--over", "concurrency", "--seeds", 1)
+        found = self.json("capacity", *LOAD, "--until", "p99(ttft)<=200ms", "--over", "concurrency", "--seeds", 1)
         [seed] = found["configurations"][0]["seeds"]
         self.assertLessEqual(seed["broke"]["value"] / seed["held"]["value"], 1.02 + 1 / seed["held"]["value"])
 
@@ -102,7 +107,7 @@ class SearchesTest(unittest.TestCase):
         self.assertIn("best p99(ttft): scheduler=", done.stdout)
         self.sweep("--seeds", 2, "--csv", two, "--threads", 2)
         self.assertEqual(one.read_bytes(), two.read_bytes())
-        rows = list(csv.DictReader(one.open()))
+        rows = self.rows(one)
         self.assertEqual([(r["scheduler"], r["rate"], r["seed"]) for r in rows],
                          [(s, r, k) for s in ("vllm", "orca") for r in "24" for k in "01"])
         alone = self.json(*LOAD, "--scheduler", "orca", "--rate", 4, "--seed", 1)
@@ -127,13 +132,19 @@ class SearchesTest(unittest.TestCase):
                    "1000000 runs", "--most-runs is 10000")
         self.assertFalse((self.folder / "t.csv").exists())
 
+    def test_a_fault_of_all_runs_is_said_before_any(self):
+        table = self.folder / "t.csv"
+        self.wrong(["sweep", "--device", "h100", "--vary", "rate=1,2", "--csv", table], "--model is missing")
+        self.wrong(["sweep", *LOAD, "--vary", "rate=1,2", "--show", "p99(itl)"], "--show: 'itl' is no metric")
+        self.assertFalse(table.exists())
+
     def test_runs_that_cannot_be_are_rows_with_a_reason(self):
         table = self.folder / "t.csv"
         done = tactus("sweep", "--model", "opt-13b", "--device", "a100", "--workload", "random:in=128,out=8", "--requests", 10, "--rate", 2,
                       "--vary", "tp=1,3", "--csv", table)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("1 of 2 runs have no result; the first: tensor-parallel-size=3", done.stderr)
-        good, bad = csv.DictReader(table.open())
+        good, bad = self.rows(table)
         self.assertEqual((good["error"], good["completed"]), ("", "10"))
         self.assertEqual(bad["completed"], "")
         self.assertIn("tp", bad["error"])
@@ -147,7 +158,7 @@ class SearchesTest(unittest.TestCase):
             running.send_signal(signal.SIGINT)
             _, errors = running.communicate(timeout=60)
         self.assertEqual(running.returncode, 130, errors)
-        rows = list(csv.DictReader(table.open()))
+        rows = self.rows(table)
         self.assertGreaterEqual(len(rows), 2)
         self.assertTrue(all(row["completed"] == "1000" for row in rows))    # none that was cut off
 
@@ -220,14 +231,14 @@ class SearchesTest(unittest.TestCase):
         return done
 
     def test_fit_says_how_many_a_device_holds(self):
-        args = ["llama-3.1-8b", "--device", "h100", "--slo", "tbt=30ms", "--workload", "random:in=512,out=32", "--requests", 100]
+        args = ["llama-3.1-8b", "--device", "h100", "--slo", "ttft=200ms", "--workload", "random:in=512,out=32", "--requests", 100]
         found = json.loads(self.fit(*args, "--json").stdout)
         self.assertFalse(found["at_least"])
         self.assertEqual(found["holds"], min(seed["held"]["value"] for seed in found["seeds"]))
         for seed in found["seeds"]:
             self.assertGreaterEqual(seed["held"]["result"]["slo_attainment"], 0.99)
             self.assertLess(seed["broke"]["result"]["slo_attainment"], 0.99)
-        self.assertIn(f"h100 holds {found['holds']} such requests at once (workload random:in=512,out=32, tbt=30ms)", self.fit(*args).stdout)
+        self.assertIn(f"h100 holds {found['holds']} such requests at once (workload random:in=512,out=32, ttft=200ms)", self.fit(*args).stdout)
         few = json.loads(self.fit(*args, "--most", 1, "--json").stdout)
         self.assertEqual((few["holds"], few["at_least"]), (1, True))
         self.assertIn("h100 holds none: even the lowest, 1 in flight, breaks attainment>=99%: it was 0",
