@@ -37,12 +37,25 @@ inline CommandLine ServeLine(ServeCommandOptions* options) {
 
 struct SimCommandOptions {
   SimOptions sim;
+  int64_t seeds = 1, threads = 0;
   bool list = false, json = false;
   std::string output, replay, times = "recorded";
 
   template <class V>
   void VisitFields(V& v) {
     sim.VisitFields(v);
+    v.Field("seeds", seeds,
+            {.unit = "seeds",
+             .min = 1,
+             .max = 1000,
+             .help = "how many seeds each configuration runs with, from --seed on; figures are then means, with the 95 "
+                     "% confidence interval over seeds"});
+    v.Field("threads", threads,
+            {.unit = "threads",
+             .min = 0,
+             .max = 4096,
+             .help = "how many of several runs go side by side, each on one thread; 0: one for each core. Results are "
+                     "the same on any number"});
     v.Field("replay", replay,
             {.help = "a run that `tactus serve` or `sim` recorded with --trace-out, instead of a workload"});
     v.Field("times", times,
@@ -62,11 +75,14 @@ inline CommandLine SimLine(SimCommandOptions* options) {
       "sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
       "Simulates serving: the engine and its schedulers, on a virtual clock with step times of a cost model.");
   line.Add(*options);
+  line.Epilog(
+      "\nAlso: tactus sim capacity (the largest rate that keeps a condition), sweep (every combination of options), "
+      "compare\n(ratios of results), step (one step's time and its parts); each has its own --help.\n");
   return line;
 }
 
-// SetUpSimulation, after the texts that only a command line reads.
-inline Result<SimSetup> SetUp(const SimOptions& options) {
+// What the options' texts say that only a command line reads.
+inline Result<SimTexts> TextsOf(const SimOptions& options) {
   SimTexts texts;
   TACTUS_ASSIGN_OR_RETURN(texts.slo, ParseSlo(options.slo));
   TACTUS_ASSIGN_OR_RETURN(texts.slo_mix, ParseSloMix(options.slo_mix));
@@ -85,7 +101,17 @@ inline Result<SimSetup> SetUp(const SimOptions& options) {
   if (texts.measure.ns == 0 || texts.measure.requests == 0) {
     return InvalidArgument("--measure is 0: nothing would be measured", "measure");
   }
+  return texts;
+}
+
+inline Result<SimSetup> SetUp(const SimOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const SimTexts texts, TextsOf(options));
   return SetUpSimulation(options, texts);
+}
+
+inline Result<SimSetup> SetUpStepTimes(const SimOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const SimTexts texts, TextsOf(options));
+  return tactus::SetUpStepTimes(options, texts);
 }
 
 }  // namespace tactus::cli

@@ -31,6 +31,7 @@ constexpr Command kCommands[] = {
     {"template", TemplateCommand, "render a conversation with a chat template"},
     {"bench", BenchCommand, "load-test an OpenAI-compatible server"},
     {"sim", SimCommand, "simulate a workload on given devices under a given scheduler"},
+    {"fit", FitCommand, "say how many requests at once a device holds within objectives"},
     {"explain", ExplainCommand, "say why a request of a recording was as late as it was"},
     {"version", VersionCommand, "print version and build"},
 };

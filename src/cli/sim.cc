@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/output_file.h"
@@ -12,6 +14,8 @@
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/sim_cases.h"
+#include "cli/sim_commands.h"
 #include "cli/sim_replay.h"
 #include "cost/cost_model.h"
 #include "obs/run_result.h"
@@ -25,18 +29,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 int Fail(const Status& status, int code) {
-  std::fprintf(stderr, "tactus sim: %s\n", status.message().c_str());
-  return code;
-}
-
-// Wrong input is wrong usage; a file that cannot be read or written is a failure.
-int CodeOf(const Status& status) {
-  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
-}
-
-// File names and the like need not be UTF-8; what is not is replaced.
-std::string JsonLine(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return FailOf("sim", status, code);
 }
 
 template <class Entries>
@@ -70,7 +63,7 @@ Json KnownNames() {
 int PrintList(bool json) {
   const Json list = KnownNames();
   if (json) {
-    std::printf("%s\n", JsonLine(list).c_str());
+    std::printf("%s\n", list.dump().c_str());
     return kExitOk;
   }
   for (const auto& [section, entries] : list.items()) {
@@ -125,14 +118,8 @@ class Progress {
 };
 
 int Write(const SimCommandOptions& options, const SimReport& report) {
-  if (options.json) {
-    std::printf("%s\n", JsonLine(report.json).c_str());
-  } else {
-    std::printf("%s", RunTable(report.run).c_str());
-  }
-  if (options.output.empty()) return kExitOk;
-  const Status written =
-      ReplaceFile(options.output, report.json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n", "output");
+  if (!options.json) std::printf("%s", RunTable(report.run).c_str());
+  const Status written = WriteResult(report.json, options.json, options.output);
   return written.ok() ? kExitOk : Fail(written, kExitFailed);
 }
 
@@ -150,7 +137,7 @@ int RunOne(const SimCommandOptions& options, SimSetup* setup) {
   };
   watch.run = [&progress](const SimProgress& p) { return progress->Show(p); };
   const auto report = RunSetup(options.sim, setup, SystemClock(), watch);
-  if (!report.ok()) return Fail(report.status(), progress ? kExitFailed : CodeOf(report.status()));
+  if (!report.ok()) return Fail(report.status(), progress ? kExitFailed : ExitCodeOf(report.status()));
   const SimProgress& p = report->progress;
   progress->End(p);
   if (const int code = Write(options, *report); code != kExitOk) return code;
@@ -177,24 +164,52 @@ int RunSearch(const SimCommandOptions& options, SimSetup* setup) {
   if (terminal) std::fprintf(stderr, "\n");
   if (!report.ok())
     return Fail(report.status(),
-                report.status().code() == StatusCode::kCancelled ? kExitInterrupted : CodeOf(report.status()));
+                report.status().code() == StatusCode::kCancelled ? kExitInterrupted : ExitCodeOf(report.status()));
   if (const int code = Write(options, *report); code != kExitOk) return code;
   return InterruptCount() > 0 ? kExitInterrupted : CodeOf(report->run);
+}
+
+// The same with several seeds: every figure's mean and its interval.
+int RunOverSeeds(const SimCommandOptions& options) {
+  if (const Status status = CheckForMany(options); !status.ok()) return Fail(status, ExitCodeOf(status));
+  CatchInterrupt();
+  std::fprintf(stderr, "%lld runs on %d threads\n", static_cast<long long>(options.seeds), ThreadsOf(options));
+  const auto sets = RunSeeds({{"", options.sim}}, options.seeds, ThreadsOf(options));
+  if (!sets.ok()) {
+    const bool cancelled = sets.status().code() == StatusCode::kCancelled;
+    return Fail(sets.status(), cancelled ? kExitInterrupted : ExitCodeOf(sets.status()));
+  }
+  const Json json = RunSetJson(sets->front());
+  if (!options.json) {
+    for (const auto& metric : RunMetric::All()) {
+      const Json& mean = json["mean"][metric.Name()];
+      if (mean.is_null()) continue;
+      const auto text = [&](const char* part) { return MetricText(mean[part].get<double>(), metric.info().unit); };
+      std::printf("%-22s %14s   (95 %% interval %s to %s)\n", metric.Name().c_str(), text("mean").c_str(),
+                  text("low").c_str(), text("high").c_str());
+    }
+  }
+  const Status written = WriteResult(json, options.json, options.output);
+  return written.ok() ? kExitOk : Fail(written, kExitFailed);
 }
 
 }  // namespace
 
 int SimCommand(const Args& args) {
-  if (!args.empty() && (args[0] == "capacity" || args[0] == "compare")) {
-    return Fail(
-        Unimplemented(fmt::format("'sim {}' is not built yet: run 'tactus sim --json' per {} and compare the results",
-                                  args[0], args[0] == "capacity" ? "--rate" : "--scheduler")),
-        kExitUsage);
+  static constexpr std::pair<std::string_view, int (*)(const Args&)> kCommands[] = {
+      {"capacity", SimCapacityCommand},
+      {"sweep", SimSweepCommand},
+      {"compare", SimCompareCommand},
+      {"step", SimStepCommand},
+  };
+  for (const auto& [name, command] : kCommands) {
+    if (!args.empty() && args[0] == name) return command(Args(args.begin() + 1, args.end()));
   }
   SimCommandOptions options;
   CommandLine line = SimLine(&options);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.list) return PrintList(options.json);
+  if (options.seeds > 1) return RunOverSeeds(options);
   if (options.replay.empty() && options.times == "model") {
     return Fail(InvalidArgument("--times model is for a recorded run: name it with --replay"), kExitUsage);
   }
@@ -217,7 +232,7 @@ int SimCommand(const Args& args) {
                       options.json, options.output, o.steps_out});
   }
   auto setup = SetUp(options.sim);
-  if (!setup.ok()) return Fail(setup.status(), CodeOf(setup.status()));
+  if (!setup.ok()) return Fail(setup.status(), ExitCodeOf(setup.status()));
   for (const std::string& note : setup->notes) std::fprintf(stderr, "%s\n", note.c_str());
   CatchInterrupt();
   return setup->oracle ? RunSearch(options, &*setup) : RunOne(options, &*setup);

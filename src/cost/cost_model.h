@@ -61,6 +61,13 @@ struct KvPlan {
   int64_t kv_bytes_per_device = 0;
 };
 
+// A part of a step's time: an operator, over all layers and stages.
+struct StepPart {
+  std::string name;  // "gate and up products", "attention of chunks"
+  std::string kind;  // linear | attention | elementwise | communication | head | host | correction
+  double ns = 0;     // below 0: what overlapping saves
+};
+
 class CostModel : public StepTimeModel {
  public:
   // kInvalidArgument: unknown model, device or dtype (lists the known ones), heads that tp does not divide, more stages
@@ -73,6 +80,8 @@ class CostModel : public StepTimeModel {
 
   // "llama-3.1-8b on h100, tp 1: GEMM fitted (median error 3.1 %), attention fitted (5 %), ..."
   virtual std::string Describe() const = 0;
+  // What a step's time is made of; the parts add up to StepTimeNs, but for its rounding.
+  virtual std::vector<StepPart> StepParts(const StepShape& shape) const = 0;
   // How far a run went beyond what was measured: "" or "steps of up to 20,480 tokens (measured up to 8,192: 2.5 x
   // beyond)". `most` holds the largest value of each field that was asked for.
   virtual std::string Extrapolation(const StepShape& most) const = 0;

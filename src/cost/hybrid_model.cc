@@ -53,36 +53,55 @@ int64_t HybridModel::StageLayers(int32_t stage) const {
   return model_.layers / deployment_.pp + (stage < model_.layers % deployment_.pp ? 1 : 0);
 }
 
-double HybridModel::LayerElementwiseNs(int64_t t) const {
+std::vector<HybridModel::LayerOperator> HybridModel::LayerOperators() const {
   const OperatorTimes& o = *operators_;
   const ModelSpec& m = model_;
-  const double tokens = static_cast<double>(t);
-  const double hidden_bytes = tokens * static_cast<double>(m.hidden) * kActivationBytes;
-  const double q_bytes = tokens * static_cast<double>(attention_.q_heads * m.head_dim) * kActivationBytes;
-  const double kv_bytes =
-      tokens * static_cast<double>(attention_.kv_heads * m.head_dim) * kActivationBytes;  // of K, or of V
-  // A norm reads the residual stream and the last operator's output and writes both the sum and its norm.
-  double ns = (m.parallel ? 1 : 2) * o.ElementwiseNs(Elementwise::kNorm, 4 * hidden_bytes);
-  if (m.parallel) ns += o.ElementwiseNs(Elementwise::kAdd, 3 * hidden_bytes);
-  if (m.rope) ns += o.ElementwiseNs(Elementwise::kRope, 2 * (q_bytes + kv_bytes));
-  if (m.qk_norm) ns += o.ElementwiseNs(Elementwise::kNorm, 2 * (q_bytes + kv_bytes));
-  ns += o.ElementwiseNs(Elementwise::kKvWrite, 2 * kv_bytes * (1 + attention_.kv_bytes / kActivationBytes));
-  const double ffn_bytes = tokens * static_cast<double>(m.ffn / deployment_.tp) * kActivationBytes;
-  ns += o.ElementwiseNs(Elementwise::kActivation, (m.gated ? 3 : 2) * ffn_bytes);
-  if (deployment_.tp > 1) ns += (m.parallel ? 1 : 2) * o.AllReduceNs(hidden_bytes, deployment_.tp);
-  return ns;
+  const int32_t tp = deployment_.tp;
+  const int64_t q_width = attention_.q_heads * m.head_dim, kv_width = attention_.kv_heads * m.head_dim;
+  const int64_t ffn = m.ffn / tp;
+  const int32_t blocks = m.parallel ? 1 : 2;  // attention and feed-forward, which a parallel layer has in one
+  const auto small = [&o](Elementwise op, double bytes_per_token, int32_t times = 1) {
+    return [&o, op, bytes_per_token, times](int64_t t) {
+      return times * o.ElementwiseNs(op, static_cast<double>(t) * bytes_per_token);
+    };
+  };
+  const double hidden_bytes = static_cast<double>(m.hidden) * kActivationBytes;
+  const double q_bytes = static_cast<double>(q_width) * kActivationBytes;
+  const double kv_bytes = static_cast<double>(kv_width) * kActivationBytes;  // of K, or of V
+  std::vector<LayerOperator> all = {
+      {"QKV product", "linear", true, o.Gemm(format_, q_width + 2 * kv_width, m.hidden)},
+      {"output product", "linear", true, o.Gemm(format_, m.hidden, q_width)},
+      {m.gated ? "gate and up products" : "up product", "linear", true,
+       o.Gemm(format_, m.gated ? 2 * ffn : ffn, m.hidden)},
+      {"down product", "linear", true, o.Gemm(format_, m.hidden, ffn)},
+      // A norm reads the residual stream and the last operator's output and writes both the sum and its norm.
+      {"norms", "elementwise", false, small(Elementwise::kNorm, 4 * hidden_bytes, blocks)},
+  };
+  if (m.parallel) all.push_back({"residual sum", "elementwise", false, small(Elementwise::kAdd, 3 * hidden_bytes)});
+  if (m.rope) all.push_back({"RoPE", "elementwise", false, small(Elementwise::kRope, 2 * (q_bytes + kv_bytes))});
+  if (m.qk_norm) all.push_back({"QK norm", "elementwise", false, small(Elementwise::kNorm, 2 * (q_bytes + kv_bytes))});
+  all.push_back({"KV write", "elementwise", false,
+                 small(Elementwise::kKvWrite, 2 * kv_bytes * (1 + attention_.kv_bytes / kActivationBytes))});
+  all.push_back({"activation", "elementwise", false,
+                 small(Elementwise::kActivation, (m.gated ? 3 : 2) * static_cast<double>(ffn) * kActivationBytes)});
+  if (tp > 1) {
+    all.push_back({"all-reduces", "communication", false, [&o, hidden_bytes, tp, blocks](int64_t t) {
+                     return blocks * o.AllReduceNs(static_cast<double>(t) * hidden_bytes, tp);
+                   }});
+  }
+  return all;
 }
 
 void HybridModel::FillTokenTables() {
   const OperatorTimes& o = *operators_;
   const ModelSpec& m = model_;
   const int32_t tp = deployment_.tp;
-  const int64_t q_width = attention_.q_heads * m.head_dim, kv_width = attention_.kv_heads * m.head_dim;
-  const int64_t ffn = m.ffn / tp;
-  const auto qkv = o.Gemm(format_, q_width + 2 * kv_width, m.hidden), out = o.Gemm(format_, m.hidden, q_width);
-  const auto up = o.Gemm(format_, m.gated ? 2 * ffn : ffn, m.hidden), down = o.Gemm(format_, m.hidden, ffn);
-  layer_.Fill(kTableTokens,
-              [&](int64_t t) { return t == 0 ? 0.0 : qkv(t) + out(t) + up(t) + down(t) + LayerElementwiseNs(t); });
+  const std::vector<LayerOperator> operators = LayerOperators();
+  layer_.Fill(kTableTokens, [&](int64_t t) {
+    double products_ns = 0, rest_ns = 0;
+    for (const LayerOperator& of : operators) (of.product ? products_ns : rest_ns) += t > 0 ? of.ns(t) : 0;
+    return products_ns + rest_ns;
+  });
 
   const double hidden_bytes = static_cast<double>(m.hidden) * kActivationBytes;
   embed_.Fill(kTableTokens, [&](int64_t t) {
@@ -243,6 +262,35 @@ double HybridModel::StepBytes(const StepShape& shape) const {
   const double layer = static_cast<double>(model_.LayerParameters()) * format_.weight_bytes + kv_token * kv_tokens;
   const double head = shape.logit_rows > 0 ? static_cast<double>(model_.vocab * model_.hidden) * 2 : 0;
   return static_cast<double>(model_.layers) * layer + head;
+}
+
+std::vector<StepPart> HybridModel::StepParts(const StepShape& shape) const {
+  const auto layers = static_cast<double>(model_.layers);
+  const int64_t tokens = shape.tokens() + shape.padded_tokens;
+  std::vector<StepPart> parts;
+  double sum = 0;
+  const auto add = [&](std::string name, const char* kind, double ns) {
+    if (std::abs(ns) < 1e-3) return;  // nothing, or what rounding leaves
+    parts.push_back({std::move(name), kind, ns});
+    sum += ns;
+  };
+  if (tokens > 0) {
+    for (const LayerOperator& of : LayerOperators()) add(of.name, of.kind, layers * of.ns(tokens));
+  }
+  const AttentionParts apart = Apart(shape);
+  add("attention of chunks", "attention", layers * apart.chunks_ns);
+  add("attention of decodes", "attention", layers * apart.decodes_ns);
+  // Tables never fall and end in a straight line; a step that overlaps or reads prefixes once is shorter than its
+  // parts.
+  const double whole = layer_.At(tokens) + apart.chunks_ns + apart.decodes_ns;
+  add("tables: no step faster than a smaller one", "correction", layers * whole - sum);
+  add("overlap of nano-batches, prefixes read once", "correction", layers * (LayerNs(shape) - whole));
+  add("embedding", "head", embed_.At(tokens));
+  add("logits and sampling", "head", head_.At(shape.logit_rows));
+  add("sends between stages", "communication", static_cast<double>(SendTimeNs(shape)) * (deployment_.pp - 1));
+  add("copies of swapped blocks", "communication", static_cast<double>(shape.swap_blocks) * swap_block_ns_);
+  add("host", "host", tokens > 0 ? cpu_overhead_ns_ : 0);
+  return parts;
 }
 
 std::string HybridModel::Describe() const {

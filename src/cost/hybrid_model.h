@@ -7,6 +7,7 @@
 // Thread rule: immutable after Build.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,6 +62,7 @@ class HybridModel final : public CostModel {
 
   Result<KvPlan> PlanKv(double memory_utilization, int32_t block_size, int64_t max_step_tokens) const override;
   std::string Describe() const override;
+  std::vector<StepPart> StepParts(const StepShape& shape) const override;
   std::string Extrapolation(const StepShape& most) const override;
   int64_t max_model_len() const override { return model_.context; }
   double StepFlops(const StepShape& shape) const override;
@@ -74,8 +76,14 @@ class HybridModel final : public CostModel {
   int64_t StageLayers(int32_t stage) const;
   void FillTokenTables();
   void FillAttentionTables();
-  // All but attention and matrix products, one layer.
-  double LayerElementwiseNs(int64_t tokens) const;
+  // All of one layer but attention, by the step's tokens.
+  struct LayerOperator {
+    const char* name;
+    const char* kind;
+    bool product;  // of matrices
+    std::function<double(int64_t)> ns;
+  };
+  std::vector<LayerOperator> LayerOperators() const;
   // Attention of one layer: of the chunks (and of prefixes that are read once), of the decodes beside them, and of the
   // decodes in a kernel of their own.
   struct AttentionParts {

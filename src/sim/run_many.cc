@@ -19,23 +19,27 @@ Result<RunResult> RunJob(const SimulationJob& job, const std::function<bool()>& 
 
 }  // namespace
 
+void ForEachOnThreads(size_t count, int32_t threads, const std::function<void(size_t)>& work) {
+  std::atomic<size_t> next{0};
+  const auto run = [&] {
+    for (size_t i = next++; i < count; i = next++) work(i);
+  };
+  std::vector<std::thread> helpers;
+  const auto wanted = static_cast<int32_t>(std::min<size_t>(count, static_cast<size_t>(std::max(threads, 1))));
+  helpers.reserve(static_cast<size_t>(std::max(wanted, 1)));
+  try {
+    for (int32_t i = 1; i < wanted; ++i) helpers.emplace_back(run);
+  } catch (const std::system_error&) {
+    // No more threads to be had: those that came do it all, and results do not depend on who does what.
+  }
+  run();
+  for (std::thread& t : helpers) t.join();
+}
+
 std::vector<Result<RunResult>> RunSimulations(std::span<const SimulationJob> jobs, int32_t threads,
                                               const std::function<bool()>& keep_going) {
   std::vector<std::optional<Result<RunResult>>> results(jobs.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < jobs.size(); i = next++) results[i] = RunJob(jobs[i], keep_going);
-  };
-  std::vector<std::thread> helpers;
-  const auto wanted = static_cast<int32_t>(std::min<size_t>(jobs.size(), static_cast<size_t>(std::max(threads, 1))));
-  helpers.reserve(static_cast<size_t>(wanted));
-  try {
-    for (int32_t i = 1; i < wanted; ++i) helpers.emplace_back(work);
-  } catch (const std::system_error&) {
-    // No more threads to be had: those that came do it all, and results do not depend on who runs a job.
-  }
-  work();
-  for (std::thread& t : helpers) t.join();
+  ForEachOnThreads(jobs.size(), threads, [&](size_t i) { results[i] = RunJob(jobs[i], keep_going); });
   std::vector<Result<RunResult>> out;
   for (auto& r : results) out.push_back(std::move(*r));
   return out;

@@ -47,6 +47,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   // Output
   std::string requests_out, steps_out, warmup, measure;
   bool exact_percentiles = false;
+  double device_hour_price = 0;
 
   template <class V>
   void VisitFields(V& v) {
@@ -175,6 +176,11 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
     v.Field("measure", measure,
             {.help = "how much is measured after that: a time such as 10m, or a number of requests; default: until "
                      "the last request arrives"});
+    v.Field("device-hour-price", device_hour_price,
+            {.unit = "of any currency",
+             .min = 0,
+             .max = 1e9,
+             .help = "what a device costs per hour, for the result's cost per million tokens; 0: none is stated"});
     v.Field("requests-out", requests_out, {.help = "CSV file with one line per request"});
     v.Field("steps-out", steps_out,
             {.help = "CSV file with one line per step; of --replay --times model: measured and predicted"});
@@ -204,5 +210,9 @@ struct SimTexts {
 
 // kInvalidArgument, kNotFound or kDataLoss with the flag at fault as param.
 Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& texts);
+// Tokens of the largest step that the set-up's scheduler can make, whatever its KV memory.
+Result<int64_t> MaxStepTokens(const SimSetup& setup);
+// Of it only where step times come from: no memory, scheduler or workload. As SetUpSimulation.
+Result<SimSetup> SetUpStepTimes(const SimOptions& options, const SimTexts& texts);
 
 }  // namespace tactus

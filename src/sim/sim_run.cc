@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -17,6 +18,13 @@ double SecondsSince(TimeNs begin_ns, Clock& clock) {
   return static_cast<double>(clock.NowNs() - begin_ns) * 1e-9;
 }
 
+// Of all devices over the run's whole duration, for each million of `tokens_per_s`; null without a price.
+Json CostPerMillion(const SimOptions& o, const SimSetup& setup, std::optional<double> tokens_per_s) {
+  if (o.device_hour_price <= 0 || setup.cost == nullptr || tokens_per_s.value_or(0) <= 0) return nullptr;
+  const double price_per_s = o.device_hour_price * static_cast<double>(o.tp * o.pp * o.replicas) / 3600;
+  return price_per_s / *tokens_per_s * 1e6;
+}
+
 SimReport MakeReport(const SimOptions& o, const SimSetup& setup, RunResult run, const std::string& scheduler,
                      double wall_s) {
   if (o.rate > 0) run.request_rate_asked = o.rate;
@@ -29,6 +37,9 @@ SimReport MakeReport(const SimOptions& o, const SimSetup& setup, RunResult run, 
   j["step_noise"] =
       spread.any() ? Json{{"with_prompts", spread.with_prompts}, {"decodes_only", spread.decodes_only}} : Json(nullptr);
   j["devices"] = setup.cost != nullptr ? Json(o.tp * o.pp * o.replicas) : Json(nullptr);
+  const auto prompt_rate = run.input_token_throughput(), output_rate = run.output_token_throughput();
+  j["cost_per_million_tokens"] = CostPerMillion(o, setup, prompt_rate.value_or(0) + output_rate.value_or(0));
+  j["cost_per_million_output_tokens"] = CostPerMillion(o, setup, output_rate);
   j["kv_blocks"] = setup.config.scheduler.limits.blocks_total;
   j["max_model_len"] = setup.config.scheduler.limits.max_model_len;
   j["seed"] = o.seed;

@@ -303,10 +303,20 @@ Status SetUpMigration(const SimOptions& o, SimSetup* setup) {
 
 }  // namespace
 
+Result<int64_t> MaxStepTokens(const SimSetup& setup) {
+  TACTUS_ASSIGN_OR_RETURN(const AskedMemory asked, AskMemory(setup.config.scheduler, setup.step_time.get()));
+  return asked.max_step_tokens;
+}
+
+Result<SimSetup> SetUpStepTimes(const SimOptions& options, const SimTexts& texts) {
+  SimSetup setup;
+  TACTUS_RETURN_IF_ERROR(MakeCost(options, texts, &setup));
+  return setup;
+}
+
 Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& texts) {
   TACTUS_ASSIGN_OR_RETURN(const SimOptions o, WithNameOfRequests(options));
-  SimSetup setup;
-  TACTUS_RETURN_IF_ERROR(MakeCost(o, texts, &setup));
+  TACTUS_ASSIGN_OR_RETURN(SimSetup setup, SetUpStepTimes(o, texts));
   SimulationConfig& c = setup.config;
   c.step_time = setup.step_time.get();
   c.meter = setup.cost.get();

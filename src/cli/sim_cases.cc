@@ -1,0 +1,267 @@
+#include "cli/sim_cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <variant>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/output_file.h"
+#include "base/printable.h"
+#include "cli/interrupt.h"
+#include "kernels/thread_pool.h"
+#include "obs/seed_interval.h"
+#include "sim/run_many.h"
+
+namespace tactus::cli {
+namespace {
+
+constexpr size_t kMostValues = 100'000;
+
+Status BadVary(const std::string& text, const std::string& why) {
+  return InvalidArgument(
+      fmt::format("--vary '{}': {}; such as scheduler=vllm,sarathi-serve or rate=1:8:1", Printable(text), why), "vary");
+}
+
+const FieldBinding* Find(const CommandLine& line, const std::string& name) {
+  for (const FieldBinding& f : line.fields()) {
+    if (f.name == name || f.spec.alias == name) return &f;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> SplitAt(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator)
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  }
+  return parts;
+}
+
+std::optional<double> NumberOf(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+// LOW:HIGH:STEP or LOW:HIGH:xFACTOR; HIGH itself belongs to it where a step ends there.
+Result<std::vector<std::string>> Range(const std::string& text, const std::string& range) {
+  const std::vector<std::string> parts = SplitAt(range, ':');
+  if (parts.size() != 3) return BadVary(text, fmt::format("'{}' is not of the form LOW:HIGH:STEP", Printable(range)));
+  const bool by_factor = !parts[2].empty() && parts[2][0] == 'x';
+  const auto low = NumberOf(parts[0]), high = NumberOf(parts[1]), step = NumberOf(parts[2].substr(by_factor ? 1 : 0));
+  if (!low || !high || !step || *low > *high)
+    return BadVary(text, fmt::format("'{}': LOW:HIGH:STEP are three numbers, LOW not above HIGH", Printable(range)));
+  if (by_factor ? *step <= 1 || *low <= 0 : *step <= 0) {
+    return BadVary(text, fmt::format("'{}' never ends: a step is above 0, a factor above 1 and its LOW above 0",
+                                     Printable(range)));
+  }
+  std::vector<std::string> values;
+  const double last = *high + 1e-9 * std::abs(*high);
+  double value = *low;
+  while (value <= last) {
+    if (values.size() == kMostValues) return BadVary(text, fmt::format("more than {} values", kMostValues));
+    values.push_back(fmt::format("{:.12g}", value));
+    value = by_factor ? value * *step : *low + static_cast<double>(values.size()) * *step;
+  }
+  return values;
+}
+
+Result<VariedFlag> ParseOne(const SimOptions& base, const std::string& text) {
+  SimCommandOptions scratch;
+  scratch.sim = base;
+  CommandLine line = SimLine(&scratch);
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) return BadVary(text, "it is not of the form FLAG=VALUES");
+  std::string name = text.substr(0, equals);
+  if (name.rfind("--", 0) == 0) name.erase(0, 2);
+  const FieldBinding* field = Find(line, name);
+  if (field == nullptr) return BadVary(text, fmt::format("'{}' is no option of `tactus sim`", Printable(name)));
+  if (field->name == "seed") return BadVary(text, "seeds are varied by --seeds, from --seed on");
+  if (*field->spec.implies != '\0')
+    return BadVary(text, fmt::format("--{} stands for other options; vary those", field->name));
+  static constexpr std::string_view kOfOneRun[] = {"requests-out", "steps-out", "trace-out", "replay", "times",
+                                                   "json",         "output",    "list",      "seeds",  "threads"};
+  if (std::find(std::begin(kOfOneRun), std::end(kOfOneRun), field->name) != std::end(kOfOneRun))
+    return BadVary(text, fmt::format("--{} is nothing that a configuration is made of", field->name));
+
+  VariedFlag varied{field->name, {}};
+  const std::string list = text.substr(equals + 1);
+  const bool number = std::holds_alternative<int64_t*>(field->target) || std::holds_alternative<double*>(field->target);
+  for (const std::string& part : SplitAt(list, list.find('|') != std::string::npos ? '|' : ',')) {
+    if (number && part.find(':') != std::string::npos) {
+      TACTUS_ASSIGN_OR_RETURN(const std::vector<std::string> values, Range(text, part));
+      varied.values.insert(varied.values.end(), values.begin(), values.end());
+    } else {
+      varied.values.push_back(part);
+    }
+  }
+  for (const std::string& value : varied.values) {
+    if (const Status set = SetField(*field, value); !set.ok()) return BadVary(text, set.message());
+    if (std::count(varied.values.begin(), varied.values.end(), value) > 1 && varied.values.size() < 1000)
+      return BadVary(text, fmt::format("'{}' is there twice", Printable(value)));
+  }
+  return varied;
+}
+
+// `value` was taken before, so that it is taken now.
+void Set(SimOptions* options, const std::string& flag, const std::string& value) {
+  SimCommandOptions scratch;
+  scratch.sim = *options;
+  CommandLine line = SimLine(&scratch);
+  const FieldBinding* field = Find(line, flag);
+  if (auto* const* list = std::get_if<std::vector<std::string>*>(&field->target)) (*list)->clear();
+  const Status set = SetField(*field, value);
+  TACTUS_CHECK_MSG(set.ok(), set.message());
+  *options = scratch.sim;
+}
+
+}  // namespace
+
+Result<std::vector<VariedFlag>> ParseVaried(const SimOptions& base, const std::vector<std::string>& texts) {
+  std::vector<VariedFlag> all;
+  for (const std::string& text : texts) {
+    TACTUS_ASSIGN_OR_RETURN(VariedFlag one, ParseOne(base, text));
+    for (const VariedFlag& other : all) {
+      if (other.name == one.name) return BadVary(text, fmt::format("--{} is varied twice", one.name));
+    }
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+Result<std::vector<SimCase>> MakeCases(const SimOptions& base, const std::vector<VariedFlag>& varied, int64_t runs_each,
+                                       int64_t most_runs) {
+  double runs = static_cast<double>(runs_each);
+  std::string factors = fmt::format("{} of each", runs_each);
+  for (const VariedFlag& flag : varied) {
+    runs *= static_cast<double>(flag.values.size());
+    factors += fmt::format(" x {} of --{}", flag.values.size(), flag.name);
+  }
+  if (runs > static_cast<double>(most_runs)) {
+    return InvalidArgument(fmt::format("these are {:.0f} runs ({}), and --most-runs is {}: vary less, or raise it",
+                                       runs, factors, most_runs),
+                           "most-runs");
+  }
+  std::vector<SimCase> cases = {{base, {}}};
+  for (const VariedFlag& flag : varied) {
+    std::vector<SimCase> longer;
+    for (const SimCase& c : cases) {
+      for (const std::string& value : flag.values) {
+        SimCase next = c;
+        Set(&next.options, flag.name, value);
+        next.values.push_back(value);
+        longer.push_back(std::move(next));
+      }
+    }
+    cases = std::move(longer);
+  }
+  return cases;
+}
+
+std::string CaseText(const std::vector<VariedFlag>& varied, const SimCase& of) {
+  std::string text;
+  for (size_t i = 0; i < varied.size(); ++i)
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", varied[i].name, of.values[i]);
+  return text;
+}
+
+Status CheckForMany(const SimCommandOptions& options) {
+  const SimOptions& o = options.sim;
+  if (options.list || !options.replay.empty()) {
+    return InvalidArgument(fmt::format("--{} is for `tactus sim` itself", options.list ? "list" : "replay"),
+                           options.list ? "list" : "replay");
+  }
+  for (const auto& [flag, file] : {std::pair{"trace-out", &o.trace_out}, std::pair{"requests-out", &o.requests_out},
+                                   std::pair{"steps-out", &o.steps_out}}) {
+    if (file->empty()) continue;
+    return InvalidArgument(fmt::format("--{} {} would be written anew by each of many runs: leave it out, and run "
+                                       "`tactus sim` with the configuration that you want to see",
+                                       flag, Printable(*file)),
+                           flag);
+  }
+  return options.output.empty() ? Status() : CheckWritable(options.output, "output");
+}
+
+int32_t ThreadsOf(const SimCommandOptions& options) {
+  return options.threads > 0 ? static_cast<int32_t>(options.threads) : kernels::UsableCores();
+}
+
+Result<SimReport> RunCase(const SimOptions& options, const std::function<bool(const SimProgress&)>& keep_going) {
+  TACTUS_ASSIGN_OR_RETURN(SimSetup setup, SetUp(options));
+  SimWatch watch;
+  watch.run = keep_going;
+  watch.search = [&keep_going](const OracleProgress&) { return keep_going({}); };
+  return RunSetup(options, &setup, SystemClock(), watch);
+}
+
+std::optional<std::vector<double>> RunSet::Values(const RunMetric& metric) const {
+  std::vector<double> values;
+  for (const auto& run : runs) {
+    const auto value = metric.Value(run);
+    if (!value) return std::nullopt;
+    values.push_back(*value);
+  }
+  return values.empty() ? std::nullopt : std::optional(std::move(values));
+}
+
+std::optional<std::vector<double>> RunSet::Seeds() const {
+  std::vector<double> seeds;
+  for (const auto& run : runs) {
+    const auto seed = run.find("seed");
+    if (seed == run.end() || !seed->is_number()) return std::nullopt;
+    seeds.push_back(seed->get<double>());
+  }
+  return seeds.empty() ? std::nullopt : std::optional(std::move(seeds));
+}
+
+Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, SimOptions>>& configurations,
+                                     int64_t seeds, int32_t threads) {
+  struct Done {
+    Status status{StatusCode::kCancelled, "interrupted"};
+    nlohmann::ordered_json result;
+  };
+  const auto each = static_cast<size_t>(seeds);
+  std::vector<Done> runs(configurations.size() * each);
+  ForEachOnThreads(runs.size(), threads, [&](size_t i) {
+    if (InterruptCount() > 0) return;
+    SimOptions options = configurations[i / each].second;
+    options.seed += static_cast<int64_t>(i % each);
+    auto report = RunCase(options, [](const SimProgress&) { return InterruptCount() == 0; });
+    if (!report.ok()) {
+      runs[i].status = report.status();
+    } else if (report->finished) {
+      runs[i].status = CheckCompleted(report->run);
+      runs[i].result = std::move(report->json);
+    }
+  });
+  std::vector<RunSet> sets;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const std::string& name = configurations[i / each].first;
+    const Status& status = runs[i].status;
+    if (!status.ok()) return Status(status.code(), (name.empty() ? "" : name + ": ") + status.message());
+    if (i % each == 0) sets.push_back({name, {}});
+    sets.back().runs.push_back(std::move(runs[i].result));
+  }
+  return sets;
+}
+
+nlohmann::ordered_json RunSetJson(const RunSet& set) {
+  nlohmann::ordered_json seeds = nlohmann::ordered_json::array(), mean = nlohmann::ordered_json::object();
+  for (const auto& run : set.runs) seeds.push_back(run["seed"]);
+  for (const RunMetric& metric : RunMetric::All()) {
+    const auto values = set.Values(metric);
+    mean[metric.Name()] = values ? IntervalJson(MeanOver(*values)) : nlohmann::ordered_json(nullptr);
+  }
+  return {{"seeds", std::move(seeds)}, {"mean", std::move(mean)}, {"runs", set.runs}};
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,94 @@
+// A sweep's table: what it keeps on disk, how it is gone on with, and which files it refuses.
+#include "cli/sweep_table.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tactus::cli {
+namespace {
+
+using Row = SweepTable::Row;
+
+class SweepTableTest : public testing::Test {
+ protected:
+  SweepTableTest()
+      : path_((std::filesystem::path(testing::TempDir()) /
+               (std::string("sweep_") + testing::UnitTest::GetInstance()->current_test_info()->name() + ".csv"))
+                  .string()) {
+    std::filesystem::remove(path_);
+  }
+  ~SweepTableTest() override { std::filesystem::remove(path_); }
+  Result<SweepTable> Open(const std::string& base = "b1",
+                          std::vector<std::string> columns = {"rate", "seed", "goodput", "error", "base"}) {
+    return SweepTable::Open(path_, std::move(columns), 2, base);
+  }
+  std::string Text() const {
+    std::ifstream in(path_);
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+  const std::string path_;
+};
+
+TEST_F(SweepTableTest, RowsAreThereAtOnceAndInOrderAtTheEnd) {
+  auto table = Open();
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  ASSERT_TRUE(table->Add({"2", "0", "1.5", "", "b1"}).ok());
+  EXPECT_EQ(Text(), "rate,seed,goodput,error,base\n2,0,1.5,,b1\n");
+  ASSERT_TRUE(table->Add({"1", "0", "0.5", "", "b1"}).ok());
+  ASSERT_TRUE(table->Finish({{"1", "0"}, {"2", "0"}}).ok());
+  EXPECT_EQ(Text(), "rate,seed,goodput,error,base\n1,0,0.5,,b1\n2,0,1.5,,b1\n");
+}
+
+TEST_F(SweepTableTest, GoesOnWithWhatIsThereAndRunsACutLineAgain) {
+  {
+    auto table = Open();
+    ASSERT_TRUE(table->Add({"1", "0", "0.5", "", "b1"}).ok());
+  }
+  std::ofstream(path_, std::ios::app) << "2,0,0.";
+  auto table = Open();
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  EXPECT_NE(table->Find({"1", "0"}), nullptr);
+  EXPECT_EQ(table->Find({"2", "0"}), nullptr);
+  ASSERT_TRUE(table->Add({"2", "0", "0.7", "", "b1"}).ok());
+  EXPECT_EQ(Text(), "rate,seed,goodput,error,base\n1,0,0.5,,b1\n2,0,0.7,,b1\n");
+}
+
+TEST_F(SweepTableTest, KeepsRunsThatThisSweepDoesNotAskFor) {
+  auto table = Open();
+  ASSERT_TRUE(table->Add({"9", "0", "9.5", "", "b1"}).ok());
+  ASSERT_TRUE(table->Add({"1", "0", "0.5", "", "b1"}).ok());
+  ASSERT_TRUE(table->Finish({{"1", "0"}}).ok());
+  EXPECT_EQ(Text(), "rate,seed,goodput,error,base\n1,0,0.5,,b1\n9,0,9.5,,b1\n");
+}
+
+TEST_F(SweepTableTest, RefusesAFileOfAnotherSweep) {
+  std::ofstream(path_) << "rate,seed,throughput,error,base\n";
+  auto table = Open();
+  ASSERT_FALSE(table.ok());
+  EXPECT_NE(table.status().message().find("column 3 is 'throughput', here 'goodput'"), std::string::npos)
+      << table.status().message();
+  std::ofstream(path_) << "rate,seed,goodput,error,base\n1,0,0.5,,other\n";
+  EXPECT_NE(Open().status().message().find("line 2: it is of a sweep with other options"), std::string::npos);
+  std::ofstream(path_) << "rate,seed,goodput,error,base\n1,0\n";
+  EXPECT_NE(Open().status().message().find("2 cells, not 5"), std::string::npos);
+  EXPECT_NE(SweepTable::Open("/dev/null", {"a", "base"}, 1, "b").status().message().find("no regular file"),
+            std::string::npos);
+}
+
+TEST_F(SweepTableTest, CellsHoldWhatCsvCanHold) {
+  EXPECT_EQ(SweepTable::Cell("random:in=5,out=6 \"x\"\n"), "random:in=5;out=6 'x'_");
+  auto table = Open();
+  ASSERT_TRUE(table->Add({"a,b", "0", "1", "no, \"really\"", "b1"}).ok());
+  EXPECT_NE(table->Find({"a,b", "0"}), nullptr);
+  auto again = Open();
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_NE(again->Find({"a,b", "0"}), nullptr);
+}
+
+}  // namespace
+}  // namespace tactus::cli

@@ -1,0 +1,268 @@
+"""`tactus sim capacity`, `sweep`, `compare` and `step` as scripts call them: what they print, exit statuses, what an interrupt keeps."""
+import csv
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import unittest
+
+from server_process import TINY_CONFIG, wait_until
+
+BINARY = os.environ["TACTUS_BINARY"]
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
+DEPLOYMENT = ["--model", "llama-3.1-8b", "--device", "h100"]
+LOAD = [*DEPLOYMENT, "--workload", "random:in=512,out=32", "--requests", 60]
+
+
+def tactus(*args, timeout=200):
+    return subprocess.run([BINARY, "sim", *map(str, args)], capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT)
+
+
+class SearchesTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def rows(self, table):
+        with table.open() as file:
+            return list(csv.DictReader(file))
+
+    def json(self, *args, code=0):
+        done = tactus(*args, "--json")
+        self.assertEqual(done.returncode, code, done.stderr)
+        return json.loads(done.stdout)
+
+    def wrong(self, args, *expected, code=2):
+        done = tactus(*args)
+        self.assertEqual(done.returncode, code, done.stderr)
+        for text in expected:
+            self.assertIn(text, done.stderr)
+
+    # capacity
+
+    def test_capacity_is_where_the_condition_begins_to_break(self):
+        until = "p99(ttft)<=300ms and rejected==0"
+        found = self.json("capacity", *LOAD, "--until", until, "--tolerance", 5, "--seeds", 2)
+        [one] = found["configurations"]
+        self.assertEqual(one["until"], until)
+        for seed in one["seeds"]:
+            held, broke = seed["held"], seed["broke"]
+            self.assertLessEqual(broke["value"], held["value"] * 1.05)
+            self.assertLessEqual(held["clauses"][0]["value"], 300)
+            self.assertGreater(broke["clauses"][0]["value"], 300)
+            # The same command at that rate says the same.
+            alone = self.json(*LOAD, "--rate", repr(held["value"]), "--seed", seed["seed"])
+            self.assertEqual(alone["plan_hash"], held["result"]["plan_hash"])
+        low, mean, high = (one["capacity"][k] for k in ("low", "mean", "high"))
+        self.assertTrue(low <= mean <= high, one["capacity"])
+
+    def test_capacity_varies_options_and_says_how_many_times_the_first(self):
+        found = self.json("capacity", *LOAD, "--until", "p99(ttft)<=300ms", "--tolerance", 5, "--seeds", 2, "--vary", "tp=1,2")
+        self.assertEqual([len(one["seeds"]) for one in found["configurations"]], [2, 2])
+        first, second = found["configurations"]
+        self.assertIsNone(first["of_first"])
+        self.assertEqual(second["options"], {"tensor-parallel-size": "2"})
+        self.assertGreater(second["of_first"]["mean"], 1)
+
+    def test_an_objective_that_nothing_keeps_and_one_that_everything_keeps(self):
+        self.wrong(["capacity", *LOAD, "--until", "p50(ttft)<=1ms and rejected==0", "--seeds", 1], "even the lowest, 0.01 requests/s, breaks p50(ttft)<=1ms: it was", code=1)
+        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--seeds", 1, "--to", 50], "even the highest, 50 requests/s, holds", "--requests", code=1)
+        self.wrong(["capacity", *LOAD, "--until", "attainment>=99%", "--seeds", 1], "the run has no such value", code=1)
+
+    def test_sarathi_serves_objectives_by_name(self):
+        found = self.json("capacity", *LOAD, "--until", "sarathi-strict and rejected==0", "--seeds", 1, "--tolerance", 20, "--to", 2, code=1)
+        step = self.json("step", *DEPLOYMENT, "--decodes", "32x4096")["step_ms"]
+        until = found["configurations"][0]["until"]
+        self.assertRegex(until, r"^p99\(tbt\)<=[\d.]+ms and p50\(delay\)<=2s and rejected==0$")
+        self.assertAlmostEqual(float(until.split("<=")[1].split("ms")[0]) / step, 5, delta=0.01)
+
+    def test_capacity_over_concurrency(self):
+        found = self.json("capacity", *LOAD, "--until", "p99(ttft)<=200ms", "--over", "concurrency", "--seeds", 1)
+        [seed] = found["configurations"][0]["seeds"]
+        self.assertLessEqual(seed["broke"]["value"] / seed["held"]["value"], 1.02 + 1 / seed["held"]["value"])
+
+    def test_wrong_conditions_name_the_place(self):
+        self.wrong(["capacity", *LOAD], "--until is missing")
+        self.wrong(["capacity", *LOAD, "--until", "p99(itl)<=1s"], "position 1", "'itl' is no metric", "ttft", "sarathi-strict")
+        self.wrong(["capacity", *LOAD, "--until", "rejected==0 or goodput>=1"], "position 13", "'and'")
+        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--rate", 4], "--rate is what capacity searches")
+        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--from", 5, "--to", 4], "--from 5 is above --to 4")
+        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--vary", "rate=1,2"], "--vary rate")
+        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--steps-out", "x.csv"], "--steps-out x.csv")
+
+    # sweep
+
+    def sweep(self, *args, code=0):
+        done = tactus("sweep", *LOAD, "--vary", "scheduler=vllm,orca", "--vary", "rate=2:4:2", *args)
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def test_a_sweep_is_a_table_and_the_same_on_any_number_of_threads(self):
+        one, two = self.folder / "one.csv", self.folder / "two.csv"
+        done = self.sweep("--seeds", 2, "--csv", one, "--threads", 1, "--best", "p99(ttft)")
+        self.assertIn("8 runs, on 1 threads, about", done.stderr)
+        self.assertIn("best p99(ttft): scheduler=", done.stdout)
+        self.sweep("--seeds", 2, "--csv", two, "--threads", 2)
+        self.assertEqual(one.read_bytes(), two.read_bytes())
+        rows = self.rows(one)
+        self.assertEqual([(r["scheduler"], r["rate"], r["seed"]) for r in rows],
+                         [(s, r, k) for s in ("vllm", "orca") for r in "24" for k in "01"])
+        alone = self.json(*LOAD, "--scheduler", "orca", "--rate", 4, "--seed", 1)
+        self.assertAlmostEqual(float(rows[-1]["p99(ttft)"]), alone["ttft_ms"]["p99"], places=4)
+        self.assertEqual(rows[-1]["goodput"], "")    # nobody stated an objective
+
+    def test_a_sweep_goes_on_where_it_was_and_adds_what_is_new(self):
+        table = self.folder / "t.csv"
+        self.sweep("--csv", table)
+        whole = table.read_text()
+        lines = whole.splitlines(keepends=True)
+        table.write_text("".join(lines[:2]) + lines[2][:20])
+        done = self.sweep("--csv", table)
+        self.assertIn("4 runs, 1 of them done before", done.stderr)
+        self.assertEqual(table.read_text(), whole)
+        self.wrong(["sweep", *LOAD, "--vary", "rate=2:4:2", "--csv", table], "other columns", "column 1 is 'scheduler', here 'rate'")
+        self.wrong(["sweep", *LOAD, "--vary", "scheduler=vllm,orca", "--vary", "rate=2:4:2", "--csv", table, "--block-size", 32], "line 2", "other options")
+        self.assertEqual(table.read_text(), whole)
+
+    def test_a_sweep_that_explodes_is_refused_with_its_number(self):
+        self.wrong(["sweep", *LOAD, "--vary", "rate=1:1000:1", "--vary", "token-budget=1:1000:1", "--csv", self.folder / "t.csv"],
+                   "1000000 runs", "--most-runs is 10000")
+        self.assertFalse((self.folder / "t.csv").exists())
+
+    def test_a_fault_of_all_runs_is_said_before_any(self):
+        table = self.folder / "t.csv"
+        self.wrong(["sweep", "--device", "h100", "--vary", "rate=1,2", "--csv", table], "--model is missing")
+        self.wrong(["sweep", *LOAD, "--vary", "rate=1,2", "--show", "p99(itl)"], "--show: 'itl' is no metric")
+        self.assertFalse(table.exists())
+
+    def test_runs_that_cannot_be_are_rows_with_a_reason(self):
+        table = self.folder / "t.csv"
+        done = tactus("sweep", "--model", "opt-13b", "--device", "a100", "--workload", "random:in=128,out=8", "--requests", 10, "--rate", 2,
+                      "--vary", "tp=1,3", "--csv", table)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("1 of 2 runs have no result; the first: tensor-parallel-size=3", done.stderr)
+        good, bad = self.rows(table)
+        self.assertEqual((good["error"], good["completed"]), ("", "10"))
+        self.assertEqual(bad["completed"], "")
+        self.assertIn("tp", bad["error"])
+
+    def test_an_interrupt_keeps_what_is_done(self):
+        table = self.folder / "t.csv"
+        args = [BINARY, "sim", "sweep", *DEPLOYMENT, "--workload", "chat", "--vary", "rate=1:400:1", "--threads", "1", "--csv", table]
+        with subprocess.Popen([*map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as running:
+            self.addCleanup(lambda: running.poll() is None and running.kill())
+            wait_until(lambda: table.exists() and table.read_text().count("\n") > 2, "two rows")
+            running.send_signal(signal.SIGINT)
+            _, errors = running.communicate(timeout=60)
+        self.assertEqual(running.returncode, 130, errors)
+        rows = self.rows(table)
+        self.assertGreaterEqual(len(rows), 2)
+        self.assertTrue(all(row["completed"] == "1000" for row in rows))    # none that was cut off
+
+    # seeds, compare
+
+    def test_several_seeds_are_a_mean_with_its_interval(self):
+        several = self.json(*LOAD, "--rate", 4, "--seeds", 3)
+        self.assertEqual(several["seeds"], [0, 1, 2])
+        p99 = [run["ttft_ms"]["p99"] for run in several["runs"]]
+        self.assertAlmostEqual(several["mean"]["p99(ttft)"]["mean"], sum(p99) / 3)
+        alone = self.json(*LOAD, "--rate", 4, "--seed", 2)
+        self.assertEqual(alone["plan_hash"], several["runs"][2]["plan_hash"])
+
+    def test_compare_reads_results_and_runs_configurations(self):
+        a, b, config = self.folder / "a.json", self.folder / "b.json", self.folder / "c.toml"
+        for file, scheduler in (a, "vllm"), (b, "orca"):
+            self.assertEqual(tactus(*LOAD, "--rate", 4, "--seeds", 3, "--scheduler", scheduler, "-o", file).returncode, 0)
+        config.write_text(tactus(*LOAD, "--rate", 4, "--scheduler", "orca", "--print-config").stdout)
+        found = self.json("compare", a, b, config, "--seeds", 3, "--show", "p99(ttft), throughput")
+        self.assertEqual([one["runs"] for one in found["of"]], [3, 3, 3])
+        first, second, third = found["metrics"]["p99(ttft)"]
+        self.assertIsNone(first["ratio"])
+        self.assertEqual(second, third)
+        self.assertTrue(second["ratio"]["low"] <= second["ratio"]["mean"] <= second["ratio"]["high"])
+        text = tactus("compare", a, a)
+        self.assertIn("no difference shown", text.stdout)
+
+    def test_compare_refuses_what_is_no_result(self):
+        a, bad, empty, capacity = (self.folder / name for name in ("a.json", "bad.json", "empty.json", "capacity.json"))
+        self.assertEqual(tactus(*LOAD, "--rate", 4, "-o", a).returncode, 0)
+        bad.write_text("{ nothing")
+        empty.write_text('{"runs": []}')
+        capacity.write_text('{"configurations": []}')
+        self.wrong(["compare", a], "at least two")
+        self.wrong(["compare", a, bad], "bad.json", "begins like JSON and is none")
+        self.wrong(["compare", a, empty], "empty.json", "no runs in it")
+        self.wrong(["compare", a, capacity], "capacity.json", "it is no result")
+        self.wrong(["compare", a, self.folder / "none.json"], "none.json", code=1)
+
+    # step, cost
+
+    def test_a_step_is_the_sum_of_its_parts(self):
+        for extra in ([], ["--tp", 2, "--pp", 2], ["--overlap", "nano"]):
+            step = self.json("step", *DEPLOYMENT, "--decodes", "32x4096", "--chunk", "512@1024", *extra)
+            self.assertAlmostEqual(sum(part["ms"] for part in step["parts"]), step["step_ms"], delta=1e-4)
+            self.assertAlmostEqual(sum(step["kinds"].values()), step["step_ms"], delta=1e-4)
+            self.assertEqual((step["prompt_tokens"], step["decodes"], step["decode_context_tokens"]), (512, 32, 32 * 4097))
+            self.assertTrue(0 < step["mfu"] < 1 and 0 < step["mbu"] < 1)
+        text = tactus("step", *DEPLOYMENT, "--decodes", "32x4096")
+        self.assertIn("attention of decodes", text.stdout)
+
+    def test_wrong_steps(self):
+        self.wrong(["step", *DEPLOYMENT], "the step is empty")
+        self.wrong(["step", *DEPLOYMENT, "--decodes", "32"], "--decodes '32'", "32x4096")
+        self.wrong(["step", *DEPLOYMENT, "--chunk", "0@5"], "--chunk '0@5'")
+        self.wrong(["step", "--device", "h100", "--chunk", "5"], "--model is missing")
+
+    def test_a_price_makes_a_cost(self):
+        r = self.json(*LOAD, "--rate", 4, "--tp", 2, "--device-hour-price", 3)
+        tokens_per_s = r["input_token_throughput"] + r["output_token_throughput"]
+        self.assertAlmostEqual(r["cost_per_million_tokens"], 6 / 3600 / tokens_per_s * 1e6)
+        self.assertAlmostEqual(r["cost_per_million_output_tokens"], 6 / 3600 / r["output_token_throughput"] * 1e6)
+        self.assertIsNone(self.json(*LOAD, "--rate", 4)["cost_per_million_tokens"])
+
+    # fit
+
+    def fit(self, *args, code=0, **environment):
+        done = subprocess.run([BINARY, "fit", *map(str, args)], capture_output=True, text=True, timeout=200, env=dict(ENVIRONMENT, **environment))
+        self.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def test_fit_says_how_many_a_device_holds(self):
+        args = ["llama-3.1-8b", "--device", "h100", "--slo", "ttft=200ms", "--workload", "random:in=512,out=32", "--requests", 100]
+        found = json.loads(self.fit(*args, "--json").stdout)
+        self.assertFalse(found["at_least"])
+        self.assertEqual(found["holds"], min(seed["held"]["value"] for seed in found["seeds"]))
+        for seed in found["seeds"]:
+            self.assertGreaterEqual(seed["held"]["result"]["slo_attainment"], 0.99)
+            self.assertLess(seed["broke"]["result"]["slo_attainment"], 0.99)
+        self.assertIn(f"h100 holds {found['holds']} such requests at once (workload random:in=512,out=32, ttft=200ms)", self.fit(*args).stdout)
+        few = json.loads(self.fit(*args, "--most", 1, "--json").stdout)
+        self.assertEqual((few["holds"], few["at_least"]), (1, True))
+        self.assertIn("h100 holds none: even the lowest, 1 in flight, breaks attainment>=99%: it was 0",
+                      self.fit("llama-3.1-8b", "--device", "h100", "--slo", "tbt=1us", "--requests", 20, code=1).stderr)
+
+    def test_fit_on_this_machine_goes_by_its_profile(self):
+        model = self.folder / "tiny"
+        model.mkdir()
+        (model / "config.json").write_text(json.dumps(TINY_CONFIG))
+        args = [model, "--slo", "tbt=10ms", "--workload", "random:in=64,out=16", "--requests", 100]
+        self.assertIn("'tactus profile", self.fit(*args, code=1, TACTUS_CACHE_DIR=str(self.folder)).stderr)
+        profile = self.folder / "profile.csv"
+        # 1 ms, and 1 ms for each decode: nine of them take 10 ms.
+        rows = [f"0,0,{n},{n * c},{1 + n}" for n in range(1, 17) for c in (32, 80)] + [f"{n},0,0,0,{1 + n / 64}" for n in (16, 32, 48, 64)]
+        profile.write_text("prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n" + "\n".join(rows) + "\n")
+        found = json.loads(self.fit(*args, "--cost", profile, "--json").stdout)
+        self.assertEqual(found["device"], "cpu")
+        self.assertTrue(1 <= found["holds"] <= 10, found["holds"])
+
+    def test_fit_refuses_what_it_cannot_answer(self):
+        self.assertIn("--slo is missing", self.fit("llama-3.1-8b", "--device", "h100", code=2).stderr)
+        self.assertIn("leave --rate and --concurrency out", self.fit("llama-3.1-8b", "--device", "h100", "--slo", "tbt=1s", "--rate", 2, code=2).stderr)
+        self.assertIn("'h999'", self.fit("llama-3.1-8b", "--device", "h999", "--slo", "tbt=1s", code=2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
