@@ -5,6 +5,7 @@
 
 #include "cli/option_binding.h"
 #include "cli/run_length_text.h"
+#include "cli/run_out.h"
 #include "cli/slo_text.h"
 #include "serve/serve_options.h"
 #include "sim/sim_options.h"
@@ -39,10 +40,12 @@ struct SimCommandOptions {
   SimOptions sim;
   bool list = false, json = false;
   std::string output, replay, times = "recorded";
+  RunOut run_out;
 
   template <class V>
   void VisitFields(V& v) {
     sim.VisitFields(v);
+    run_out.VisitFields(v);
     v.Field("replay", replay,
             {.help = "a run that `tactus serve` or `sim` recorded with --trace-out, instead of a workload"});
     v.Field("times", times,
