@@ -17,6 +17,7 @@ struct ServeCommandOptions {
   EngineOptions engine;
   ServeOptions serve;
   bool json = false;
+  RunOut run_out;
 
   template <class V>
   void VisitFields(V& v) {
@@ -24,6 +25,7 @@ struct ServeCommandOptions {
     engine.VisitFields(v);
     v.Group("Output");
     v.Field("json", json, {.help = "print the result object at exit, as one JSON line on stdout"});
+    run_out.VisitFields(v);
   }
 };
 

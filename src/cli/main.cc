@@ -32,6 +32,7 @@ constexpr Command kCommands[] = {
     {"bench", BenchCommand, "load-test an OpenAI-compatible server"},
     {"sim", SimCommand, "simulate a workload on given devices under a given scheduler"},
     {"explain", ExplainCommand, "say why a request of a recording was as late as it was"},
+    {"report", ReportCommand, "show recorded runs as a page with pictures"},
     {"version", VersionCommand, "print version and build"},
 };
 

@@ -29,4 +29,10 @@ Result<std::unique_ptr<RunFileWriter>> OpenRunFile(const RunOut& out, const Comm
   return RunFileWriter::Create(out.path, about, when_behind);
 }
 
+Result<std::unique_ptr<RunRecorder>> OpenEngineRecorder(const RunOut& out, const CommandLine& line, Clock& clock) {
+  TACTUS_ASSIGN_OR_RETURN(auto file, OpenRunFile(out, line, RunFileWriter::WhenBehind::kGiveUp));
+  if (file == nullptr) return std::unique_ptr<RunRecorder>();
+  return std::make_unique<RunRecorder>(std::move(file), clock.NowNs());
+}
+
 }  // namespace tactus::cli

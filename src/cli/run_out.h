@@ -4,7 +4,9 @@
 #include <memory>
 #include <string>
 
+#include "base/clock.h"
 #include "cli/option_binding.h"
+#include "loop/run_recorder.h"
 #include "obs/run_file.h"
 
 namespace tactus::cli {
@@ -25,5 +27,7 @@ struct RunOut {
 // that is out of range; kDataLoss: the file cannot be made.
 Result<std::unique_ptr<RunFileWriter>> OpenRunFile(const RunOut& out, const CommandLine& line,
                                                    RunFileWriter::WhenBehind when_behind);
+// The same for an engine's run, which never waits for the disk.
+Result<std::unique_ptr<RunRecorder>> OpenEngineRecorder(const RunOut& out, const CommandLine& line, Clock& clock);
 
 }  // namespace tactus::cli

@@ -42,7 +42,7 @@ struct RunAbout {
 
 // All times count from the run's beginning. -1: never, or not known.
 struct RunRequest {
-  int64_t number = 0;   // from 0, unique in the run
+  int64_t number = 0;   // from 0, unique in the run; -1: it was refused before it had one
   std::string_view id;  // of the client; may be empty
   int32_t replica = -1;
   TimeNs arrival_ns = 0, scheduled_ns = -1, first_token_ns = -1, done_ns = -1;

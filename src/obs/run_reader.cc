@@ -193,12 +193,12 @@ Status NotRunFile(const std::string& path, const std::string& why) {
 
 class Reader {
  public:
-  Reader(const std::string& path, InputFile* file, RunVisitor* visitor)
-      : path_(path), file_(file), visitor_(visitor), zip_(archive_read_new()) {}
+  Reader(const std::string& path, InputFile* file, RunVisitor* visitor, RunFile* run)
+      : path_(path), file_(file), visitor_(visitor), run_(*run), zip_(archive_read_new()) {}
   ~Reader() { archive_read_free(zip_); }
   Reader(const Reader&) = delete;
 
-  Result<RunFile> Read() {
+  Status Read() {
     archive_read_support_format_zip_streamable(zip_);
     if (archive_read_open(zip_, this, nullptr, &Reader::More, nullptr) != ARCHIVE_OK) {
       if (!input_.ok()) return input_;
@@ -218,7 +218,7 @@ class Reader {
     if (!input_.ok()) return input_;
     if (first) return NotRunFile(path_, "it is no zip archive, or an empty one");
     if (run_.rows[0] + run_.rows[1] + run_.rows[2] == 0 && !run_.complete()) return NothingInIt();
-    return std::move(run_);
+    return Status();
   }
 
  private:
@@ -382,6 +382,7 @@ class Reader {
   const std::string& path_;
   InputFile* const file_;
   RunVisitor* const visitor_;
+  RunFile& run_;
   archive* const zip_;
   std::string piece_;    // libarchive's until it asks for the next
   bool at_end_ = false;  // of the file
@@ -389,14 +390,13 @@ class Reader {
   std::string member_;
   bool ended_early_ = false;
   int64_t unpacked_ = 0;
-  RunFile run_;
 };
 
 }  // namespace
 
-Result<RunFile> ReadRunFile(const std::string& path, RunVisitor* visitor) {
+Status ReadRunFile(const std::string& path, RunVisitor* visitor, RunFile* run) {
   TACTUS_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path, kMostBytes));
-  return Reader(path, &file, visitor).Read();
+  return Reader(path, &file, visitor, run).Read();
 }
 
 }  // namespace tactus

@@ -31,6 +31,7 @@ struct RunFile {
 
 // kNotFound, kInvalidArgument: no such file, not a run file, of another version, or a run with nothing in it.
 // kDataLoss: damaged. A file that ends early is no error: what is there counts, and the run is not complete.
-Result<RunFile> ReadRunFile(const std::string& path, RunVisitor* visitor);
+// `run`: filled in as it is read; `about` before the first row.
+Status ReadRunFile(const std::string& path, RunVisitor* visitor, RunFile* run);
 
 }  // namespace tactus

@@ -91,6 +91,12 @@ class Kept : public RunVisitor {
   std::vector<RunInterval> intervals;
 };
 
+Result<RunFile> Read(const std::string& path, RunVisitor* visitor) {
+  RunFile run;
+  TACTUS_RETURN_IF_ERROR(ReadRunFile(path, visitor, &run));
+  return run;
+}
+
 std::unique_ptr<RunFileWriter> Writer(const std::string& path) {
   auto writer = RunFileWriter::Create(path, About(), RunFileWriter::WhenBehind::kWait);
   EXPECT_TRUE(writer.ok()) << writer.status().message();
@@ -129,7 +135,7 @@ TEST_F(RunFileTest, ReadsBackWhatWasWritten) {
   ASSERT_TRUE(writer->Close(R"({"duration_s": 9.5})").ok());
 
   Kept kept;
-  const auto run = ReadRunFile(path, &kept);
+  const auto run = Read(path, &kept);
   ASSERT_TRUE(run.ok()) << run.status().message();
   EXPECT_TRUE(run->complete());
   EXPECT_EQ(run->result["duration_s"], 9.5);
@@ -179,7 +185,7 @@ TEST_F(RunFileTest, TablesOfManyPartsKeepTheirOrder) {
   for (int64_t i = 0; i < kSteps; ++i) writer->Add(AStep(i));
   ASSERT_TRUE(writer->Close("{}").ok());
   Kept kept;
-  ASSERT_TRUE(ReadRunFile(path, &kept).ok());
+  ASSERT_TRUE(Read(path, &kept).ok());
   ASSERT_EQ(kept.steps.size(), static_cast<size_t>(kSteps));
   for (int64_t i = 0; i < kSteps; ++i) ASSERT_EQ(kept.steps[static_cast<size_t>(i)].step, i);
   EXPECT_LT(fs::file_size(path), 400'000u) << "is it compressed?";
@@ -192,7 +198,7 @@ TEST_F(RunFileTest, ARecordingThatWasNotClosedIsIncompleteAndKeepsItsRows) {
     for (int64_t i = 0; i < 20'000; ++i) writer->Add(AStep(i));
   }
   Kept kept;
-  const auto run = ReadRunFile(path, &kept);
+  const auto run = Read(path, &kept);
   ASSERT_TRUE(run.ok()) << run.status().message();
   EXPECT_FALSE(run->complete());
   EXPECT_GT(kept.steps.size(), 15'000u);
@@ -208,7 +214,7 @@ TEST_F(RunFileTest, NoCutFileIsTakenForAWholeOne) {
   for (size_t size = 0; size < result_ends; ++size) {
     WriteBytes(cut, whole.substr(0, size));
     Kept kept;
-    const auto run = ReadRunFile(cut, &kept);
+    const auto run = Read(cut, &kept);
     if (!run.ok()) continue;
     ++incomplete;
     // The data descriptor behind the last part may be cut: all of its text is there.
@@ -229,7 +235,7 @@ TEST_F(RunFileTest, FlippedBitsNeverCrash) {
       bytes[at] = static_cast<char>(bytes[at] ^ bit);
       WriteBytes(flipped, bytes);
       Kept kept;
-      const auto run = ReadRunFile(flipped, &kept);
+      const auto run = Read(flipped, &kept);
       if (run.ok()) continue;
       EXPECT_FALSE(run.status().message().empty());
       ++noticed;
@@ -245,7 +251,7 @@ TEST_F(RunFileTest, DamagedRowsNameWhereTheyAre) {
   const size_t at = bytes.find("requests/000000.csv") + 60;
   bytes[at] = static_cast<char>(bytes[at] ^ 0x55);
   WriteBytes(path, bytes);
-  const auto run = ReadRunFile(path, nullptr);
+  const auto run = Read(path, nullptr);
   ASSERT_FALSE(run.ok());
   EXPECT_EQ(run.status().code(), StatusCode::kDataLoss);
   EXPECT_NE(run.status().message().find("damaged in requests/000000.csv"), std::string::npos) << run.status().message();
@@ -255,19 +261,19 @@ TEST_F(RunFileTest, WhatIsNoRunFileIsSaidSo) {
   const std::string path = Path("file");
   for (const char* text : {"", "{\"duration_s\": 3}\n", "PK\x03\x04 and then nothing of a zip archive"}) {
     WriteBytes(path, text);
-    const auto run = ReadRunFile(path, nullptr);
+    const auto run = Read(path, nullptr);
     ASSERT_FALSE(run.ok()) << text;
     EXPECT_EQ(run.status().code(), StatusCode::kInvalidArgument);
     EXPECT_NE(run.status().message().find("is not a run file"), std::string::npos) << run.status().message();
     EXPECT_NE(run.status().message().find("--run-out"), std::string::npos);
   }
-  EXPECT_EQ(ReadRunFile(Path("none"), nullptr).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(Read(Path("none"), nullptr).status().code(), StatusCode::kNotFound);
 }
 
 TEST_F(RunFileTest, ARunWithNothingInItIsAnError) {
   const std::string path = Path("run");
   Writer(path).reset();
-  const auto run = ReadRunFile(path, nullptr);
+  const auto run = Read(path, nullptr);
   ASSERT_FALSE(run.ok());
   EXPECT_NE(run.status().message().find("has nothing in it"), std::string::npos) << run.status().message();
 }
