@@ -365,6 +365,7 @@ std::string Svg(const LinePlot& plot, bool alone) {
   }
   if (plot.limit && Shown(plot.limit->y, plot.log_y)) ys.Hold(plot.limit->y);
   if (!plot.log_y) ys.Hold(0);
+  if (xs.low > 0 && xs.low < 0.2 * xs.high) xs.low = 0;
   if (plot.y_top) ys = {0, *plot.y_top, true};
   const auto legend = LegendOf(plot);
   const double rows = LegendRows(legend), height = kHeight + kLegendRow * std::max(0.0, rows - 1);

@@ -357,6 +357,10 @@ std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs) {
     std::vector<std::pair<std::vector<const char*>, const char*>> series;
     double factor = 1;
   };
+  // Names that have no room under their bars are numbers, as in the page's table.
+  const size_t letters = 640 / runs.size() / 6;
+  const bool numbered =
+      std::any_of(runs.begin(), runs.end(), [letters](const RunView& run) { return run.label.size() > letters; });
   const Measure measures[] = {
       {"compare-ttft",
        "Time to first token",
@@ -384,7 +388,8 @@ std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs) {
     plot.title = m.title;
     plot.y_label = m.y_label;
     if (m.factor == 100) plot.y_top = 100;
-    for (const RunView& run : runs) plot.categories.push_back(run.label);
+    for (const RunView& run : runs)
+      plot.categories.push_back(numbered ? fmt::format("{}", plot.categories.size() + 1) : run.label);
     for (const auto& [names, title] : m.series) {
       BarPlot::Series series{title, plot.series.size(), {}};
       for (const RunView& run : runs) {
@@ -394,7 +399,8 @@ std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs) {
       if (std::any_of(series.values.begin(), series.values.end(), [](double v) { return std::isfinite(v); }))
         plot.series.push_back(std::move(series));
     }
-    if (!plot.series.empty()) figures.push_back({std::move(plot), ""});
+    if (!plot.series.empty())
+      figures.push_back({std::move(plot), numbered ? "Runs by their numbers in the table." : ""});
   }
   return figures;
 }

@@ -18,7 +18,7 @@ constexpr const char* kPageCss =
     "p{margin:.3rem 0}.note{border-left:4px solid #d55e00;padding-left:.7rem}\n"
     ".scroll{overflow-x:auto}\n"
     "table{border-collapse:collapse;font-size:.85rem;margin:.7rem 0}\n"
-    "th,td{padding:.2rem .7rem;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\n"
+    "th,td{padding:.2rem .55rem;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\n"
     "th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #888}\n"
     ".options{font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:.82rem;overflow-wrap:anywhere}\n"
     ".figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,560px),1fr));gap:1.2rem;margin:1rem "
@@ -63,12 +63,14 @@ class Writer {
 
 void RunsTable(const std::vector<RunView>& runs, Writer* page) {
   page->Write("<div class=\"scroll\"><table>\n<thead>");
-  page->Row("th", {"run", "completed", "failed", "rejected", "requests/s", "output tokens/s", "goodput, requests/s",
-                   "attainment, %", "TTFT median, ms", "P99", "gap median, ms", "P99", "end to end median, ms", "P99"});
+  page->Row("th", {"run", "done", "failed", "rejected", "requests/s", "tokens/s", "goodput/s", "kept, %",
+                   "TTFT median, ms", "P99", "gap median, ms", "P99", "whole median, ms", "P99"});
   page->Write("</thead>\n<tbody>\n");
-  for (const RunView& r : runs) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const RunView& r = runs[i];
+    const std::string name = runs.size() > 1 ? fmt::format("{}. {}", i + 1, r.label) : r.label;
     page->Row("td",
-              {r.label, Known(r.Value({"requests", "completed"})), Known(r.Value({"requests", "failed"})),
+              {name, Known(r.Value({"requests", "completed"})), Known(r.Value({"requests", "failed"})),
                Known(r.Value({"requests", "rejected"})), Known(r.Value({"request_throughput"})),
                Known(r.Value({"output_token_throughput"})), Known(r.Value({"goodput"})),
                Known(r.Value({"slo_attainment"}), 100), Known(r.Value({"ttft_ms", "p50"})),
