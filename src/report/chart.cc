@@ -145,6 +145,7 @@ Frame DrawFrame(double legend_rows, double height, const std::string& y_label, d
         break;
       }
     }
+    if (high <= low) high = 10 * low;
     ticks = LogTicks(low, high);
   } else {
     ticks = Ticks(low, high, 6);

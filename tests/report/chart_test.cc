@@ -15,7 +15,7 @@
 namespace tactus::report {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
 void ExpectGolden(const std::string& name, const std::string& svg) {
   const std::string path = test::SourcePath("tests/report/golden/" + name + ".svg");
@@ -34,7 +34,7 @@ LinePlot Gaps() {
   plot.title = "Time between tokens";
   plot.x_label = "time (s)";
   plot.y_label = "gap (ms)";
-  Line longest{.name = "longest", .colour = 1, .x = {0, 1, 2, 3, 4}, .y = {40, 55, 180, kNone, 45}};
+  Line longest{.name = "longest", .colour = 1, .x = {0, 1, 2, 3, 4}, .y = {40, 55, 180, kMissing, 45}};
   Line median{.name = "median", .x = {0, 1, 2, 3, 4}, .y = {20, 22, 25, 24, 21}};
   median.least = {15, 16, 18, 17, 16};
   median.most = {30, 31, 33, 36, 29};
@@ -52,7 +52,7 @@ BarPlot Kept() {
   plot.y_label = "share of requests (%)";
   plot.y_top = 100;
   plot.categories = {"chat", "a class with a name that is too long for its place under the axis of this plot, by far"};
-  plot.series = {{"TTFT", 0, {99.5, 80}}, {"TBT", 1, {87.25, kNone}}};
+  plot.series = {{"TTFT", 0, {99.5, 80}}, {"TBT", 1, {87.25, kMissing}}};
   return plot;
 }
 
@@ -93,7 +93,7 @@ TEST(ChartTest, NothingToShowIsSaid) {
   plot.title = "Empty";
   EXPECT_NE(Svg(plot, false).find("Nothing to show."), std::string::npos);
   EXPECT_NE(Svg(BarPlot(), false).find("Nothing to show."), std::string::npos);
-  plot.lines.push_back({.name = "nothing", .x = {1, 2}, .y = {kNone, kNone}});
+  plot.lines.push_back({.name = "nothing", .x = {1, 2}, .y = {kMissing, kMissing}});
   EXPECT_NE(Svg(plot, false).find("Nothing to show."), std::string::npos);
 }
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "report/request_story.h"
 #include "report/run_files.h"
 
 namespace tactus::report {
@@ -146,6 +147,25 @@ TEST(PageTest, ManyRunsAreShownSideBySideAlone) {
   const Report report = MakeReport(View(paths));
   EXPECT_TRUE(report.details.empty());
   EXPECT_NE(Page(report).find("are shown side by side alone"), std::string::npos);
+}
+
+TEST(RequestStoryTest, TellsPhasesAndObjectives) {
+  const test::TempFolder folder;
+  const std::string path = folder / "a.run";
+  test::WriteRun(path, {});
+  EXPECT_TRUE(IsArchive(path));
+  EXPECT_FALSE(IsArchive(folder / "none"));
+  for (const char* id : {"0", "an \\id"}) {
+    const auto story = RequestStory(path, id);
+    ASSERT_TRUE(story.ok()) << story.status().message();
+    EXPECT_EQ((*story)["waited_ms"], 5);
+    EXPECT_EQ((*story)["prompt_ms"], 55);
+    EXPECT_EQ((*story)["answer_ms"], 140);
+    ASSERT_EQ((*story)["objectives"].size(), 1u);
+    EXPECT_EQ((*story)["objectives"][0]["cause"], "prefill");
+    EXPECT_NE(StoryTable(*story).find("missed, by prefill"), std::string::npos) << StoryTable(*story);
+  }
+  EXPECT_EQ(RequestStory(path, "2").status().code(), StatusCode::kNotFound);
 }
 
 TEST(PageTest, TheJsonHasTheResults) {
