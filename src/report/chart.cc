@@ -126,7 +126,7 @@ struct Frame {
 Frame DrawFrame(double legend_rows, double height, const std::string& y_label, double low, double high, bool log,
                 Canvas* canvas) {
   Frame f;
-  f.top = kLegendY - 4 + kLegendRow * legend_rows;
+  f.top = kLegendY + 3 + kLegendRow * legend_rows;
   f.bottom = height - kBottom;
   std::vector<double> ticks;
   if (log) {
@@ -164,10 +164,11 @@ Frame DrawFrame(double legend_rows, double height, const std::string& y_label, d
 }
 
 struct Range {
+  static constexpr double kMost = 1e100;  // beyond it nothing is drawn to scale
   double low = 0, high = 0;
   bool any = false;
   void Hold(double value) {
-    if (!std::isfinite(value)) return;
+    if (!(std::abs(value) < kMost)) return;
     low = any ? std::min(low, value) : value;
     high = any ? std::max(high, value) : value;
     any = true;
@@ -361,7 +362,9 @@ std::string Svg(const LinePlot& plot, bool alone) {
       xs.Hold(line.x[i]);
       sums[i] += line.y[i];
       ys.Hold(plot.stacked ? sums[i] : line.y[i]);
-      if (!line.most.empty()) ys.Hold(line.most[i]);
+      if (line.most.empty()) continue;
+      ys.Hold(line.most[i]);
+      if (Shown(line.least[i], plot.log_y)) ys.Hold(line.least[i]);
     }
   }
   if (plot.limit && Shown(plot.limit->y, plot.log_y)) ys.Hold(plot.limit->y);

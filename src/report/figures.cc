@@ -19,13 +19,13 @@ struct TimeUnit {
   double ns;
   const char* label;
 };
-TimeUnit UnitFor(TimeNs length_ns) {
-  if (length_ns > 4 * 3600 * kSecond) return {3600e9, "time (h)"};
-  if (length_ns > 20 * 60 * kSecond) return {60e9, "time (min)"};
+TimeUnit UnitFor(double length_ns) {
+  if (length_ns > 4 * 3600e9) return {3600e9, "time (h)"};
+  if (length_ns > 20 * 60e9) return {60e9, "time (min)"};
   return {1e9, "time (s)"};
 }
-TimeNs LengthOf(const TimeBins& bins) {
-  return static_cast<TimeNs>(bins.bins().size()) * bins.width_ns();
+double LengthOf(const TimeBins& bins) {
+  return static_cast<double>(bins.bins().size()) * static_cast<double>(bins.width_ns());
 }
 
 enum class Of : uint8_t { kMean, kLargest };
@@ -60,7 +60,7 @@ double LargestOf(const LinePlot& plot) {
 class RunPictures {
  public:
   RunPictures(const RunView& run, std::string prefix) : run_(run), prefix_(std::move(prefix)) {
-    TimeNs length_ns = 0;
+    double length_ns = 0;
     for (const TimeBins* bins : {&run.running, &run.in_flight, &run.longest_gap_ms})
       length_ns = std::max(length_ns, LengthOf(*bins));
     unit_ = UnitFor(length_ns);

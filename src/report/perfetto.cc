@@ -32,10 +32,12 @@ class EventWriter final : public RunVisitor {
   void End() { std::fputs("\n]}\n", file_); }
 
   void Step(const RunStep& s) override {
-    const int64_t pid = s.replica + 1;
-    std::vector<TimeNs>& lanes = lanes_[s.replica];
+    // Those beyond the first few thousand, which only a damaged file has, are one.
+    const int64_t replica = lanes_.size() < kMostReplicas || lanes_.contains(s.replica) ? s.replica : kMostReplicas;
+    const int64_t pid = replica + 1;
+    std::vector<TimeNs>& lanes = lanes_[replica];
     if (lanes.empty())
-      Event(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"replica {}"}}}})", pid, s.replica);
+      Event(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"replica {}"}}}})", pid, replica);
     // Steps of a pipeline run beside each other: each gets the first lane that is free.
     size_t lane = 0;
     while (lane < lanes.size() && lanes[lane] > s.start_ns) ++lane;
@@ -74,7 +76,7 @@ class EventWriter final : public RunVisitor {
   }
 
  private:
-  static constexpr size_t kMostLanes = 1024;
+  static constexpr size_t kMostLanes = 1024, kMostReplicas = 8192;
 
   template <class... Args>
   void Event(fmt::format_string<Args...> format, Args&&... args) {
@@ -95,7 +97,7 @@ class EventWriter final : public RunVisitor {
   std::FILE* const file_;
   bool any_ = false;
   std::string line_;
-  std::map<int32_t, std::vector<TimeNs>> lanes_;  // of each replica: when its steps end
+  std::map<int64_t, std::vector<TimeNs>> lanes_;  // of each replica: when its steps end
 };
 
 }  // namespace
