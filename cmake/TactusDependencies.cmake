@@ -11,6 +11,7 @@ find_package(prometheus-cpp REQUIRED COMPONENTS core)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
+pkg_check_modules(libarchive REQUIRED IMPORTED_TARGET libarchive>=3.6)   # run files
 pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3>=3.40)
 # The endpoint picker's (src/gateway). Without it the rest is built, and `tactus epp` says what is missing.
 pkg_check_modules(grpcpp IMPORTED_TARGET grpc++>=1.51 protobuf>=3.21)

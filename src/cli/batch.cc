@@ -19,6 +19,8 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
+#include "cli/run_out.h"
+#include "engine/create_engine.h"
 #include "model/catalog.h"
 #include "obs/run_result.h"
 #include "sched/registry.h"
@@ -36,6 +38,7 @@ constexpr const char* kLines = ".jsonl";
 struct BatchOptions {
   std::string input, output, errors, job;
   bool overwrite = false, json = false;
+  RunOut run_out;
   BytesText max_line{int64_t{16} << 20};
   double sample = 0.01;
   int64_t plan_seed = 0;
@@ -68,6 +71,7 @@ struct BatchOptions {
             {.help = "I/N, such as 2/4: run the second of four parts of the job, of equal work; its files are named "
                      "OUT.2-of-4.jsonl and so on"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
+    run_out.VisitFields(v);
     engine.VisitFields(v);
   }
 };
@@ -226,6 +230,19 @@ std::string PlanText(const PlanFigures& plan, int64_t finest_key_tokens) {
   return text + "; `tactus profile` measures this machine, and the next run says its share of what that allows";
 }
 
+nlohmann::ordered_json ResultJson(const batch::Job& job, int64_t done_before, const RunResult& result) {
+  const batch::JobCounts c = job.counts();
+  nlohmann::ordered_json report = RunJson(result);
+  report["lines"] = {
+      {"in", c.lines}, {"out", c.out}, {"errors", c.errors}, {"left", c.left()}, {"before", done_before}};
+  if (c.elsewhere > 0) report["shard"] = {{"elsewhere", c.elsewhere}, {"cut", job.cut()}};
+  return report;
+}
+
+std::string JsonLine(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_before, const RunResult& result) {
   const batch::JobCounts c = job.counts();
   const std::string text =
@@ -238,11 +255,7 @@ void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_befo
     return;
   }
   Say(text);
-  nlohmann::ordered_json report = RunJson(result);
-  report["lines"] = {
-      {"in", c.lines}, {"out", c.out}, {"errors", c.errors}, {"left", c.left()}, {"before", done_before}};
-  if (c.elsewhere > 0) report["shard"] = {{"elsewhere", c.elsewhere}, {"cut", job.cut()}};
-  std::printf("%s\n", report.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
+  std::printf("%s\n", JsonLine(ResultJson(job, done_before, result)).c_str());
 }
 
 // A job that is done is no success where nothing of it was.
@@ -260,7 +273,7 @@ int64_t PlannerBytes(const BatchOptions& o, const batch::Job& job) {
 }
 
 // kCancelled: Ctrl-C.
-Status Run(BatchOptions o) {
+Status Run(BatchOptions o, const CommandLine& line) {
   if (o.output.empty()) return InvalidArgument("--output is missing; name the file for answers (-o OUT.jsonl)");
   if (o.max_line.bytes < 1) return InvalidArgument("--max-line is 0; give some bytes, such as 16MiB", "max-line");
   TACTUS_ASSIGN_OR_RETURN(const ShardOf shard, ParseShard(o.shard));
@@ -276,7 +289,9 @@ Status Run(BatchOptions o) {
   }
   o.engine.front_end_bytes = kParsedPerByte * o.max_line.bytes + kResultBytes + PlannerBytes(o, *job);
   o.engine.likes_step_times = true;
-  TACTUS_ASSIGN_OR_RETURN(const auto engine, Engine::Create(o.engine, Say));
+  TACTUS_ASSIGN_OR_RETURN(const auto recorder, OpenEngineRecorder(o.run_out, line, SystemClock()));
+  TACTUS_ASSIGN_OR_RETURN(const auto engine,
+                          CreateEngine(o.engine, Say, {.clock = &SystemClock(), .recorder = recorder.get()}));
   TACTUS_RETURN_IF_ERROR(job->CheckSettings(batch::SettingsOf(engine->model())));
   ProgressBar bar(before);
   batch::PlanReport plan;
@@ -304,7 +319,11 @@ Status Run(BatchOptions o) {
     result.plan = FiguresOf(plan, batch::NameOf(options.order.order), result.duration_s);
     result.plan->achieved_sharing = result.engine->prefix_sharing;
   }
-  const Status closed = engine->Close();
+  Status closed = engine->Close();
+  if (recorder != nullptr) {
+    const Status written = recorder->Close(JsonLine(ResultJson(*job, before, result)));
+    if (closed.ok()) closed = written;
+  }
   PrintResult(o, *job, before, result);
   if (status.ok()) return closed.ok() ? CheckDone(*job) : closed;
   return Status(status.code(),
@@ -326,7 +345,7 @@ int BatchCommand(const Args& args) {
   line.Positional("MODEL", &options.engine.model, false,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  const Status status = Run(std::move(options));
+  const Status status = Run(options, line);
   if (!status.ok()) std::fprintf(stderr, "tactus batch: %s\n", status.message().c_str());
   if (status.code() == StatusCode::kCancelled) return kExitInterrupted;
   return status.ok() ? kExitOk : status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;

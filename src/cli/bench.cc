@@ -13,6 +13,7 @@
 #include "cli/load_generator.h"
 #include "cli/option_binding.h"
 #include "cli/run_length_text.h"
+#include "cli/run_out.h"
 #include "cli/slo_text.h"
 #include "obs/run_result.h"
 #include "sim/offered_load.h"
@@ -26,6 +27,7 @@ struct BenchOptions : OfferedLoad {
   std::string output, warmup = "0", measure;
   int64_t requests = 100;
   bool json = false;
+  RunOut run_out;
   DurationText timeout{600 * kSecond};
 
   template <class V>
@@ -58,6 +60,7 @@ struct BenchOptions : OfferedLoad {
     v.Field("send-slo", load.send_slo,
             {.help = "send objectives and class with each request; else requests are only scored by them"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
+    run_out.VisitFields(v);
     v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
   }
 };
@@ -199,6 +202,8 @@ int BenchCommand(const Args& args) {
   if (!options.output.empty()) {
     if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
   }
+  const auto run_file = OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kWait);
+  if (!run_file.ok()) return Fail(run_file.status(), CodeOf(run_file.status()));
   if (options.load.model.empty()) {
     auto model = FirstModel(options.load);
     if (!model.ok()) return Fail(model.status(), kExitFailed);
@@ -233,6 +238,10 @@ int BenchCommand(const Args& args) {
   const auto text = [&report](int indent) {
     return report.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   };
+  if (*run_file != nullptr) {
+    AddRows(input, run_file->get());
+    if (const Status written = (*run_file)->Close(text(-1)); !written.ok()) code = Fail(written, kExitFailed);
+  }
   std::printf("%s", options.json ? text(-1).c_str() : RunTable(run).c_str());
   if (options.output.empty()) return code;
   const Status written = ReplaceFile(options.output, text(1), "output");

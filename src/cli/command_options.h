@@ -5,6 +5,7 @@
 
 #include "cli/option_binding.h"
 #include "cli/run_length_text.h"
+#include "cli/run_out.h"
 #include "cli/slo_text.h"
 #include "serve/serve_options.h"
 #include "sim/sim_options.h"
@@ -16,6 +17,7 @@ struct ServeCommandOptions {
   EngineOptions engine;
   ServeOptions serve;
   bool json = false;
+  RunOut run_out;
 
   template <class V>
   void VisitFields(V& v) {
@@ -23,6 +25,7 @@ struct ServeCommandOptions {
     engine.VisitFields(v);
     v.Group("Output");
     v.Field("json", json, {.help = "print the result object at exit, as one JSON line on stdout"});
+    run_out.VisitFields(v);
   }
 };
 
@@ -40,6 +43,7 @@ struct SimCommandOptions {
   int64_t seeds = 1, threads = 0;
   bool list = false, json = false;
   std::string output, replay, times = "recorded";
+  RunOut run_out;
 
   template <class V>
   void VisitFields(V& v) {
@@ -56,6 +60,7 @@ struct SimCommandOptions {
              .max = 4096,
              .help = "how many of several runs go side by side, each on one thread; 0: one for each core. Results are "
                      "the same on any number"});
+    run_out.VisitFields(v);
     v.Field("replay", replay,
             {.help = "a run that `tactus serve` or `sim` recorded with --trace-out, instead of a workload"});
     v.Field("times", times,

@@ -1,13 +1,16 @@
-// `tactus explain TRACE ID`: why a request of a recording was as late as it was.
+// `tactus explain TRACE|RUN ID`: why a request of a recording, or of a run file, was as late as it was.
 #include <cstdio>
 
 #include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
 
 #include "api/explain_text.h"
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
+#include "report/request_story.h"
 #include "trace/replay.h"
 
 namespace tactus::cli {
@@ -50,20 +53,36 @@ Result<std::vector<RequestTimeline>> Find(const ExplainOptions& options) {
                               Printable(options.id.substr(0, 256)), options.trace, has));
 }
 
+// The JSON object and the text of what is asked for.
+struct Explained {
+  std::string json, table;
+};
+Result<Explained> Explain(const ExplainOptions& options) {
+  if (report::IsArchive(options.trace)) {
+    TACTUS_ASSIGN_OR_RETURN(const auto story, report::RequestStory(options.trace, options.id));
+    return Explained{story.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace),
+                     report::StoryTable(story)};
+  }
+  TACTUS_ASSIGN_OR_RETURN(const auto found, Find(options));
+  return Explained{api::ExplainText(found), api::ExplainTable(found)};
+}
+
 }  // namespace
 
 int ExplainCommand(const Args& args) {
   ExplainOptions options;
-  CommandLine line("explain", "TRACE ID [options]",
+  CommandLine line("explain", "TRACE|RUN ID [options]",
                    "Tells what a request of a recording waited for and computed, from its arrival to its end.");
   line.Add(options);
-  line.Positional("TRACE", &options.trace, true, "a recording (--trace-out of serve or sim)");
-  line.Positional("ID", &options.id, true, "the request's number in the recording, from 1, or its X-Request-Id");
+  line.Positional("TRACE", &options.trace, true,
+                  "a recording (--trace-out of serve or sim), or a run file (--run-out)");
+  line.Positional("ID", &options.id, true,
+                  "the request's number in the recording, from 1, or in the run file, or its X-Request-Id");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  const auto found = Find(options);
-  if (!found.ok()) return Fail(found.status());
-  const std::string json = api::ExplainText(*found) + "\n";
-  std::printf("%s", options.json ? json.c_str() : api::ExplainTable(*found).c_str());
+  const auto explained = Explain(options);
+  if (!explained.ok()) return Fail(explained.status());
+  const std::string json = explained->json + "\n";
+  std::printf("%s", options.json ? json.c_str() : explained->table.c_str());
   if (options.output.empty()) return kExitOk;
   const Status written = ReplaceFile(options.output, json, "output");
   return written.ok() ? kExitOk : Fail(written);

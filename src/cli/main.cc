@@ -33,6 +33,7 @@ constexpr Command kCommands[] = {
     {"sim", SimCommand, "simulate a workload on given devices under a given scheduler"},
     {"fit", FitCommand, "say how many requests at once a device holds within objectives"},
     {"explain", ExplainCommand, "say why a request of a recording was as late as it was"},
+    {"report", ReportCommand, "show recorded runs as a page with pictures"},
     {"version", VersionCommand, "print version and build"},
 };
 

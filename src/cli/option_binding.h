@@ -68,6 +68,7 @@ class CommandLine {
 
   std::string HelpText() const;
   std::string ConfigText() const;  // TOML
+  const std::string& command() const { return command_; }
   const std::deque<FieldBinding>& fields() const { return fields_; }
 
  private:

@@ -5,6 +5,7 @@
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "engine/check_model.h"
+#include "engine/create_engine.h"
 #include "model/catalog.h"
 #include "sched/scheduler.h"
 #include "serve/run_server.h"
@@ -59,11 +60,19 @@ int ServeCommand(const Args& args) {
                  search->name);
     return kExitUsage;
   }
+  const auto recorder = OpenEngineRecorder(options.run_out, line, SystemClock());
+  if (!recorder.ok()) {
+    std::fprintf(stderr, "tactus serve: %s\n", recorder.status().message().c_str());
+    return recorder.status().code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+  }
   std::optional<RunResult> result;
   Status status = RunServer(
-      engine, options.serve, [](const EngineOptions& o, const Engine::Progress& p) { return Engine::Create(o, p); },
+      engine, options.serve,
+      [&recorder](const EngineOptions& o, const Engine::Progress& p) {
+        return CreateEngine(o, p, {.clock = &SystemClock(), .recorder = recorder->get()});
+      },
       [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); },
-      options.json ? &result : nullptr);
+      options.json || *recorder != nullptr ? &result : nullptr);
   if (status.code() == StatusCode::kUnavailable) {
     // The port is taken, which is found out before anything slow. Another port would not help a model that cannot
     // start: say that first.
@@ -72,7 +81,11 @@ int ServeCommand(const Args& args) {
       status = model;
     }
   }
-  if (result) std::printf("%s\n", ToJson(*result).c_str());
+  if (result && *recorder != nullptr) {
+    const Status written = (*recorder)->Close(ToJson(*result));
+    if (status.ok()) status = written;
+  }
+  if (result && options.json) std::printf("%s\n", ToJson(*result).c_str());
   if (!status.ok()) std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
   if (status.ok()) return kExitOk;
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;  // as `tactus sim` has it

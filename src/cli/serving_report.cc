@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "obs/run_result.h"
+#include "obs/run_series.h"
 
 namespace tactus::cli {
 
@@ -64,6 +65,74 @@ RunResult ResultOf(const ReportInput& input) {
   if (input.rate_asked_per_s > 0) result.request_rate_asked = input.rate_asked_per_s;
   if (input.concurrency > 0) result.concurrency = input.concurrency;
   return result;
+}
+
+void AddRows(const ReportInput& input, RunFileWriter* file) {
+  TimeNs origin_ns = kNever;
+  for (const RequestRecord& r : input.records) origin_ns = std::min(origin_ns, r.due_ns);
+  struct Moment {
+    TimeNs at_ns = 0;
+    enum class What : uint8_t { kArrival, kFirstToken, kToken, kEnd } what = What::kArrival;
+    DurationNs gap_ns = 0;
+    RequestRecord::Outcome outcome = RequestRecord::Outcome::kPending;
+  };
+  std::vector<Moment> moments;
+  int64_t number = 0;
+  for (const RequestRecord& r : input.records) {
+    using Outcome = RequestRecord::Outcome;
+    moments.push_back({r.due_ns - origin_ns, Moment::What::kArrival, 0, r.outcome});
+    RunRequest row;
+    row.number = number++;
+    row.arrival_ns = r.due_ns - origin_ns;
+    row.slo = r.slo.any() ? r.slo : input.slo;
+    row.slo_class = r.slo_class.empty() ? input.slo_class : r.slo_class;
+    row.prompt_tokens = r.prompt_tokens;
+    row.cached_tokens = r.cached_tokens;
+    row.output_tokens = r.output_tokens;
+    if (r.first_token_ns > 0) {
+      row.first_token_ns = r.first_token_ns - origin_ns;
+      moments.push_back({row.first_token_ns, Moment::What::kFirstToken, r.first_token_ns - r.due_ns, r.outcome});
+    }
+    TimeNs at_ns = r.first_token_ns - origin_ns;
+    for (const DurationNs gap : r.gaps_ns) {
+      row.longest_gap_ns = std::max(row.longest_gap_ns, gap);
+      moments.push_back({at_ns += gap, Moment::What::kToken, gap, r.outcome});
+    }
+    if (r.outcome == Outcome::kPending) continue;  // cut off by Ctrl-C
+    row.done_ns = r.done_ns - origin_ns;
+    moments.push_back({row.done_ns, Moment::What::kEnd, 0, r.outcome});
+    const bool ok = r.outcome == Outcome::kCompleted;
+    row.finish = ok ? "completed" : r.outcome == Outcome::kRejected ? "rejected" : "failed";
+    // A client sees that an objective was missed and not for what.
+    const char* cause = ok ? "unknown" : r.outcome == Outcome::kRejected ? "refused" : "error";
+    const auto missed = [ok](DurationNs stated, DurationNs taken) { return stated > 0 && (!ok || taken > stated); };
+    if (missed(row.slo.ttft_ns, row.first_token_ns < 0 ? kNever : row.first_token_ns - row.arrival_ns))
+      row.missed_by[0] = cause;
+    if (missed(row.slo.tbt_ns, row.longest_gap_ns)) row.missed_by[1] = cause;
+    if (missed(row.slo.jct_ns, row.done_ns - row.arrival_ns)) row.missed_by[2] = cause;
+    file->Add(row);
+  }
+  std::stable_sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) { return a.at_ns < b.at_ns; });
+  RunSeries series(file->interval_ns(), [file](const RunInterval& interval) { file->Add(interval); });
+  for (const Moment& m : moments) {
+    switch (m.what) {
+      case Moment::What::kArrival:
+        series.Arrived(m.at_ns);
+        break;
+      case Moment::What::kFirstToken:
+        series.Tokens(m.at_ns, m.gap_ns, true);
+        break;
+      case Moment::What::kToken:
+        series.Tokens(m.at_ns, m.gap_ns, false);
+        break;
+      case Moment::What::kEnd:
+        series.Ended(m.at_ns, m.outcome == RequestRecord::Outcome::kCompleted  ? RunSeries::End::kCompleted
+                              : m.outcome == RequestRecord::Outcome::kRejected ? RunSeries::End::kRejected
+                                                                               : RunSeries::End::kFailed);
+        break;
+    }
+  }
+  series.Finish();
 }
 
 }  // namespace tactus::cli

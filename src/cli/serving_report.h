@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "obs/run_file.h"
 #include "obs/run_window.h"
 #include "tactus/request.h"
 #include "tactus/run_result.h"
@@ -39,5 +40,9 @@ struct ReportInput {
 
 // Latencies count from the time the workload wanted the request sent: a client that falls behind hides nothing.
 RunResult ResultOf(const ReportInput& input);
+
+// The requests and the time series of the load, all of it, in a run file. Times count from the first that was due. Not
+// its result: Close brings that.
+void AddRows(const ReportInput& input, RunFileWriter* file);
 
 }  // namespace tactus::cli

@@ -128,7 +128,11 @@ int CodeOf(const RunResult& run) {
   return completed.ok() ? kExitOk : Fail(completed, kExitFailed);
 }
 
-int RunOne(const SimCommandOptions& options, SimSetup* setup) {
+int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* setup) {
+  auto file = OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kWait);
+  if (!file.ok()) return Fail(file.status(), CodeOf(file.status()));
+  std::optional<RunRecorder> recorder;
+  if (*file != nullptr) setup->config.recorder = &recorder.emplace(std::move(*file), 0);
   std::optional<Progress> progress;
   SimWatch watch;
   watch.begun = [&progress](const std::string& scheduler) {
@@ -140,6 +144,10 @@ int RunOne(const SimCommandOptions& options, SimSetup* setup) {
   if (!report.ok()) return Fail(report.status(), progress ? kExitFailed : ExitCodeOf(report.status()));
   const SimProgress& p = report->progress;
   progress->End(p);
+  if (recorder) {
+    if (const Status written = recorder->Close(JsonLine(report->json)); !written.ok())
+      return Fail(written, kExitFailed);
+  }
   if (const int code = Write(options, *report); code != kExitOk) return code;
   if (report->finished) return CodeOf(report->run);
   std::fprintf(stderr, "tactus sim: interrupted after %lld of %lld requests, %.1f s of simulated time\n",
@@ -223,6 +231,13 @@ int SimCommand(const Args& args) {
                                     Printable(options.sim.step_noise))),
         kExitUsage);
   }
+  if (!options.run_out.path.empty() &&
+      (!options.replay.empty() || sched::FindSearch(options.sim.scheduler) != nullptr)) {
+    return Fail(
+        InvalidArgument("--run-out records one simulated run: leave it out beside --replay, and with a scheduler "
+                        "that makes many runs give it to a run of the scheduler that it names"),
+        kExitUsage);
+  }
   if (!options.output.empty()) {
     if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
   }
@@ -235,7 +250,7 @@ int SimCommand(const Args& args) {
   if (!setup.ok()) return Fail(setup.status(), ExitCodeOf(setup.status()));
   for (const std::string& note : setup->notes) std::fprintf(stderr, "%s\n", note.c_str());
   CatchInterrupt();
-  return setup->oracle ? RunSearch(options, &*setup) : RunOne(options, &*setup);
+  return setup->oracle ? RunSearch(options, &*setup) : RunOne(options, line, &*setup);
 }
 
 }  // namespace tactus::cli

@@ -9,9 +9,12 @@
 
 namespace tactus {
 
+class RunRecorder;  // loop/run_recorder.h
+
 struct EngineParts {
   Clock* clock = nullptr;            // the loop's and the engine's; outlives the engine
   Clock* stopwatch = nullptr;        // of decision times, asked on the engine thread; null: the clock
+  RunRecorder* recorder = nullptr;   // told of what runs, from the start to Close; null: nobody; outlives the engine
   std::unique_ptr<Backend> backend;  // null: MakeBackend chooses (exec/make_backend.h)
 };
 

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "base/clock.h"
@@ -37,6 +38,7 @@
 #include "kv_store/folder.h"
 #include "loop/metrics.h"
 #include "loop/replica.h"
+#include "loop/run_recorder.h"
 #include "loop/timelines.h"
 #include "model/catalog.h"
 #include "model/loader.h"
@@ -139,11 +141,12 @@ Status PlanEverything(Setup* s) {
 class EngineImpl final : public Engine {
  public:
   EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<DraftSource> drafts,
-             std::unique_ptr<Replica> replica, ModelInfo info, Clock& clock, Clock& stopwatch)
+             std::unique_ptr<Replica> replica, ModelInfo info, Clock& clock, Clock& stopwatch, RunRecorder* recorder)
       : setup_(std::move(setup)),
         info_(std::move(info)),
         clock_(clock),
         stopwatch_(stopwatch),
+        recorder_(recorder),
         executor_(std::move(executor)),
         drafts_(std::move(drafts)),
         shortest_step_ns_(setup_.step_times.profile != nullptr ? ShortestStepNs(*setup_.step_times.profile) : 0),
@@ -161,7 +164,9 @@ class EngineImpl final : public Engine {
       seed_base_ = bits.low;
     }
     const Tokenizer* tokenizer = setup_.text.tokenizer.get();
-    delivery_ = std::make_unique<Delivery>(tokenizer, metrics_.get());
+    EventSink* told = metrics_.get();
+    if (recorder_ != nullptr) told = &recording_.emplace(recorder_, told, [this] { return loop_->Stats(); });
+    delivery_ = std::make_unique<Delivery>(tokenizer, told);
     rules_ = std::make_unique<OutputRules>(tokenizer, info_.vocab_size, replica_->limits().model_stop_ids);
     ReplicaParts parts;
     parts.executor = executor_.get();
@@ -258,7 +263,7 @@ class EngineImpl final : public Engine {
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
     TACTUS_RETURN_IF_ERROR(CheckTokens(request));
     const TimeNs arrival_ns = ArrivalOf(request);
-    metrics_->CountArrival(arrival_ns);
+    CountArrival(arrival_ns);
     if (!request.sampling.has_seed) {
       const auto bits = Philox4x32({static_cast<uint32_t>(seed_base_), static_cast<uint32_t>(seed_base_ >> 32)},
                                    {static_cast<uint32_t>(seeds_drawn_.fetch_add(1)), 0, 0, 0x5eed});
@@ -270,12 +275,12 @@ class EngineImpl final : public Engine {
     if (!classed.ok()) {
       const auto& classes = replica_->limits().classes;
       const bool known = classes.empty() || FindServiceClass(classes, shared->slo_class) != 0;
-      metrics_->CountRejected(shared->slo, known ? shared->slo_class : "", classed.message());
+      CountRejected(*shared, known ? shared->slo_class : "", classed.message(), arrival_ns);
       return classed;
     }
     auto prepared = PrepareRequest(shared, replica_->limits());
     if (!prepared.ok()) {
-      metrics_->CountRejected(shared->slo, shared->slo_class, prepared.status().message());
+      CountRejected(*shared, shared->slo_class, prepared.status().message(), arrival_ns);
       return prepared.status();
     }
     void* user = delivery_->Register(shared, std::move(sink));
@@ -292,7 +297,7 @@ class EngineImpl final : public Engine {
     }();
     if (!handle.ok()) {
       delivery_->Forget(user);
-      metrics_->CountRejected(shared->slo, shared->slo_class, handle.status().message());
+      CountRejected(*shared, shared->slo_class, handle.status().message(), arrival_ns);
     }
     return handle;
   }
@@ -305,8 +310,8 @@ class EngineImpl final : public Engine {
     return static_cast<DurationNs>(static_cast<double>(shortest_step_ns_) * faster);
   }
   void CountRefused(const Request& request, const Status& why) override {
-    metrics_->CountArrival(ArrivalOf(request));
-    metrics_->CountRejected(request.slo, request.slo_class, why.message());
+    CountArrival(ArrivalOf(request));
+    CountRejected(request, request.slo_class, why.message(), ArrivalOf(request));
   }
   void Cancel(RequestHandle handle) override { loop_->Cancel(handle); }
 
@@ -358,6 +363,16 @@ class EngineImpl final : public Engine {
     format.fingerprint = Fingerprint(info_, o, setup_.computes);
     return format;
   }
+  void CountArrival(TimeNs arrival_ns) {
+    metrics_->CountArrival(arrival_ns);
+    if (recorder_ != nullptr) recorder_->Arrived(arrival_ns);
+  }
+  void CountRejected(const Request& r, std::string_view slo_class, std::string_view why, TimeNs arrival_ns) {
+    metrics_->CountRejected(r.slo, slo_class, why);
+    if (recorder_ == nullptr) return;
+    const int64_t prompt_tokens = r.prompt ? static_cast<int64_t>(r.prompt->size()) : -1;
+    recorder_->Refused(-1, arrival_ns, clock_.NowNs(), prompt_tokens, r.slo, slo_class);
+  }
   TimeNs ArrivalOf(const Request& request) const {
     const TimeNs now_ns = clock_.NowNs();
     return request.arrival_ns >= 0 ? std::min(request.arrival_ns, now_ns) : now_ns;
@@ -386,6 +401,8 @@ class EngineImpl final : public Engine {
   ModelInfo info_;
   Clock& clock_;
   Clock& stopwatch_;
+  RunRecorder* const recorder_;  // null: nothing is recorded
+  std::optional<RecordingSink> recording_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<DraftSource> drafts_;  // null: the executor verifies none
   std::unique_ptr<EngineMetrics> metrics_;
@@ -511,7 +528,8 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
   }
   auto engine = std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(drafts),
                                              std::move(replica), std::move(info), *parts.clock,
-                                             parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock);
+                                             parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock,
+                                             parts.recorder);
   TACTUS_RETURN_IF_ERROR(engine->Start(say));
   return std::unique_ptr<Engine>(std::move(engine));
 }

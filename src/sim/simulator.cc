@@ -206,8 +206,13 @@ Simulation::Impl::Live* Simulation::Impl::NewLive() {
   return live;
 }
 
-void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
+void Simulation::Impl::CountArrival(TimeNs arrival_ns) {
   metrics->CountArrival(arrival_ns);
+  if (config.recorder != nullptr) config.recorder->Arrived(arrival_ns);
+}
+
+void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
+  CountArrival(arrival_ns);
   first_arrival_ns = std::min(first_arrival_ns, arrival_ns);
   Enter(NewLive(work, arrival_ns, fleet->Route(RouteOf(work))));
 }
@@ -308,7 +313,7 @@ void Simulation::Impl::FillQueue(int32_t replica) {
     const auto start = job->Next(replica);
     if (!start) return;
     const TimeNs now_ns = clock.NowNs();
-    metrics->CountArrival(now_ns);
+    CountArrival(now_ns);
     first_arrival_ns = std::min(first_arrival_ns, now_ns);
     fleet->Routed(replica, RouteOf(*start->work));
     Live* live = NewLive(*start->work, now_ns, replica);
@@ -392,6 +397,8 @@ void Simulation::Impl::Refuse(const WorkloadRequest& work, const Slo& slo, const
   ++ended;
   metrics->CountRejected(slo, work.slo_class, why, clock.NowNs());
   if (log != nullptr) log->Refused(work, clock.NowNs());
+  if (config.recorder != nullptr)
+    config.recorder->Refused(work.index, clock.NowNs(), clock.NowNs(), work.prompt_tokens, slo, work.slo_class);
   Followed(work);
 }
 
@@ -406,6 +413,8 @@ void Simulation::Impl::Followed(const WorkloadRequest& work) {
 void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
   metrics->OnStep(events);
   if (config.observer != nullptr) config.observer->OnStep(events);
+  if (config.recorder != nullptr)
+    config.recorder->Passed(index, events, replicas[static_cast<size_t>(index)].loop().Stats());
   if (events.done.empty()) return;
   SimReplica& r = replicas[static_cast<size_t>(index)];
   for (const RequestDoneEvent& d : events.done) {
@@ -420,6 +429,7 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
     r.executor->Forget(live->handle);
     if (limits.prefix_caching) r.owners.Remove(live->handle);
     if (log != nullptr) d.refused ? log->Refused(live->work, d.done_ns) : log->Ended(live->work, index, d);
+    if (config.recorder != nullptr) config.recorder->Ended(live->work.index, index, d);
     if (config.on_done) config.on_done(live->work, index, d);
     if (job != nullptr) job->OnDone(index, live->job_number, d.refused ? 0 : d.completion_tokens);
     Followed(live->work);

@@ -20,6 +20,7 @@
 
 #include "base/draft_source.h"
 #include "loop/events.h"
+#include "loop/run_recorder.h"
 #include "obs/run_window.h"
 #include "sched/scheduler.h"
 #include "sim/planned_job.h"
@@ -82,7 +83,8 @@ struct SimulationConfig {
   std::string trace_out;           // binary step trace (one replica: this file, else FILE.0, FILE.1, ...)
   std::function<void(int32_t replica, const StepPlan&, TimeNs start_ns, TimeNs end_ns)> on_step;
   std::function<void(const WorkloadRequest&, int32_t replica, const RequestDoneEvent&)> on_done;
-  EventSink* observer = nullptr;  // sees every replica's events too
+  RunRecorder* recorder = nullptr;  // of this one run; outlives it, and is closed by its owner
+  EventSink* observer = nullptr;    // sees every replica's events too
 };
 
 struct SimProgress {

@@ -56,6 +56,7 @@ struct Simulation::Impl {
   void AdvanceTo(TimeNs t);
   bool FetchArrival();
   void FillQueue(int32_t replica);
+  void CountArrival(TimeNs arrival_ns);
   void Place(const WorkloadRequest& work, TimeNs arrival_ns);
   Live* NewLive(const WorkloadRequest& work, TimeNs arrival_ns, int32_t replica);
   void Enter(Live* live);

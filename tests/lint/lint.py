@@ -34,6 +34,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LAYERS = {
     "base": [],
     "obs": ["base"],
+    "report": ["base", "obs"],   # pictures of run files: knows no engine and no simulator
     "tensor": ["base"],
     "model_config": ["base", "tensor"],
     "kernels": ["base", "obs", "tensor"],

@@ -1,0 +1,107 @@
+// `tactus report RUN...`: run files as a page with pictures.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/output_file.h"
+#include "base/printable.h"
+#include "cli/commands.h"
+#include "cli/option_binding.h"
+#include "report/page.h"
+#include "report/perfetto.h"
+
+namespace tactus::cli {
+namespace {
+
+constexpr size_t kMostRuns = 500;
+
+struct ReportOptions {
+  std::string output, pictures, perfetto;
+  std::vector<std::string> runs;
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Output");
+    v.Field("output", output, {.alias = "o", .help = "the page, one HTML file that needs no other"});
+    v.Field("pictures", pictures,
+            {.help = "folder for each picture as SVG and its points as CSV, and report.json with the runs' results"});
+    v.Field("perfetto", perfetto,
+            {.help = "trace of the steps and requests of one run, JSON for ui.perfetto.dev or chrome://tracing"});
+  }
+};
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tactus report: %s\n", status.message().c_str());
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+Status Check(const ReportOptions& options) {
+  if (options.runs.empty())
+    return InvalidArgument("no run to report: name run files, which --run-out of sim, bench, serve and others write");
+  if (options.runs.size() > kMostRuns)
+    return InvalidArgument(fmt::format("{} runs; a report has at most {}", options.runs.size(), kMostRuns));
+  if (options.output.empty() && options.pictures.empty() && options.perfetto.empty())
+    return InvalidArgument("nothing to write: give -o page.html, --pictures FOLDER or --perfetto FILE");
+  if (!options.perfetto.empty() && options.runs.size() > 1)
+    return InvalidArgument(fmt::format("--perfetto is of one run, and {} are named", options.runs.size()), "perfetto");
+  for (const auto& [path, option] : {std::pair{&options.output, "output"}, std::pair{&options.perfetto, "perfetto"}}) {
+    if (!path->empty()) TACTUS_RETURN_IF_ERROR(CheckWritable(*path, option));
+  }
+  return Status();
+}
+
+Status WritePictures(const report::Report& report, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    return DataLoss(fmt::format("cannot make the folder --pictures '{}': {}", Printable(folder), error.message()));
+  const auto write = [&folder](const std::string& name, const std::string& text) {
+    return ReplaceFile((std::filesystem::path(folder) / name).string(), text, "pictures");
+  };
+  std::vector<const report::Figure*> figures;
+  for (const report::Figure& figure : report.comparison) figures.push_back(&figure);
+  for (const auto& of_run : report.details) {
+    for (const report::Figure& figure : of_run) figures.push_back(&figure);
+  }
+  for (const report::Figure* figure : figures) {
+    TACTUS_RETURN_IF_ERROR(write(figure->id() + ".svg",
+                                 std::visit([](const auto& plot) { return report::Svg(plot, true); }, figure->plot)));
+    TACTUS_RETURN_IF_ERROR(
+        write(figure->id() + ".csv", std::visit([](const auto& plot) { return report::Csv(plot); }, figure->plot)));
+  }
+  return write("report.json",
+               report::ReportJson(report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+Status Write(const ReportOptions& options) {
+  TACTUS_RETURN_IF_ERROR(Check(options));
+  if (!options.output.empty() || !options.pictures.empty()) {
+    std::vector<report::RunView> runs;
+    for (const std::string& path : options.runs) {
+      TACTUS_ASSIGN_OR_RETURN(report::RunView run, report::ViewRun(path));
+      if (!run.file.complete())
+        std::fprintf(stderr, "%s: the recording was not closed in order; what is there is shown\n", path.c_str());
+      runs.push_back(std::move(run));
+    }
+    report::LabelRuns(&runs);
+    const report::Report report = report::MakeReport(std::move(runs));
+    if (!options.output.empty()) TACTUS_RETURN_IF_ERROR(ReplaceFile(options.output, report::Page(report), "output"));
+    if (!options.pictures.empty()) TACTUS_RETURN_IF_ERROR(WritePictures(report, options.pictures));
+  }
+  return options.perfetto.empty() ? Status() : report::WritePerfetto(options.runs[0], options.perfetto);
+}
+
+}  // namespace
+
+int ReportCommand(const Args& args) {
+  ReportOptions options;
+  CommandLine line("report", "RUN... -o page.html [options]", "Shows recorded runs: tables and pictures in one page.");
+  line.Add(options);
+  line.Rest(&options.runs);
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  const Status status = Write(options);
+  return status.ok() ? kExitOk : Fail(status);
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,476 @@
+#include "report/chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "base/json_text.h"
+
+namespace tactus::report {
+namespace {
+
+constexpr double kWidth = 720, kHeight = 300;
+constexpr double kLeft = 64, kRight = 16, kBottom = 46;
+constexpr double kTitleY = 20, kLegendY = 40, kLegendRow = 17;
+constexpr double kTextWidth = 6.6;  // of a letter, about
+
+// Okabe and Ito's colours, in the order in which neighbours differ most, and lighter ones for dark pages.
+constexpr const char* kLight[kNumColours] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7",
+                                             "#56b4e9", "#d55e00", "#6b6b6b"};
+constexpr const char* kDark[kNumColours] = {"#4aa8e0", "#f0b429", "#2fc79b", "#e59ac4",
+                                            "#9bd4f5", "#f58a4b", "#a8a8a8"};
+constexpr const char* kDashes[] = {"", "6 3", "2 3", "8 3 2 3"};
+
+std::string Coordinate(double value) {
+  std::string text = fmt::format("{:.1f}", value);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
+  return text == "-0" ? "0" : text;
+}
+
+class Canvas {
+ public:
+  Canvas(const std::string& id, const std::string& title, double height, bool alone) {
+    Write(R"(<svg class="chart" role="img" aria-labelledby="{0}-title" viewBox="0 0 {1} {2}"{3}>)", Escaped(id),
+          Coordinate(kWidth), Coordinate(height),
+          alone ? fmt::format(R"( xmlns="http://www.w3.org/2000/svg" width="{}" height="{}")", Coordinate(kWidth),
+                              Coordinate(height))
+                : "");
+    Write("\n<title id=\"{}-title\">{}</title>\n", Escaped(id), Escaped(title));
+    if (alone) {
+      Write("<style>\n{}</style>\n", ChartCss());
+      Write("<rect class=\"paper\" width=\"{}\" height=\"{}\"/>\n", Coordinate(kWidth), Coordinate(height));
+    }
+    Text("title", kLeft, kTitleY, title);
+  }
+  template <class... Args>
+  void Write(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+  }
+  void Text(const char* style, double x, double y, std::string_view text) {
+    Write("<text class=\"{}\" x=\"{}\" y=\"{}\">{}</text>\n", style, Coordinate(x), Coordinate(y), Escaped(text));
+  }
+  void Rule(const char* style, double x1, double y1, double x2, double y2) {
+    Write("<line class=\"{}\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n", style, Coordinate(x1), Coordinate(y1),
+          Coordinate(x2), Coordinate(y2));
+  }
+  std::string Take() { return std::move(out_) + "</svg>\n"; }
+
+ private:
+  std::string out_;
+};
+
+// Names with a swatch each, in rows.
+struct LegendEntry {
+  std::string name, swatch;  // the swatch drawn at 0, 0 in 18 by 10
+};
+
+double LegendRows(const std::vector<LegendEntry>& entries) {
+  double x = kLeft, rows = entries.empty() ? 0 : 1;
+  for (const LegendEntry& e : entries) {
+    const double width = 26 + kTextWidth * static_cast<double>(e.name.size()) + 14;
+    if (x > kLeft && x + width > kWidth - kRight) {
+      x = kLeft;
+      ++rows;
+    }
+    x += width;
+  }
+  return rows;
+}
+
+void DrawLegend(const std::vector<LegendEntry>& entries, Canvas* canvas) {
+  double x = kLeft, y = kLegendY;
+  for (const LegendEntry& e : entries) {
+    const double width = 26 + kTextWidth * static_cast<double>(e.name.size()) + 14;
+    if (x > kLeft && x + width > kWidth - kRight) {
+      x = kLeft;
+      y += kLegendRow;
+    }
+    canvas->Write("<g transform=\"translate({} {})\">{}</g>\n", Coordinate(x), Coordinate(y - 9), e.swatch);
+    canvas->Text("legend", x + 23, y, e.name);
+    x += width;
+  }
+}
+
+struct Scale {
+  double from = 0, to = 1;    // values
+  double begin = 0, end = 1;  // coordinates
+  bool log = false;
+  double operator()(double value) const {
+    const double part = log ? (std::log(std::max(value, from)) - std::log(from)) / (std::log(to) - std::log(from))
+                            : (value - from) / (to - from);
+    return begin + std::clamp(part, 0.0, 1.0) * (end - begin);
+  }
+};
+
+// Powers of ten, with 2 and 5 between them where there are few.
+std::vector<double> LogTicks(double low, double high) {
+  std::vector<double> ticks;
+  const bool few = high / low < 1e4;
+  for (double decade = std::pow(10, std::floor(std::log10(low))); decade <= high * 1.0001; decade *= 10) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double tick = decade * factor;
+      if ((factor == 1 || few) && tick >= low * 0.9999 && tick <= high * 1.0001) ticks.push_back(tick);
+    }
+  }
+  return ticks;
+}
+
+// The frame with its axes: what lines and bars have in common.
+struct Frame {
+  double top = 0, bottom = 0;
+  Scale y;
+};
+
+Frame DrawFrame(double legend_rows, double height, const std::string& y_label, double low, double high, bool log,
+                Canvas* canvas) {
+  Frame f;
+  f.top = kLegendY + 3 + kLegendRow * legend_rows;
+  f.bottom = height - kBottom;
+  std::vector<double> ticks;
+  if (log) {
+    // To round numbers that hold the values.
+    for (const double factor : {5.0, 2.0, 1.0}) {
+      const double tick = std::pow(10, std::floor(std::log10(low))) * factor;
+      if (tick <= low) {
+        low = tick;
+        break;
+      }
+    }
+    for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
+      const double tick = std::pow(10, std::floor(std::log10(high))) * factor;
+      if (tick >= high) {
+        high = tick;
+        break;
+      }
+    }
+    if (high <= low) high = 10 * low;
+    ticks = LogTicks(low, high);
+  } else {
+    ticks = Ticks(low, high, 6);
+    low = std::min(low, ticks.front());
+    high = std::max(high, ticks.back());
+  }
+  f.y = {low, high, f.bottom, f.top, log};
+  for (const double tick : ticks) {
+    const double y = f.y(tick);
+    canvas->Rule("grid", kLeft, y, kWidth - kRight, y);
+    canvas->Text("tick end", kLeft - 6, y + 4, Number(tick));
+  }
+  canvas->Write("<text class=\"label middle\" transform=\"translate(14 {}) rotate(-90)\">{}</text>\n",
+                Coordinate((f.top + f.bottom) / 2), Escaped(y_label));
+  return f;
+}
+
+struct Range {
+  static constexpr double kMost = 1e100;  // beyond it nothing is drawn to scale
+  double low = 0, high = 0;
+  bool any = false;
+  void Hold(double value) {
+    if (!(std::abs(value) < kMost)) return;
+    low = any ? std::min(low, value) : value;
+    high = any ? std::max(high, value) : value;
+    any = true;
+  }
+};
+
+bool Shown(double y, bool log) {
+  return std::isfinite(y) && (!log || y > 0);
+}
+
+// "M x y L x y ..." of the points with a y; a new "M" after a gap.
+std::string Path(const std::vector<double>& xs, const std::vector<double>& ys, const Scale& x, const Scale& y) {
+  std::string path;
+  bool on = false;
+  for (size_t i = 0; i < ys.size(); ++i) {
+    if (!Shown(ys[i], y.log)) {
+      on = false;
+      continue;
+    }
+    path += fmt::format("{}{} {}", on ? "L" : "M", Coordinate(x(xs[i])), Coordinate(y(ys[i])));
+    on = true;
+  }
+  return path;
+}
+
+// The area between two lines, a closed piece for each stretch without a gap.
+std::string Area(const std::vector<double>& xs, const std::vector<double>& below, const std::vector<double>& above,
+                 const Scale& x, const Scale& y) {
+  std::string path;
+  for (size_t begin = 0; begin < xs.size();) {
+    size_t end = begin;
+    while (end < xs.size() && Shown(above[end], y.log)) ++end;
+    if (end > begin) {
+      for (size_t i = begin; i < end; ++i)
+        path += fmt::format("{}{} {}", i == begin ? "M" : "L", Coordinate(x(xs[i])), Coordinate(y(above[i])));
+      for (size_t i = end; i-- > begin;) path += fmt::format("L{} {}", Coordinate(x(xs[i])), Coordinate(y(below[i])));
+      path += "Z";
+    }
+    begin = end + 1;
+  }
+  return path;
+}
+
+std::string StrokeStyle(size_t colour, bool dashed) {
+  const size_t dash = (dashed ? 1 : 0) + 2 * (colour / kNumColours % 2);
+  return dash == 0 ? fmt::format("class=\"line s{}\"", colour % kNumColours)
+                   : fmt::format("class=\"line s{}\" stroke-dasharray=\"{}\"", colour % kNumColours, kDashes[dash]);
+}
+
+std::vector<LegendEntry> LegendOf(const LinePlot& plot) {
+  std::vector<LegendEntry> legend;
+  for (const Line& line : plot.lines) {
+    if (line.name.empty()) continue;
+    legend.push_back(
+        {line.name, plot.stacked
+                        ? fmt::format("<rect class=\"f{}\" width=\"18\" height=\"10\"/>", line.colour % kNumColours)
+                        : fmt::format("<path {} d=\"M0 5L18 5\"/>", StrokeStyle(line.colour, line.dashed))});
+  }
+  if (plot.limit) legend.push_back({plot.limit->name, "<path class=\"limit\" d=\"M0 5L18 5\"/>"});
+  if (!plot.marks.empty()) legend.push_back({plot.marks_name, "<path class=\"mark\" d=\"M9 0L9 10\"/>"});
+  return legend;
+}
+
+void DrawX(const LinePlot& plot, const Scale& x, const Frame& frame, Canvas* canvas) {
+  canvas->Rule("axis", kLeft, frame.bottom, kWidth - kRight, frame.bottom);
+  for (const double tick : Ticks(x.from, x.to, 9)) {
+    if (tick < x.from - 1e-12 || tick > x.to * (1 + 1e-12)) continue;
+    canvas->Rule("axis", x(tick), frame.bottom, x(tick), frame.bottom + 4);
+    canvas->Text("tick middle", x(tick), frame.bottom + 17, Number(tick));
+  }
+  canvas->Text("label middle", (kLeft + kWidth - kRight) / 2, frame.bottom + 36, plot.x_label);
+}
+
+void DrawStacked(const LinePlot& plot, const Scale& x, const Scale& y, Canvas* canvas) {
+  std::vector<double> below;
+  for (const Line& line : plot.lines) {
+    if (below.empty()) below.assign(line.x.size(), 0);
+    std::vector<double> above = below;
+    for (size_t i = 0; i < above.size(); ++i) above[i] += line.y[i];
+    canvas->Write("<path class=\"f{}\" d=\"{}\"/>\n", line.colour % kNumColours, Area(line.x, below, above, x, y));
+    below = std::move(above);
+  }
+}
+
+void DrawLines(const LinePlot& plot, const Scale& x, const Scale& y, Canvas* canvas) {
+  for (const Line& line : plot.lines) {
+    if (!line.least.empty())
+      canvas->Write("<path class=\"band f{}\" d=\"{}\"/>\n", line.colour % kNumColours,
+                    Area(line.x, line.least, line.most, x, y));
+  }
+  for (const Line& line : plot.lines) {
+    canvas->Write("<path {} d=\"{}\"/>\n", StrokeStyle(line.colour, line.dashed), Path(line.x, line.y, x, y));
+    for (size_t i = 0; line.dots && i < line.x.size(); ++i) {
+      if (Shown(line.y[i], y.log))
+        canvas->Write("<circle class=\"f{}\" cx=\"{}\" cy=\"{}\" r=\"3\"/>\n", line.colour % kNumColours,
+                      Coordinate(x(line.x[i])), Coordinate(y(line.y[i])));
+    }
+  }
+}
+
+// A CSV cell: no comma, quote or line's end.
+std::string Cell(std::string_view text) {
+  std::string cell = json_text::ReplaceInvalidUtf8(text);
+  for (char& c : cell) {
+    if (c == ',' || c == '"' || static_cast<uint8_t>(c) < 0x20) c = '_';
+  }
+  return cell;
+}
+std::string Cell(double value) {
+  return std::isfinite(value) ? fmt::format("{:.10g}", value) : "";
+}
+
+}  // namespace
+
+std::string Escaped(std::string_view text) {
+  std::string out;
+  for (const char c : json_text::ReplaceInvalidUtf8(text)) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += static_cast<uint8_t>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return out;
+}
+
+std::string Number(double value) {
+  const double size = std::abs(value);
+  if (size >= 1e6) return fmt::format("{:.4g}M", value * 1e-6);
+  if (size >= 1e4) return fmt::format("{:.4g}k", value * 1e-3);
+  if (size < 1e-9) return "0";
+  return fmt::format("{:.4g}", value);
+}
+
+std::vector<double> Ticks(double low, double high, int most) {
+  const double span = high > low ? high - low : 1;
+  double step = std::pow(10, std::floor(std::log10(span / most)));
+  for (const double factor : {1.0, 2.0, 5.0, 10.0}) {
+    if (span / (step * factor) <= most) {
+      step *= factor;
+      break;
+    }
+  }
+  std::vector<double> ticks;
+  const double first = std::floor(low / step + 1e-9), last = std::ceil((low + span) / step - 1e-9);
+  for (double i = first; i <= last; ++i) ticks.push_back(i * step);
+  return ticks;
+}
+
+std::string ChartCss() {
+  std::string css =
+      ".chart{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;font-size:12px}\n"
+      ".chart text{fill:#222}.chart .title{font-size:14px;font-weight:600}.chart .legend,.chart .tick{font-size:11px}\n"
+      ".chart .middle{text-anchor:middle}.chart .end{text-anchor:end}\n"
+      ".chart .paper{fill:#fff}.chart .grid{stroke:#ddd}.chart .axis{stroke:#555}\n"
+      ".chart .line{fill:none;stroke-width:1.6;stroke-linejoin:round}.chart .band{opacity:.25}\n"
+      ".chart .limit{fill:none;stroke:#222;stroke-width:1.2;stroke-dasharray:5 4}\n"
+      ".chart .mark{fill:none;stroke:#d55e00;stroke-width:2}\n";
+  for (size_t i = 0; i < kNumColours; ++i)
+    css += fmt::format(".chart .s{0}{{stroke:{1}}}.chart .f{0}{{fill:{1}}}\n", i, kLight[i]);
+  css +=
+      "@media (prefers-color-scheme:dark) and (not print){\n"
+      ".chart text{fill:#ddd}.chart .paper{fill:#15181c}.chart .grid{stroke:#343a40}.chart .axis{stroke:#999}\n"
+      ".chart .limit{stroke:#ddd}.chart .mark{stroke:#f58a4b}\n";
+  for (size_t i = 0; i < kNumColours; ++i)
+    css += fmt::format(".chart .s{0}{{stroke:{1}}}.chart .f{0}{{fill:{1}}}\n", i, kDark[i]);
+  return css + "}\n";
+}
+
+std::string Svg(const LinePlot& plot, bool alone) {
+  Range xs, ys;
+  std::vector<double> sums;
+  for (const Line& line : plot.lines) {
+    sums.resize(std::max(sums.size(), line.y.size()));
+    for (size_t i = 0; i < line.y.size(); ++i) {
+      if (!Shown(line.y[i], plot.log_y)) continue;
+      xs.Hold(line.x[i]);
+      sums[i] += line.y[i];
+      ys.Hold(plot.stacked ? sums[i] : line.y[i]);
+      if (line.most.empty()) continue;
+      ys.Hold(line.most[i]);
+      if (Shown(line.least[i], plot.log_y)) ys.Hold(line.least[i]);
+    }
+  }
+  if (plot.limit && Shown(plot.limit->y, plot.log_y)) ys.Hold(plot.limit->y);
+  if (!plot.log_y) ys.Hold(0);
+  if (xs.low > 0 && xs.low < 0.2 * xs.high) xs.low = 0;
+  if (plot.y_top) ys = {0, *plot.y_top, true};
+  const auto legend = LegendOf(plot);
+  const double rows = LegendRows(legend), height = kHeight + kLegendRow * std::max(0.0, rows - 1);
+  Canvas canvas(plot.id, plot.title, height, alone);
+  if (!xs.any || !ys.any || !(ys.high > 0)) {
+    canvas.Text("label", kLeft, kLegendY + 20, "Nothing to show.");
+    return canvas.Take();
+  }
+  const Frame frame = DrawFrame(rows, height, plot.y_label, ys.low, ys.high, plot.log_y, &canvas);
+  const Scale x{xs.low, xs.high > xs.low ? xs.high : xs.low + 1, kLeft, kWidth - kRight, false};
+  DrawX(plot, x, frame, &canvas);
+  plot.stacked ? DrawStacked(plot, x, frame.y, &canvas) : DrawLines(plot, x, frame.y, &canvas);
+  if (plot.limit) canvas.Rule("limit", kLeft, frame.y(plot.limit->y), kWidth - kRight, frame.y(plot.limit->y));
+  if (!plot.marks.empty()) {
+    std::string path;
+    for (const LinePlot::Mark& m : plot.marks) {
+      path +=
+          fmt::format("M{0} {1}L{0} {2}", Coordinate(x(m.x)), Coordinate(frame.y(m.from)), Coordinate(frame.y(m.to)));
+    }
+    canvas.Write("<path class=\"mark\" d=\"{}\"/>\n", path);
+  }
+  DrawLegend(legend, &canvas);
+  return canvas.Take();
+}
+
+std::string Svg(const BarPlot& plot, bool alone) {
+  Range ys;
+  for (size_t c = 0; c < plot.categories.size(); ++c) {
+    double sum = 0;
+    for (const auto& s : plot.series) {
+      if (!std::isfinite(s.values[c])) continue;
+      sum += s.values[c];
+      ys.Hold(plot.stacked ? sum : s.values[c]);
+    }
+  }
+  ys.Hold(0);
+  if (plot.y_top) ys = {0, *plot.y_top, true};
+  std::vector<LegendEntry> legend;
+  for (const auto& s : plot.series) {
+    if (plot.series.size() > 1)
+      legend.push_back(
+          {s.name, fmt::format("<rect class=\"f{}\" width=\"18\" height=\"10\"/>", s.colour % kNumColours)});
+  }
+  const double rows = LegendRows(legend), height = kHeight + kLegendRow * std::max(0.0, rows - 1);
+  Canvas canvas(plot.id, plot.title, height, alone);
+  if (!(ys.high > 0) || plot.categories.empty()) {
+    canvas.Text("label", kLeft, kLegendY + 20, "Nothing to show.");
+    return canvas.Take();
+  }
+  const Frame frame = DrawFrame(rows, height, plot.y_label, 0, ys.high, false, &canvas);
+  const double room = (kWidth - kLeft - kRight) / static_cast<double>(plot.categories.size());
+  const double group = std::min(room * 0.8, 160.0);
+  const double bar = plot.stacked ? group : group / static_cast<double>(plot.series.size());
+  for (size_t c = 0; c < plot.categories.size(); ++c) {
+    const double middle = kLeft + room * (static_cast<double>(c) + 0.5);
+    double x = middle - group / 2, below = 0;
+    for (const auto& s : plot.series) {
+      const double value = s.values[c];
+      if (std::isfinite(value)) {
+        const double top = frame.y(below + value);
+        canvas.Write("<rect class=\"f{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}: {}</title></rect>\n",
+                     s.colour % kNumColours, Coordinate(x), Coordinate(top), Coordinate(std::max(bar - 1, 1.0)),
+                     Coordinate(frame.y(below) - top), Escaped(s.name), Number(value));
+        if (!plot.stacked && bar >= 26) canvas.Text("tick middle", x + bar / 2, top - 3, Number(value));
+      }
+      plot.stacked ? below += std::isfinite(value) ? value : 0 : x += bar;
+    }
+    // A name that has no room is cut: it stands whole in the tables.
+    const auto letters = static_cast<size_t>(std::max(3.0, room / 6));
+    std::string name = plot.categories[c];
+    if (name.size() > letters) {
+      size_t kept = letters - 1;
+      while (kept > 0 && (static_cast<uint8_t>(name[kept]) & 0xc0) == 0x80) --kept;  // whole characters
+      name.resize(kept);
+      name += "…";
+    }
+    canvas.Text("tick middle", middle, frame.bottom + 17, name);
+  }
+  canvas.Rule("axis", kLeft, frame.bottom, kWidth - kRight, frame.bottom);
+  DrawLegend(legend, &canvas);
+  return canvas.Take();
+}
+
+std::string Csv(const LinePlot& plot) {
+  std::string out = "series,x,y,least,most\n";
+  for (const Line& line : plot.lines) {
+    for (size_t i = 0; i < line.x.size(); ++i) {
+      out += fmt::format("{},{},{},{},{}\n", Cell(line.name), Cell(line.x[i]), Cell(line.y[i]),
+                         line.least.empty() ? "" : Cell(line.least[i]), line.most.empty() ? "" : Cell(line.most[i]));
+    }
+  }
+  return out;
+}
+
+std::string Csv(const BarPlot& plot) {
+  std::string out = "category,series,value\n";
+  for (size_t c = 0; c < plot.categories.size(); ++c) {
+    for (const auto& s : plot.series)
+      out += fmt::format("{},{},{}\n", Cell(plot.categories[c]), Cell(s.name), Cell(s.values[c]));
+  }
+  return out;
+}
+
+}  // namespace tactus::report

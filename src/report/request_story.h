@@ -1,0 +1,21 @@
+// What a run file says of one request: its phases, and the objectives that it stated. Caller's thread.
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "tactus/status.h"
+
+namespace tactus::report {
+
+// Whether a file is a zip archive, as run files are; false also where it cannot be read.
+bool IsArchive(const std::string& path);
+
+// `id`: the request's number in the run, or the id of its client; the last of those where there are several. As
+// ReadRunFile; kNotFound also where the run has no such request.
+Result<nlohmann::ordered_json> RequestStory(const std::string& path, const std::string& id);
+// The same for people.
+std::string StoryTable(const nlohmann::ordered_json& story);
+
+}  // namespace tactus::report

@@ -1,0 +1,158 @@
+#include "report/run_view.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <set>
+#include <string_view>
+
+#include "base/json_text.h"
+
+namespace tactus::report {
+namespace {
+
+constexpr size_t kMostNames = 32;
+constexpr size_t kMostLabel = 80;
+
+// The entry under this name, or under "other" where there are too many names.
+template <class Map>
+typename Map::mapped_type& Entry(Map* map, std::string_view name) {
+  const auto found = map->find(std::string(name));
+  if (found != map->end()) return found->second;
+  return (*map)[map->size() < kMostNames ? std::string(name) : "other"];
+}
+
+class Gatherer : public RunVisitor {
+ public:
+  explicit Gatherer(RunView* view) : view_(*view) {}
+
+  void Step(const RunStep& s) override {
+    const auto weight = static_cast<double>(std::max<DurationNs>(1, s.end_ns - s.start_ns));
+    const auto add = [&](TimeBins* bins, auto value) {
+      if (value >= 0) bins->Add(s.start_ns, static_cast<double>(value), weight);
+    };
+    add(&view_.prompt_tokens, s.prompt_tokens);
+    add(&view_.decodes, s.decodes);
+    add(&view_.kv_used, s.kv_used);
+    add(&view_.running, s.running);
+    add(&view_.waiting, s.waiting);
+    if (s.longest_gap_ns >= 0) view_.longest_gap_ms.Add(s.end_ns, Milliseconds(s.longest_gap_ns));
+  }
+  void Interval(const RunInterval& i) override {
+    const double seconds = static_cast<double>(view_.file.about.interval_ns) * 1e-9;
+    view_.in_flight.Add(i.from_ns, static_cast<double>(i.in_flight));
+    view_.arrivals_per_s.Add(i.from_ns, static_cast<double>(i.arrived) / seconds);
+    view_.ends_per_s.Add(i.from_ns, static_cast<double>(i.completed) / seconds);
+    view_.output_tokens_per_s.Add(i.from_ns, static_cast<double>(i.output_tokens) / seconds);
+    if (i.ttft_ms.known) {
+      view_.ttft_p50_ms.Add(i.from_ns, i.ttft_ms.p50);
+      view_.ttft_p99_ms.Add(i.from_ns, i.ttft_ms.p99);
+    }
+    if (i.gap_ms.known) {
+      view_.gap_p50_ms.Add(i.from_ns, i.gap_ms.p50);
+      view_.gap_p99_ms.Add(i.from_ns, i.gap_ms.p99);
+      view_.gap_max_ms.Add(i.from_ns, i.gap_ms.max);
+    }
+  }
+  void Request(const RunRequest& r) override {
+    if (r.slo.tbt_ns > 0) {
+      view_.least_tbt_ns = view_.least_tbt_ns == 0 ? r.slo.tbt_ns : std::min(view_.least_tbt_ns, r.slo.tbt_ns);
+      view_.most_tbt_ns = std::max(view_.most_tbt_ns, r.slo.tbt_ns);
+    }
+    constexpr const char* kObjectives[kNumObjectives] = {"TTFT", "TBT", "JCT"};
+    for (size_t i = 0; i < kNumObjectives; ++i) {
+      if (r.missed_by[i].empty()) continue;
+      ++Entry(&Entry(&view_.misses, r.slo_class)[kObjectives[i]], r.missed_by[i]);
+    }
+  }
+
+ private:
+  static double Milliseconds(DurationNs ns) { return static_cast<double>(ns) * 1e-6; }
+  RunView& view_;
+};
+
+const std::string* OptionOf(const RunView& run, std::string_view name) {
+  for (const auto& [option, text] : run.file.about.options) {
+    if (option == name) return &text;
+  }
+  return nullptr;
+}
+
+// The options that all runs have and in which they differ, in the order of the first run, but for files.
+std::vector<std::string> DifferingOptions(const std::vector<RunView>& runs) {
+  static const std::set<std::string, std::less<>> kFiles = {"run-out", "output", "requests-out", "steps-out",
+                                                            "trace-out"};
+  std::vector<std::string> differing;
+  for (const auto& [name, text] : runs[0].file.about.options) {
+    if (kFiles.contains(name)) continue;
+    const auto has = [&](const RunView& run) { return OptionOf(run, name) != nullptr; };
+    const auto same = [&, &text = text](const RunView& run) { return *OptionOf(run, name) == text; };
+    if (std::all_of(runs.begin(), runs.end(), has) && !std::all_of(runs.begin(), runs.end(), same))
+      differing.push_back(name);
+  }
+  return differing;
+}
+
+std::optional<double> NumberOf(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+std::string Stem(const std::string& path) {
+  return json_text::ReplaceInvalidUtf8(std::filesystem::path(path).stem().string());
+}
+
+}  // namespace
+
+std::optional<double> RunView::Value(const std::vector<const char*>& names) const {
+  const nlohmann::ordered_json* at = &file.result;
+  for (const char* name : names) {
+    if (!at->is_object()) return std::nullopt;
+    const auto found = at->find(name);
+    if (found == at->end()) return std::nullopt;
+    at = &*found;
+  }
+  return at->is_number() ? std::optional(at->get<double>()) : std::nullopt;
+}
+
+Result<RunView> ViewRun(const std::string& path) {
+  RunView view;
+  view.path = path;
+  Gatherer gatherer(&view);
+  TACTUS_RETURN_IF_ERROR(ReadRunFile(path, &gatherer, &view.file));
+  return view;
+}
+
+void LabelRuns(std::vector<RunView>* runs) {
+  if (runs->empty()) return;
+  const auto differing = DifferingOptions(*runs);
+  std::string load_name;
+  for (const char* name : {"rate", "concurrency"}) {
+    if (std::find(differing.begin(), differing.end(), name) != differing.end()) load_name = name;
+  }
+  std::map<std::string, int> seen;
+  for (RunView& run : *runs) {
+    const auto append = [](const std::string& name, const std::string& text, std::string* to) {
+      *to += (to->empty() ? "" : ", ") + (name == "scheduler" ? text : name + " " + text);
+    };
+    for (const std::string& name : differing) {
+      const std::string& text = *OptionOf(run, name);
+      append(name, text, &run.label);
+      if (name == load_name) {
+        run.load = NumberOf(text);
+      } else if (name != "seed") {
+        append(name, text, &run.group);
+      }
+    }
+    if (run.label.empty() || run.label.size() > kMostLabel) run.label = Stem(run.path);
+    run.label = json_text::ReplaceInvalidUtf8(run.label);
+    ++seen[run.label];
+  }
+  for (RunView& run : *runs) {
+    if (seen[run.label] > 1) run.label += " (" + Stem(run.path) + ")";
+    if (run.group.size() > kMostLabel) run.group = Stem(run.path);
+  }
+}
+
+}  // namespace tactus::report

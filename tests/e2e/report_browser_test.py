@@ -1,0 +1,63 @@
+"""A report in a real browser (Debian's chromium): it draws, asks for nothing, and is light or dark as the reader has it."""
+import shutil
+import struct
+import subprocess
+import unittest
+import zlib
+
+from cli_test import Folder, tactus
+
+CHROMIUM = shutil.which("chromium")
+
+
+def first_pixel(png):
+    """The colour in the upper left corner of an 8-bit RGB or RGBA picture."""
+    data, at, packed, channels = png.read_bytes(), 8, b"", 0
+    while at < len(data):
+        size, kind = struct.unpack(">I4s", data[at : at + 8])
+        body = data[at + 8 : at + 8 + size]
+        if kind == b"IHDR":
+            channels = {2: 3, 6: 4}[body[9]]
+        packed += body if kind == b"IDAT" else b""
+        at += 12 + size
+    row = zlib.decompress(packed)
+    return tuple(row[1 : 1 + channels][:3])   # whatever its filter: nothing is left of the first pixel or above it
+
+
+@unittest.skipUnless(CHROMIUM, "there is no chromium")
+class BrowserTest(Folder):
+    def browse(self, *options):
+        done = subprocess.run([CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder}/profile", *options],
+                              capture_output=True, text=True, timeout=200)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def setUp(self):
+        super().setUp()
+        run = self.folder / "a.run"
+        done = tactus("sim", "--model", "yi-34b", "--device", "a100", "--tp", "2", "--pp", "2", "--workload", "chat", "--rate", "2", "--requests",
+                      "200", "--slo", "ttft=500ms,tbt=50ms", "--run-out", run)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.page = self.folder / "page.html"
+        self.assertEqual(tactus("report", run, "-o", self.page).returncode, 0)
+
+    def test_every_picture_is_drawn_and_nothing_is_asked_for(self):
+        done = self.browse("--enable-logging=stderr", "--dump-dom", self.page.as_uri())
+        self.assertEqual(done.stdout.count("<svg"), 10)   # with the bubbles of a pipeline
+        self.assertNotIn("Content Security Policy", done.stderr)
+        self.assertNotIn("Nothing to show", done.stdout)
+
+    def test_it_is_light_or_dark(self):
+        for features, colour in (("--disable-features=x", (255, 255, 255)), ("--force-dark-mode", (0x15, 0x18, 0x1C))):
+            shot = self.folder / "shot.png"
+            self.browse(features, "--window-size=1200,900", f"--screenshot={shot}", self.page.as_uri())
+            self.assertEqual(first_pixel(shot), colour)
+
+    def test_it_prints(self):
+        paper = self.folder / "page.pdf"
+        self.browse(f"--print-to-pdf={paper}", self.page.as_uri())
+        self.assertGreater(paper.stat().st_size, 20_000)
+
+
+if __name__ == "__main__":
+    unittest.main()

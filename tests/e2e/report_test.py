@@ -1,0 +1,138 @@
+"""Run files and reports of the real program: what sim, bench and serve record, and what `tactus report` makes of it."""
+import csv
+import io
+import json
+import signal
+import subprocess
+import unittest
+import xml.etree.ElementTree
+import zipfile
+
+from cli_test import BINARY, ENVIRONMENT, Folder, tactus
+from server_process import ServerProcess, wait_until
+
+SIM = ("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "random:in=512,out=32", "--rate", "20", "--seed", "3")
+
+
+def table(run, name):
+    parts = sorted(part for part in run.namelist() if part.startswith(name + "/"))
+    return [row for part in parts for row in csv.DictReader(io.TextIOWrapper(run.open(part)))]
+
+
+class ReportTest(Folder):
+    def record(self, name, *options):
+        path = self.folder / name
+        done = tactus(*SIM, "--requests", "60", "--slo", "ttft=200ms,tbt=20ms", "--json", "--run-out", path, *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return path, json.loads(done.stdout)
+
+    def test_a_simulation_is_recorded_as_its_result_says(self):
+        path, result = self.record("a.run")
+        with zipfile.ZipFile(path) as run:
+            self.assertIsNone(run.testzip())
+            about = json.loads(run.read("run.json"))
+            requests, steps, series = (table(run, name) for name in ("requests", "steps", "timeseries"))
+            self.assertEqual(json.loads(run.read("result.json")), result)
+        self.assertEqual((about["format"], about["version"], about["command"]), ("tactus-run", 1, "sim"))
+        self.assertEqual(about["options"]["rate"], "20")
+        self.assertIn("slo", about["stated"])
+        self.assertNotIn("balancer", about["stated"])
+        self.assertEqual(len(requests), 60)
+        self.assertEqual(len(steps), result["steps"])
+        self.assertEqual(sum(int(row["completed"]) for row in series), result["requests"]["completed"])
+        self.assertEqual(sum(int(row["output_tokens"]) for row in series), 60 * 32)
+        self.assertEqual(sum(int(row["prompt_tokens"]) for row in steps), 60 * 512)
+        kept = [row for row in requests if not (row["ttft_missed_by"] or row["tbt_missed_by"] or row["jct_missed_by"])]
+        self.assertEqual(len(kept), result["classes"][""]["kept"])
+        ttft = sorted(float(row["first_token_s"]) - float(row["arrival_s"]) for row in requests)
+        self.assertAlmostEqual(1000 * ttft[29], result["ttft_ms"]["p50"], delta=0.01 * result["ttft_ms"]["p50"])
+
+    def test_recording_changes_nothing(self):
+        _, recorded = self.record("a.run")
+        done = tactus(*SIM, "--requests", "60", "--slo", "ttft=200ms,tbt=20ms", "--json")
+        self.assertEqual(json.loads(done.stdout)["plan_hash"], recorded["plan_hash"])
+
+    def test_a_page_pictures_and_a_trace(self):
+        path, _ = self.record("a.run")
+        page, pictures, trace = self.folder / "page.html", self.folder / "pictures", self.folder / "trace.json"
+        done = tactus("report", path, "-o", page, "--pictures", pictures, "--perfetto", trace)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        text = page.read_text()
+        for asked in ("http:", "https:", "src=", "href=", "<script"):
+            self.assertNotIn(asked, text)
+        names = {p.name for p in pictures.iterdir()}
+        self.assertLessEqual({"tbt.svg", "tbt.csv", "batch.svg", "kv.svg", "queue.svg", "attainment.svg", "report.json"}, names)
+        for svg in pictures.glob("*.svg"):
+            self.assertTrue(xml.etree.ElementTree.parse(svg).getroot().tag.endswith("svg"), svg)
+        events = json.loads(trace.read_text())["traceEvents"]
+        self.assertEqual(sum(e["ph"] == "b" and e["name"].startswith("request ") for e in events), 60)
+
+    def test_several_runs_are_compared(self):
+        paths = [self.record(f"{s}-{r}.run", "--scheduler", s, "--rate", r)[0] for s in ("vllm", "sarathi-serve") for r in ("5", "10")]
+        page = self.folder / "page.html"
+        self.assertEqual(tactus("report", *paths, "-o", page).returncode, 0)
+        text = page.read_text()
+        for shown in ("Time to first token against load", "1. vllm, rate 5", "Side by side"):
+            self.assertIn(shown, text)
+
+    def test_wrong_input_is_said(self):
+        other = self.folder / "other"
+        other.write_text("{}")
+        path, _ = self.record("a.run")
+        newer = self.folder / "newer.run"
+        with zipfile.ZipFile(newer, "w") as run:
+            run.writestr("run.json", json.dumps({"format": "tactus-run", "version": 2, "program": "9.9"}))
+        empty = self.folder / "empty.run"
+        with zipfile.ZipFile(empty, "w") as run:
+            run.writestr("run.json", json.dumps({"format": "tactus-run", "version": 1}))
+        page = self.folder / "page.html"
+        for args, code, why in ((["-o", page], 2, "no run to report"), ([path], 2, "nothing to write"), ([other, "-o", page], 2, "is not a run file"),
+                                ([newer, "-o", page], 2, "is of version 2, written by tactus 9.9; this program reads version 1"),
+                                ([empty, "-o", page], 2, "has nothing in it"), ([self.folder / "none", "-o", page], 1, "none"),
+                                ([path, path, "--perfetto", page], 2, "--perfetto is of one run, and 2 are named")):
+            done = tactus("report", *args)
+            self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+            self.assertIn(why, done.stderr)
+            self.assertFalse(page.exists())
+        for args, why in ((["--run-out", self.folder / "x", "--run-interval", "0.1ms"], "--run-interval is"),
+                          (["--run-out", self.folder / "x", "--scheduler", "oracle"], "--run-out records one simulated run")):
+            done = tactus(*SIM, *args)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn(why, done.stderr)
+        self.assertEqual(tactus(*SIM, "--run-out", "/dev/full").returncode, 1)
+
+    def test_a_killed_recording_is_incomplete_and_shown(self):
+        path, page = self.folder / "a.run", self.folder / "page.html"
+        command = [BINARY, *SIM, "--requests", "100000000", "--run-out", str(path)]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT) as process:
+            wait_until(lambda: path.exists() and path.stat().st_size > 200_000, "a recording of some size")
+            process.send_signal(signal.SIGKILL)
+        done = tactus("report", path, "-o", page)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("was not closed in order", done.stderr)
+        self.assertIn("was not closed in order", page.read_text())
+
+    def test_a_server_and_its_load_test_record_the_same_requests(self):
+        served, sent = self.folder / "served.run", self.folder / "sent.run"
+        server = ServerProcess("--run-out", served, real_model=False)
+        try:
+            done = tactus("bench", "--url", server.url, "--vocab-size", "256", "--requests", "6", "--concurrency", "2", "--workload",
+                          "random:in=8,out=5", "--api-key", "a secret", "--run-out", sent, "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+        finally:
+            self.assertEqual(server.stop(), 0)
+        with zipfile.ZipFile(served) as run:
+            requests, steps = table(run, "requests"), table(run, "steps")
+            self.assertEqual(json.loads(run.read("result.json"))["requests"]["completed"], 6)
+        self.assertEqual([row["output_tokens"] for row in requests], ["5"] * 6)
+        self.assertGreaterEqual(sum(int(row["prompt_tokens"]) for row in steps), 6)
+        with zipfile.ZipFile(sent) as run:
+            self.assertNotIn("a secret", run.read("run.json").decode())
+            self.assertEqual([row["finish"] for row in table(run, "requests")], ["completed"] * 6)
+            self.assertEqual(table(run, "steps"), [])
+        page = self.folder / "page.html"
+        self.assertEqual(tactus("report", served, sent, "-o", page).returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

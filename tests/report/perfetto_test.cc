@@ -1,0 +1,54 @@
+// The trace of events that a run becomes.
+#include "report/perfetto.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "report/run_files.h"
+
+namespace tactus::report {
+namespace {
+
+TEST(PerfettoTest, StepsAndRequestsAreEvents) {
+  const test::TempFolder folder;
+  test::WriteRun(folder / "a.run", {});
+  const Status written = WritePerfetto(folder / "a.run", folder / "trace.json");
+  ASSERT_TRUE(written.ok()) << written.message();
+  std::ifstream in(folder / "trace.json");
+  const auto trace = nlohmann::json::parse(in);
+
+  std::map<std::string, int> kinds;
+  std::map<std::pair<int, int>, double> lane_ends;  // of each track of steps
+  int open = 0;
+  nlohmann::json first_step;
+  for (const auto& event : trace["traceEvents"]) {
+    const std::string kind = event["ph"];
+    ++kinds[kind];
+    if (kind == "X") {
+      if (first_step.is_null()) first_step = event;
+      double& end = lane_ends[{event["pid"], event["tid"]}];
+      EXPECT_GE(event["ts"].get<double>(), end) << "steps of one track do not overlap";
+      end = event["ts"].get<double>() + event["dur"].get<double>();
+    }
+    open += kind == "b" ? 1 : kind == "e" ? -1 : 0;
+  }
+  EXPECT_EQ(kinds["X"], 4);
+  EXPECT_EQ(kinds["b"], 8) << "of two requests the whole and three phases";
+  EXPECT_EQ(open, 0);
+  EXPECT_EQ(kinds["M"], 3) << "names of the requests' and two replicas' tracks";
+  EXPECT_EQ(first_step["name"], "prompts");
+  EXPECT_EQ(first_step["dur"], 80'000);
+}
+
+TEST(PerfettoTest, WhatCannotBeReadOrWrittenIsAnError) {
+  const test::TempFolder folder;
+  EXPECT_EQ(WritePerfetto(folder / "none", folder / "trace.json").code(), StatusCode::kNotFound);
+  test::WriteRun(folder / "a.run", {});
+  EXPECT_EQ(WritePerfetto(folder / "a.run", folder / "no/such/folder/trace.json").code(), StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace tactus::report
