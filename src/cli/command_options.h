@@ -37,7 +37,7 @@ inline CommandLine ServeLine(ServeCommandOptions* options) {
 
 struct SimCommandOptions {
   SimOptions sim;
-  bool list = false, json = false;
+  bool list = false, print_papers = false, json = false;
   std::string output, replay, times = "recorded";
 
   template <class V>
@@ -53,6 +53,8 @@ struct SimCommandOptions {
     v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
     v.Field("list", list,
             {.help = "print every known model, device, scheduler, choice, predictor, balancer and workload, and exit"});
+    v.Field("print-papers", print_papers,
+            {.help = "print the papers' claims that bench/papers reproduces, each with its commands, and exit"});
   }
 };
 

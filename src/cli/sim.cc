@@ -12,6 +12,7 @@
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/papers_text.h"
 #include "cli/sim_replay.h"
 #include "cost/cost_model.h"
 #include "obs/run_result.h"
@@ -192,6 +193,11 @@ int SimCommand(const Args& args) {
   CommandLine line = SimLine(&options);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.list) return PrintList(options.json);
+  if (options.print_papers) {
+    const std::string_view text = PapersText();
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return kExitOk;
+  }
   if (options.replay.empty() && options.times == "model") {
     return Fail(InvalidArgument("--times model is for a recorded run: name it with --replay"), kExitUsage);
   }

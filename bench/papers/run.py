@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Every claim of the five papers that the schedulers come from, by simulation: the paper's value, ours, the difference, and whether it is
+reproduced. One command for all, one for each:
+
+    bench/papers/run.py [TACTUS] [--paper sarathi|sarathi-serve|accelgen|blendserve|larry] [--claim ID] [--quick] [--data DIR]
+                        [--calibrate] [--cache FILE] [--jobs N] [-o FILE.json] [--markdown FILE.md]
+    bench/papers/run.py --report FILE.json [--markdown FILE.md]
+    bench/papers/run.py --list
+
+A claim is a row of a table (sarathi.py, sarathi_serve.py, ...): what it runs, what is read from the results, what the paper has. --calibrate
+repeats the claims with step times that are as wrong as the cost model is known to be (calibration.py). Results of simulations are kept in
+--cache under command, workload and program, so an interrupted run goes on where it was. --quick takes a tenth to a third of the requests
+and one seed. --data (or TACTUS_DATA) names the folder of the public traces; claims that need it say what stands in where it is absent.
+"""
+import argparse
+import concurrent.futures
+import datetime
+import importlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))
+import calibration  # noqa: E402
+import files  # noqa: E402
+import report  # noqa: E402
+from claims import FAILED, check, measured, verdict  # noqa: E402
+from simulations import SimulationFailed, Simulations, commands_of  # noqa: E402
+
+PAPERS = {"sarathi": "sarathi", "sarathi-serve": "sarathi_serve", "accelgen": "accelgen_claims", "blendserve": "blendserve_claims", "larry": "larry_claims"}
+
+
+def commit():
+    git = lambda *a: subprocess.run(["git", "-C", str(ROOT), *a], capture_output=True, text=True).stdout.strip()
+    return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def tables(names):
+    """name of a paper -> (title, claims)."""
+    found = {}
+    for name in names:
+        module = importlib.import_module(PAPERS[name])
+        found[name] = (module.PAPER, module.claims())
+        if faults := check(found[name][1]):
+            sys.exit("\n".join(faults))
+    return found
+
+
+class Progress:
+    """A line every ten seconds, on a terminal twice a second over the one before."""
+
+    def __init__(self, total):
+        self.total, self.done, self.begin, self.next, self.lock = total, 0, time.monotonic(), 0.0, threading.Lock()
+
+    def claim_done(self, simulations):
+        with self.lock:
+            self.done += 1
+        self(simulations, self.done == self.total)
+
+    def __call__(self, simulations, always=False):
+        with self.lock:
+            now, terminal = time.monotonic(), sys.stderr.isatty()
+            if now < self.next and not always:
+                return
+            self.next = now + (0.5 if terminal else 10)
+            print(f"{chr(13) if terminal else ''}{self.done} of {self.total} measurements, {simulations.ran} simulations run, {simulations.cached} from the cache, "
+                  f"{now - self.begin:.0f} s ", end="" if terminal and not always else "\n", file=sys.stderr, flush=True)
+
+
+def measure(simulations, claim, seed, extra=()):
+    """(value, what went wrong)"""
+    try:
+        return claim.value({name: simulations.measure(run, seed, extra) for name, run in claim.runs.items()}), None
+    except (SimulationFailed, ZeroDivisionError, StopIteration, KeyError, TypeError, ValueError) as error:
+        return None, f"{type(error).__name__}: {error}"
+
+
+def run_claims(args, papers, simulations):
+    """Rows of the result, one per claim."""
+    jobs = []
+    for paper, (_, claims) in papers.items():
+        for claim in claims:
+            seeds = claim.seeds[:1] if args.quick else claim.seeds
+            variants = calibration.variants(claim.model) if args.calibrate and claim.perturb else {}
+            jobs += [(paper, claim, None, seed, ()) for seed in seeds]
+            jobs += [(paper, claim, name, claim.seeds[0], flags) for name, flags in variants.items()]
+    progress = Progress(len(jobs))
+    simulations.progress = progress
+    rows = {}
+    with concurrent.futures.ThreadPoolExecutor(max(2, 2 * args.jobs)) as pool:
+        def task(job):
+            found = measure(simulations, job[1], job[3], job[4])
+            progress.claim_done(simulations)
+            return found
+        for (paper, claim, variant, seed, _), (value, error) in zip(jobs, pool.map(task, jobs)):
+            row = rows.setdefault(claim.id, {"paper": paper, "claim": claim, "values": [], "errors": [], "variants": {}})
+            if variant is None:
+                row["values"].append(value)
+            else:
+                row["variants"][variant] = value
+            if error:
+                row["errors"].append(f"{variant or f'seed {seed}'}: {error}")
+    return [finished(row, simulations) for row in rows.values()]
+
+
+def finished(row, simulations):
+    claim, found = row["claim"], measured(row["values"])
+    value = found[0] if found else None
+    said = verdict(claim, value)
+    variants = {name: v for name, v in row["variants"].items() if v is not None}
+    return {
+        "paper": row["paper"], "id": claim.id, "section": claim.section, "claim": claim.says, "paper_value": claim.paper, "unit": claim.unit,
+        "ours": value, "least": found[1] if found else None, "largest": found[2] if found else None,
+        "difference": claim.expects.difference(value) if found else "", "verdict": said, "why": claim.why if said != "reproduced" else "",
+        "stands_in": claim.stands_in, "model": claim.model, "model_error": calibration.error_text(claim.model), "variants": variants,
+        "flips": [name for name, v in variants.items() if said != FAILED and verdict(claim, v) == "disagrees" and said != "disagrees"],
+        "commands": dict(commands_of(simulations, claim)), "errors": row["errors"],
+    }
+
+
+def main():
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse.add_argument("tactus", nargs="?", default=str(ROOT / "build/release/tactus"))
+    parse.add_argument("--paper", choices=PAPERS, action="append", help="only this paper; may be repeated")
+    parse.add_argument("--claim", action="append", help="only the claims whose id begins so; may be repeated")
+    parse.add_argument("--quick", action="store_true", help="fewer requests, one seed")
+    parse.add_argument("--calibrate", action="store_true", help="also with step times that are as wrong as the cost model may be")
+    parse.add_argument("--data", type=pathlib.Path, help="folder of the public traces; default: TACTUS_DATA")
+    parse.add_argument("--cache", type=pathlib.Path, default=ROOT / "build/papers.jsonl", help="results of simulations; default: build/papers.jsonl")
+    parse.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="simulations at once; default: the number of cores")
+    parse.add_argument("-o", "--output", type=pathlib.Path, help="write everything there, as JSON")
+    parse.add_argument("--markdown", type=pathlib.Path, help="write the tables there")
+    parse.add_argument("--report", type=pathlib.Path, help="print what an earlier run wrote with -o, and run nothing")
+    parse.add_argument("--list", action="store_true", help="print the claims and their commands (as `tactus sim --print-papers`), and run nothing")
+    args = parse.parse_args()
+    if args.data:
+        os.environ["TACTUS_DATA"] = str(args.data.resolve())
+    if args.report:
+        result = json.loads(args.report.read_text())
+    else:
+        papers = tables(args.paper or PAPERS)
+        if args.claim:
+            papers = {name: (title, [c for c in claims if c.id.startswith(tuple(args.claim))]) for name, (title, claims) in papers.items()}
+            if not any(claims for _, claims in papers.values()):
+                parse.error(f"--claim {' '.join(args.claim)}: no claim's id begins so; --list prints them")
+        if args.list:
+            print(report.commands(papers), end="")
+            return 0
+        if not pathlib.Path(args.tactus).is_file():
+            parse.error(f"{args.tactus} is not there: build it (scripts/build.sh release tactus), or name another")
+        if args.cache:
+            args.cache.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            simulations = Simulations(args.tactus, files.Files(folder), args.cache, args.quick, args.jobs)
+            result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(), "quick": args.quick,
+                      "command": " ".join(["bench/papers/run.py", *(a for a in sys.argv[1:] if a != args.tactus)]),
+                      "papers": {name: title for name, (title, _) in papers.items()}, "rows": run_claims(args, papers, simulations)}
+    if args.output:
+        args.output.write_text(json.dumps(result, indent=1) + "\n")
+    if args.markdown:
+        args.markdown.write_text(report.markdown(result))
+    print(report.plain(result), end="")
+    return 1 if any(row["verdict"] == FAILED for row in result["rows"]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
