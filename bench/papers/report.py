@@ -5,6 +5,7 @@ import textwrap
 from claims import DIRECTION, DISAGREES, FAILED, REPRODUCED
 from simulations import commands_of
 
+BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 ORDER = (REPRODUCED, DIRECTION, DISAGREES, FAILED)
 
 
@@ -24,8 +25,8 @@ def range_text(row):
     """Least and largest value under the perturbed cost models."""
     if not row["variants"]:
         return ""
-    values = row["variants"].values()
-    return f"{number(min(values))} to {number(max(values))}" + (f"; turns under {', '.join(row['flips'])}" if row["flips"] else "")
+    values = [v for v in row["variants"].values() if v is not None]
+    return f"{number(min(values))} to {number(max(values))}" + (f"; turns under {', '.join(row['turns'])}" if row["turns"] else "")
 
 
 def counts(rows):
@@ -89,22 +90,30 @@ def markdown(result):
     return "\n".join(lines) + "\n"
 
 
+def write(path, text):
+    """Replaces what stands between the marks of `path`; a file without them, or that is not there, becomes `text`."""
+    old = path.read_text() if path.exists() else ""
+    if BEGIN in old and END in old:
+        text = old[:old.index(BEGIN) + len(BEGIN)] + "\n" + text + old[old.index(END):]
+    path.write_text(text)
+
+
 def wrapped(text):
     return "\n".join(textwrap.wrap(text, 120, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
 
 
 def commands(papers):
     """bench/papers/claims.txt, which `tactus sim --print-papers` prints."""
-    lines = ["The papers' claims as commands. CAPITALS.csv are files of lengths that bench/papers makes; SEED is 1, 2, ...", ""]
+    lines = ["The papers' claims, each with the first of the commands that it compares. `bench/papers/run.py --claim ID` runs all of them and says what",
+             "came out. Files in CAPITALS are lengths that it makes, SEED is 1, 2 and so on; a command that is that of the claim before is left out.", ""]
+    shown = ""
     for paper, (title, claims) in papers.items():
         lines += [title, f"  all of it: bench/papers/run.py --paper {paper}", ""]
         for claim in claims:
-            lines.append(f"  {claim.id}: {claim.says}; paper {claim.paper} ({claim.section})")
-            lines.append(f"    bench/papers/run.py --claim {claim.id}")
-            shown = list(commands_of(None, claim))
-            for name, command in shown[:4]:
-                lines.append(f"    {name}: {command}")
-            if len(shown) > 4:
-                lines.append(f"    and {len(shown) - 4} more")
+            lines.append(f"  {claim.id}: {claim.says}; paper: {claim.paper} ({claim.section})")
+            first = next(iter(commands_of(claim)))[1]
+            if first != shown:
+                lines.append(f"    {first}")
+            shown = first
         lines.append("")
     return "\n".join(lines) + "\n"

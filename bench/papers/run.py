@@ -14,6 +14,7 @@ and one seed. --data (or TACTUS_DATA) names the folder of the public traces; cla
 """
 import argparse
 import concurrent.futures
+import dataclasses
 import datetime
 import importlib
 import json
@@ -31,7 +32,7 @@ sys.path.insert(0, str(HERE))
 import calibration  # noqa: E402
 import files  # noqa: E402
 import report  # noqa: E402
-from claims import FAILED, check, measured, verdict  # noqa: E402
+from claims import DISAGREES, FAILED, check, measured, verdict  # noqa: E402
 from simulations import SimulationFailed, Simulations, commands_of  # noqa: E402
 
 PAPERS = {"sarathi": "sarathi", "sarathi-serve": "sarathi_serve", "accelgen": "accelgen_claims", "blendserve": "blendserve_claims", "larry": "larry_claims"}
@@ -74,43 +75,64 @@ class Progress:
                   f"{now - self.begin:.0f} s ", end="" if terminal and not always else "\n", file=sys.stderr, flush=True)
 
 
-def measure(simulations, claim, seed, extra=()):
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """A claim's value for one seed; `variant`: under a perturbed cost model, with the quick number of requests, as UNCHANGED beside it."""
+    paper: str
+    claim: object
+    seed: int
+    quick: bool
+    variant: str = ""
+    extra: tuple = ()
+
+
+UNCHANGED = "unchanged"
+
+
+def measurements(papers, quick, calibrate):
+    for paper, (_, claims) in papers.items():
+        for claim in claims:
+            for seed in claim.seeds[:1] if quick else claim.seeds:
+                yield Measurement(paper, claim, seed, quick)
+            if calibrate and claim.perturb:
+                for name, flags in {UNCHANGED: (), **calibration.variants(claim.model)}.items():
+                    yield Measurement(paper, claim, claim.seeds[0], True, name, flags)
+
+
+def measure(simulations, m):
     """(value, what went wrong)"""
     try:
-        return claim.value({name: simulations.measure(run, seed, extra) for name, run in claim.runs.items()}), None
-    except (SimulationFailed, ZeroDivisionError, StopIteration, KeyError, TypeError, ValueError) as error:
+        return m.claim.value({name: simulations.measure(run, m.seed, m.extra, m.quick) for name, run in m.claim.runs.items()}), None
+    except SimulationFailed as error:
+        return None, str(error)
+    except (ZeroDivisionError, StopIteration, KeyError, TypeError, ValueError) as error:  # nothing to divide by, no such step, no such figure
         return None, f"{type(error).__name__}: {error}"
 
 
-def run_claims(args, papers, simulations):
+def run_claims(papers, simulations, jobs, quick=False, calibrate=False):
     """Rows of the result, one per claim."""
-    jobs = []
-    for paper, (_, claims) in papers.items():
-        for claim in claims:
-            seeds = claim.seeds[:1] if args.quick else claim.seeds
-            variants = calibration.variants(claim.model) if args.calibrate and claim.perturb else {}
-            jobs += [(paper, claim, None, seed, ()) for seed in seeds]
-            jobs += [(paper, claim, name, claim.seeds[0], flags) for name, flags in variants.items()]
-    progress = Progress(len(jobs))
-    simulations.progress = progress
+    wanted = list(measurements(papers, quick, calibrate))
+    progress = simulations.progress = Progress(len(wanted))
     rows = {}
-    with concurrent.futures.ThreadPoolExecutor(max(2, 2 * args.jobs)) as pool:
-        def task(job):
-            found = measure(simulations, job[1], job[3], job[4])
-            progress.claim_done(simulations)
-            return found
-        for (paper, claim, variant, seed, _), (value, error) in zip(jobs, pool.map(task, jobs)):
-            row = rows.setdefault(claim.id, {"paper": paper, "claim": claim, "values": [], "errors": [], "variants": {}})
-            if variant is None:
-                row["values"].append(value)
+
+    def task(m):
+        found = measure(simulations, m)
+        progress.claim_done(simulations)
+        return found
+
+    with concurrent.futures.ThreadPoolExecutor(2 * jobs) as pool:
+        for m, (value, error) in zip(wanted, pool.map(task, wanted)):
+            row = rows.setdefault(m.claim.id, {"paper": m.paper, "claim": m.claim, "values": [], "errors": [], "variants": {}})
+            if m.variant:
+                row["variants"][m.variant] = value
             else:
-                row["variants"][variant] = value
+                row["values"].append(value)
             if error:
-                row["errors"].append(f"{variant or f'seed {seed}'}: {error}")
-    return [finished(row, simulations) for row in rows.values()]
+                row["errors"].append(f"{m.variant or f'seed {m.seed}'}: {error}")
+    return [finished(row) for row in rows.values()]
 
 
-def finished(row, simulations):
+def finished(row):
     claim, found = row["claim"], measured(row["values"])
     value = found[0] if found else None
     said = verdict(claim, value)
@@ -120,9 +142,15 @@ def finished(row, simulations):
         "ours": value, "least": found[1] if found else None, "largest": found[2] if found else None,
         "difference": claim.expects.difference(value) if found else "", "verdict": said, "why": claim.why if said != "reproduced" else "",
         "stands_in": claim.stands_in, "model": claim.model, "model_error": calibration.error_text(claim.model), "variants": variants,
-        "flips": [name for name, v in variants.items() if said != FAILED and verdict(claim, v) == "disagrees" and said != "disagrees"],
-        "commands": dict(commands_of(simulations, claim)), "errors": row["errors"],
+        "turns": turns(claim, variants), "commands": dict(commands_of(claim)), "errors": row["errors"],
     }
+
+
+def turns(claim, variants):
+    """The perturbed cost models under which ours disagrees although it does not under the cost model as it is."""
+    if UNCHANGED not in variants or verdict(claim, variants[UNCHANGED]) == DISAGREES:
+        return []
+    return [name for name, value in variants.items() if verdict(claim, value) == DISAGREES]
 
 
 def main():
@@ -136,7 +164,7 @@ def main():
     parse.add_argument("--cache", type=pathlib.Path, default=ROOT / "build/papers.jsonl", help="results of simulations; default: build/papers.jsonl")
     parse.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="simulations at once; default: the number of cores")
     parse.add_argument("-o", "--output", type=pathlib.Path, help="write everything there, as JSON")
-    parse.add_argument("--markdown", type=pathlib.Path, help="write the tables there")
+    parse.add_argument("--markdown", type=pathlib.Path, help="write the tables there: between its marks where it has them, as docs/papers.md does")
     parse.add_argument("--report", type=pathlib.Path, help="print what an earlier run wrote with -o, and run nothing")
     parse.add_argument("--list", action="store_true", help="print the claims and their commands (as `tactus sim --print-papers`), and run nothing")
     args = parse.parse_args()
@@ -158,14 +186,15 @@ def main():
         if args.cache:
             args.cache.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
-            simulations = Simulations(args.tactus, files.Files(folder), args.cache, args.quick, args.jobs)
+            simulations = Simulations(args.tactus, files.Files(folder), args.cache, args.jobs)
             result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(), "quick": args.quick,
                       "command": " ".join(["bench/papers/run.py", *(a for a in sys.argv[1:] if a != args.tactus)]),
-                      "papers": {name: title for name, (title, _) in papers.items()}, "rows": run_claims(args, papers, simulations)}
+                      "papers": {name: title for name, (title, _) in papers.items()}, 
+                      "rows": run_claims(papers, simulations, args.jobs, args.quick, args.calibrate)}
     if args.output:
         args.output.write_text(json.dumps(result, indent=1) + "\n")
     if args.markdown:
-        args.markdown.write_text(report.markdown(result))
+        report.write(args.markdown, report.markdown(result))
     print(report.plain(result), end="")
     return 1 if any(row["verdict"] == FAILED for row in result["rows"]) else 0
 

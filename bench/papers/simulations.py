@@ -12,6 +12,7 @@ import tempfile
 import threading
 
 from claims import Capacity, Sim
+from files import TRACES
 
 GRID = 1.03  # rates of a search are powers of it, so that searches share simulations
 LEAST, MOST = -170, 200  # exponents: 0.0066 to 370 requests/s
@@ -30,10 +31,10 @@ def hash_of(path):
 
 
 class Simulations:
-    """`extra`: flags added to every command (a perturbed cost model). Safe to use from several threads."""
+    """`extra`: flags added to a command (a perturbed cost model); `quick`: with its quick number of requests. Any thread may ask."""
 
-    def __init__(self, tactus, files, cache=None, quick=False, jobs=None, progress=None, limit_s=600):
-        self.tactus, self.files, self.quick, self.progress, self.limit_s = str(tactus), files, quick, progress, limit_s
+    def __init__(self, tactus, files, cache=None, jobs=None, progress=None, limit_s=600):
+        self.tactus, self.files, self.progress, self.limit_s = str(tactus), files, progress, limit_s
         self.program = hash_of(tactus)
         self.cache = pathlib.Path(cache) if cache else None
         self.lock, self.slots = threading.Lock(), threading.Semaphore(jobs or os.cpu_count() or 1)
@@ -47,17 +48,17 @@ class Simulations:
                     continue  # the line that an interrupted run was writing
         self.running = {}
 
-    def command(self, sim, seed, extra=(), rate=None):
+    def command(self, sim, seed, extra=(), rate=None, quick=False):
         """The arguments after `tactus`, with files written."""
-        requests = sim.quick_requests if self.quick else sim.requests
+        requests = sim.quick_requests if quick else sim.requests
         values = {"seed": str(seed), "requests": str(requests)}
         for name in set(re.findall(r"\{(\w+)\}", sim.flags)) - values.keys():
-            values[name] = str(self.files.path(name, seed, requests))
+            values[name] = self.files.workload(name, seed, requests)
         args = ["sim", *(word.format(**values) for word in shlex.split(sim.flags)), *extra]
         return args + ([] if rate is None else ["--rate", f"{rate:.6g}"])
 
-    def run(self, sim, seed, extra=(), rate=None):
-        args = self.command(sim, seed, extra, rate)
+    def run(self, sim, seed, extra=(), rate=None, quick=False):
+        args = self.command(sim, seed, extra, rate, quick)
         # A file's name holds its content's hash.
         key = hashlib.sha256(json.dumps([self.program, [a.replace(str(self.files.folder), "") for a in args], sim.steps]).encode()).hexdigest()
         with self.lock:
@@ -104,9 +105,9 @@ class Simulations:
                     result["steps_out"] = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
             return result
 
-    def capacity(self, capacity, seed, extra=()):
+    def capacity(self, capacity, seed, extra=(), quick=False):
         """Searches the grid upwards from one request per second in growing strides, then halves the bracket."""
-        keeps = lambda k: capacity.keeps(self.run(capacity.sim, seed, extra, GRID ** k))
+        keeps = lambda k: capacity.keeps(self.run(capacity.sim, seed, extra, GRID ** k, quick))
         low, stride = 0, 24  # a factor of two
         if keeps(low):
             while (high := low + stride) <= MOST and keeps(high):
@@ -124,11 +125,11 @@ class Simulations:
             low, high = (middle, high) if keeps(middle) else (low, middle)
         return GRID ** low
 
-    def measure(self, run, seed, extra=()):
-        return self.capacity(run, seed, extra) if isinstance(run, Capacity) else self.run(run, seed, extra)
+    def measure(self, run, seed, extra=(), quick=False):
+        return self.capacity(run, seed, extra, quick) if isinstance(run, Capacity) else self.run(run, seed, extra, quick=quick)
 
 
-def commands_of(simulations, claim):
+def commands_of(claim):
     """What a claim runs, as text, for one seed."""
     for name, run in claim.runs.items():
         sim = run if isinstance(run, Sim) else run.sim
@@ -141,4 +142,4 @@ class Placeholders(dict):
     """{seed} and files stay names; {requests} is filled in."""
 
     def __missing__(self, name):
-        return {"seed": "SEED"}.get(name, name.upper() + ".csv")
+        return TRACES.get(name) or {"seed": "SEED"}.get(name, name.upper() + ".csv")
