@@ -16,7 +16,7 @@ constexpr double kLeast = 0.01, kMost = 100;
 
 struct Kind {
   std::string_view name;
-  double OperatorScale::*factor;
+  double OperatorScale::* factor;
 };
 constexpr Kind kKinds[] = {
     {"products", &OperatorScale::products},
@@ -86,7 +86,8 @@ Result<OperatorScale> ParseOperatorScale(std::string_view text) {
     const size_t equals = part.find('=');
     if (equals == std::string_view::npos) return Wrong(part, "has no factor");
     const std::string_view name = part.substr(0, equals), number = part.substr(equals + 1);
-    const Kind* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == name; });
+    const Kind* kind =
+        std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == name; });
     if (kind == std::end(kKinds)) return Wrong(part, "names no kind of operator");
     if (!seen.insert(kind->name).second) return Wrong(part, "names a kind again");
     double factor = 0;

@@ -100,10 +100,11 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
     v.Field(
         "backend", backend,
         {.choices = "|vllm|sglang|trtllm", .help = "whose kernels and host code are priced; default: Tactus's own"});
-    v.Field("cost-scale", cost_scale,
-            {.help = "factors on the times of kinds of operators, products=1.1,network=2 say: what if the cost model is "
-                     "that far off; kinds are products, prompt-attention, decode-attention, beside-chunk, small, "
-                     "network"});
+    v.Field(
+        "cost-scale", cost_scale,
+        {.help = "factors on the times of kinds of operators, products=1.1,network=2 say: what if the cost model is "
+                 "that far off; kinds are products, prompt-attention, decode-attention, beside-chunk, small, "
+                 "network"});
     v.Field("kv-reads", kv_reads,
             {.choices = "each|once",
              .help = "once: the device reads the KV of a prefix that decodes share once for all of them (cascade "

@@ -28,9 +28,15 @@ std::vector<double> TimesUnder(const char* text) {
   EXPECT_TRUE(scale.ok()) << scale.status().message();
   const auto o = MakeScaled(*scale, std::make_unique<Times>());
   const AttentionShape shape;
-  return {o->Gemm({}, 1, 1)(1),       o->PrefillBaseNs(shape),       o->PrefillAddsNs(shape, 1, 1),
-          o->PrefillAloneNs(shape, 1, 1), o->DecodeNs(shape, 1, 1), o->DecodeBesideChunkNs(shape, 1, 1),
-          o->ElementwiseNs(Elementwise::kNorm, 1), o->AllReduceNs(1, 2), o->SendNs(1, 2)};
+  return {o->Gemm({}, 1, 1)(1),
+          o->PrefillBaseNs(shape),
+          o->PrefillAddsNs(shape, 1, 1),
+          o->PrefillAloneNs(shape, 1, 1),
+          o->DecodeNs(shape, 1, 1),
+          o->DecodeBesideChunkNs(shape, 1, 1),
+          o->ElementwiseNs(Elementwise::kNorm, 1),
+          o->AllReduceNs(1, 2),
+          o->SendNs(1, 2)};
 }
 
 TEST(ScaledOperators, EachFactorReachesItsKind) {
