@@ -25,7 +25,13 @@ class Capacity:
     says: str  # of `keeps`, as `tactus sim` would be told
 
 
-# --- What is expected. `holds(x)`: reproduced; `direction(x)`: ours points where the paper's does. ----------------------
+# --- What is expected. `holds(x)`: reproduced; `direction(x)`: on the paper's side of no effect, by a tenth of the paper's effect at least. --
+
+SHARE = 0.1
+
+
+def points_alike(x, edge, neutral):
+    return (x - neutral) * (edge - neutral) > 0 and abs(x - neutral) >= SHARE * abs(edge - neutral)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Near:
         return abs(x - self.value) <= (self.within if self.absolute else self.within * abs(self.value))
 
     def direction(self, x):
-        return self.neutral is not None and (x - self.neutral) * (self.value - self.neutral) > 0
+        return self.neutral is not None and points_alike(x, self.value, self.neutral)
 
     def difference(self, x):
         return f"{x - self.value:+.3g}" if self.absolute or self.value == 0 else f"{100 * (x / self.value - 1):+.0f} %"
@@ -59,7 +65,8 @@ class Between:
     def direction(self, x):
         if self.neutral is None:
             return self.holds(x)
-        return x > self.neutral if self.low is not None and self.low >= self.neutral else x < self.neutral
+        edge = self.low if self.low is not None and self.low >= self.neutral else self.high
+        return points_alike(x, edge, self.neutral)
 
     def difference(self, x):
         edge = self.low if self.low is not None and x < self.low else self.high if self.high is not None and x > self.high else None
@@ -97,6 +104,12 @@ def verdict(claim, value):
     if claim.expects.holds(value):
         return REPRODUCED
     return DIRECTION if claim.expects.direction(value) else DISAGREES
+
+
+def side(claim, value):
+    """On which side of no effect a value is; of a claim that has no such point, whether it holds."""
+    neutral = claim.expects.neutral
+    return claim.expects.holds(value) if neutral is None else value > neutral
 
 
 def measured(values):

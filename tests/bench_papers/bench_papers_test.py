@@ -60,10 +60,10 @@ class Verdicts(unittest.TestCase):
                 self.assertEqual(claims.verdict(claim(expects), x), said.replace("_", " "), f"{expects} of {x}")
 
     def test_a_ratio_near_the_papers(self):
-        self.expect(Near(2, 0.1), reproduced=[1.81, 2, 2.19], direction_only=[1.01, 1.79, 2.21, 40], disagrees=[1, 0.9, 0])
+        self.expect(Near(2, 0.1), reproduced=[1.81, 2, 2.19], direction_only=[1.11, 1.79, 2.21, 40], disagrees=[1.09, 1, 0.9, 0])
 
     def test_a_loss_near_the_papers(self):
-        self.expect(Near(-40, 0.25, 0), reproduced=[-30, -50], direction_only=[-1, -99], disagrees=[0, 5])
+        self.expect(Near(-40, 0.25, 0), reproduced=[-30, -50], direction_only=[-5, -99], disagrees=[-3, 0, 5])
 
     def test_without_neutral_there_is_no_direction(self):
         self.expect(Near(200, 0.1, None), reproduced=[185], disagrees=[100, 300])
@@ -73,7 +73,7 @@ class Verdicts(unittest.TestCase):
 
     def test_at_least_and_at_most(self):
         self.expect(Between(1.4, None, 1), reproduced=[1.4, 9], direction_only=[1.1], disagrees=[1, 0.5])
-        self.expect(Between(None, 0.9, 1), reproduced=[0.9, 0], direction_only=[0.95], disagrees=[1, 1.5])
+        self.expect(Between(None, 0.9, 1), reproduced=[0.9, 0], direction_only=[0.95], disagrees=[0.995, 1, 1.5])
         self.expect(Between(97, None), reproduced=[97], disagrees=[96.9])
 
     def test_no_number_is_not_measured(self):
@@ -94,7 +94,8 @@ class Turns(unittest.TestCase):
     def test_only_what_the_perturbation_turned(self):
         c = claim(Between(1.0001, None, 1))
         self.assertEqual(run.turns(c, {run.UNCHANGED: 1.5, "products x 2": 0.9, "network x 2": 1.2}), ["products x 2"])
-        self.assertEqual(run.turns(c, {run.UNCHANGED: 0.5, "products x 2": 0.4}), [])
+        self.assertEqual(run.turns(c, {run.UNCHANGED: 0.5, "products x 2": 0.4, "network x 2": 1.1}), ["network x 2"])
+        self.assertEqual(run.turns(claim(Between(None, 5)), {run.UNCHANGED: 3, "products x 2": 5, "network x 2": 6}), ["network x 2"])
         self.assertEqual(run.turns(c, {}), [])
 
     def test_every_factor_goes_both_ways(self):
