@@ -34,12 +34,17 @@ def counts(rows):
     return ", ".join(f"{found[name]} {name}" for name in ORDER if found[name])
 
 
-def plain(result):
+def by_paper(results):
+    """(run, name, title, its rows) of every paper that was run."""
+    for result in results:
+        for name, title in result["papers"].items():
+            if rows := [row for row in result["rows"] if row["paper"] == name]:
+                yield result, name, title, rows
+
+
+def plain(results):
     lines = []
-    for paper, title in result["papers"].items():
-        rows = [r for r in result["rows"] if r["paper"] == paper]
-        if not rows:
-            continue
+    for _, _, title, rows in by_paper(results):
         lines += [title, f"  {len(rows)} claims: {counts(rows)}", ""]
         for r in rows:
             lines.append(f"  {r['id']:<26} paper {r['paper_value']:<22} ours {ours(r):<26} {r['difference']:<9} {r['verdict']}")
@@ -55,20 +60,14 @@ def cell(text):
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def markdown(result):
+def markdown(results):
     """The tables of docs/papers.md."""
-    lines = [f"Commit {result['commit']}, {result['date'][:10]}" + (", `--quick`" if result["quick"] else "") + ":", "", f"    {result['command']}", ""]
-    rows = result["rows"]
-    lines += ["| paper | claims | " + " | ".join(ORDER) + " |", "|---" * (2 + len(ORDER)) + "|"]
-    for paper, title in result["papers"].items():
-        mine = [r for r in rows if r["paper"] == paper]
+    lines = ["| paper | claims | " + " | ".join(ORDER) + " |", "|---" * (2 + len(ORDER)) + "|"]
+    for _, _, title, mine in by_paper(results):
         lines.append(f"| {cell(title)} | {len(mine)} | " + " | ".join(str(sum(r["verdict"] == v for r in mine)) for v in ORDER) + " |")
-    for paper, title in result["papers"].items():
-        mine = [r for r in rows if r["paper"] == paper]
-        if not mine:
-            continue
+    for result, _, title, mine in by_paper(results):
         calibrated = any(r["variants"] for r in mine)
-        lines += ["", f"## {title}", "", f"    bench/papers/run.py --paper {paper}", "",
+        lines += ["", f"## {title}", "", f"Commit {result['commit']}, {result['date'][:10]}:", "", f"    {result['command']}", "",
                   "| claim | where | paper | ours | difference | verdict |" + (" with wrong step times |" if calibrated else ""), "|---" * (7 if calibrated else 6) + "|"]
         for r in mine:
             lines.append(f"| {cell(r['claim'])} (`{r['id']}`) | {cell(r['section'])} | {cell(r['paper_value'])} | {ours(r)} | {r['difference']} | {r['verdict']} |" +

@@ -4,7 +4,7 @@ reproduced. One command for all, one for each:
 
     bench/papers/run.py [TACTUS] [--paper sarathi|sarathi-serve|accelgen|blendserve|larry] [--claim ID] [--quick] [--data DIR]
                         [--calibrate] [--cache FILE] [--jobs N] [-o FILE.json] [--markdown FILE.md]
-    bench/papers/run.py --report FILE.json [--markdown FILE.md]
+    bench/papers/run.py --report FILE.json ... [--markdown FILE.md]
     bench/papers/run.py --list
 
 A claim is a row of a table (sarathi.py, sarathi_serve.py, ...): what it runs, what is read from the results, what the paper has. --calibrate
@@ -146,6 +146,17 @@ def finished(row):
     }
 
 
+def command_line(tactus):
+    """This command, without what depends on the machine: paths of the program, the cache and the data."""
+    words, shown = iter(sys.argv[1:]), ["bench/papers/run.py"]
+    for word in words:
+        if word in ("--cache", "--data", "-o", "--output", "--markdown", "--jobs"):
+            next(words, None)
+        elif word != tactus:
+            shown.append(word)
+    return " ".join(shown)
+
+
 def turns(claim, variants):
     """The perturbed cost models under which ours is on the other side of no effect: a ranking that hangs on the cost model's error."""
     if UNCHANGED not in variants:
@@ -165,13 +176,13 @@ def main():
     parse.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="simulations at once; default: the number of cores")
     parse.add_argument("-o", "--output", type=pathlib.Path, help="write everything there, as JSON")
     parse.add_argument("--markdown", type=pathlib.Path, help="write the tables there: between its marks where it has them, as docs/papers.md does")
-    parse.add_argument("--report", type=pathlib.Path, help="print what an earlier run wrote with -o, and run nothing")
+    parse.add_argument("--report", type=pathlib.Path, nargs="+", help="print what earlier runs wrote with -o, and run nothing")
     parse.add_argument("--list", action="store_true", help="print the claims and their commands (as `tactus sim --print-papers`), and run nothing")
     args = parse.parse_args()
     if args.data:
         os.environ["TACTUS_DATA"] = str(args.data.resolve())
     if args.report:
-        result = json.loads(args.report.read_text())
+        results = [json.loads(path.read_text()) for path in args.report]
     else:
         papers = tables(args.paper or PAPERS)
         if args.claim:
@@ -188,15 +199,16 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             simulations = Simulations(args.tactus, files.Files(folder), args.cache, args.jobs)
             result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(), "quick": args.quick,
-                      "command": " ".join(["bench/papers/run.py", *(a for a in sys.argv[1:] if a != args.tactus)]),
+                      "command": command_line(args.tactus),
                       "papers": {name: title for name, (title, _) in papers.items()}, 
                       "rows": run_claims(papers, simulations, args.jobs, args.quick, args.calibrate)}
-    if args.output:
-        args.output.write_text(json.dumps(result, indent=1) + "\n")
+        if args.output:
+            args.output.write_text(json.dumps(result, indent=1) + "\n")
+        results = [result]
     if args.markdown:
-        report.write(args.markdown, report.markdown(result))
-    print(report.plain(result), end="")
-    return 1 if any(row["verdict"] == FAILED for row in result["rows"]) else 0
+        report.write(args.markdown, report.markdown(results))
+    print(report.plain(results), end="")
+    return 1 if any(row["verdict"] == FAILED for result in results for row in result["rows"]) else 0
 
 
 if __name__ == "__main__":

@@ -179,7 +179,7 @@ def claims():
         runs, value = chunking(budget)
         rows.append(Claim(f"ss-chunking-{budget}", "5.4.1, figure 14", f"chunks of {budget} make a prompt of 2K to 16K at most so much slower (Yi-34B)", f"at most ~{most} %",
                           Between(None, most * 1.1, 25), runs, value, "%", (1,), model="yi-34b a100", perturb=False,
-                          why="at 16,384 tokens, where attention behind a long context is dearer by our fit; 2 to 4 % below"))
+                          why="none at 2,048 tokens, 3 % at 4,096; attention behind a long context is dearer by our fit, 7 % at 16,384"))
     stall = table4("summaries", 0.4)
     stall = {name: Sim(sim.flags.replace("--scheduler hybrid-only", "--scheduler vllm-v0").replace("--token-budget 1024", "--token-budget 512"), 128, 128)
              for name, sim in stall.items() if name != "chunked-only"}

@@ -199,13 +199,13 @@ class Report(unittest.TestCase):
            "commands": {}, "errors": []}
 
     def test_markdown(self):
-        text = report.markdown({"date": "2026-11-26T00:00:00", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [self.ROW]})
+        text = report.markdown([{"date": "2026-11-26T00:00:00", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [self.ROW]}])
         self.assertIn("| a \\| b (`c`) | 1 | 2 | 1.5 (1.4 to 1.6) | -25 % | direction only | 0.5 to 1.5; turns under roofline |", text)
         for part in ("`c`: because.", "- another.", "- 10 %."):
             self.assertIn(part, text)
 
     def test_a_difference_without_a_reason_is_said(self):
-        text = report.markdown({"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [self.ROW | {"why": ""}]})
+        text = report.markdown([{"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [self.ROW | {"why": ""}]}])
         self.assertIn("No reason is known for `c`.", text)
 
 
