@@ -3,7 +3,7 @@
 reproduced. One command for all, one for each:
 
     bench/papers/run.py [TACTUS] [--paper sarathi|sarathi-serve|accelgen|blendserve|larry] [--claim ID] [--quick] [--data DIR]
-                        [--calibrate] [--cache FILE] [--jobs N] [-o FILE.json] [--markdown FILE.md]
+                        [--calibrate [ID ...]] [--cache FILE] [--jobs N] [-o FILE.json] [--markdown FILE.md]
     bench/papers/run.py --report FILE.json ... [--markdown FILE.md]
     bench/papers/run.py --list
 
@@ -90,11 +90,12 @@ UNCHANGED = "unchanged"
 
 
 def measurements(papers, quick, calibrate):
+    """`calibrate`: beginnings of the ids of claims that perturbed cost models are for; () all, None: none."""
     for paper, (_, claims) in papers.items():
         for claim in claims:
             for seed in claim.seeds[:1] if quick else claim.seeds:
                 yield Measurement(paper, claim, seed, quick)
-            if calibrate and claim.perturb:
+            if calibrate is not None and claim.perturb and (not calibrate or claim.id.startswith(tuple(calibrate))):
                 for name, flags in {UNCHANGED: (), **calibration.variants(claim.model)}.items():
                     yield Measurement(paper, claim, claim.seeds[0], True, name, flags)
 
@@ -109,7 +110,7 @@ def measure(simulations, m):
         return None, f"{type(error).__name__}: {error}"
 
 
-def run_claims(papers, simulations, jobs, quick=False, calibrate=False):
+def run_claims(papers, simulations, jobs, quick=False, calibrate=None):
     """Rows of the result, one per claim."""
     wanted = list(measurements(papers, quick, calibrate))
     progress = simulations.progress = Progress(len(wanted))
@@ -170,7 +171,7 @@ def main():
     parse.add_argument("--paper", choices=PAPERS, action="append", help="only this paper; may be repeated")
     parse.add_argument("--claim", action="append", help="only the claims whose id begins so; may be repeated")
     parse.add_argument("--quick", action="store_true", help="fewer requests, one seed")
-    parse.add_argument("--calibrate", action="store_true", help="also with step times that are as wrong as the cost model may be")
+    parse.add_argument("--calibrate", nargs="*", metavar="ID", help="also with step times that are as wrong as the cost model may be; only claims whose id begins so")
     parse.add_argument("--data", type=pathlib.Path, help="folder of the public traces; default: TACTUS_DATA")
     parse.add_argument("--cache", type=pathlib.Path, default=ROOT / "build/papers.jsonl", help="results of simulations; default: build/papers.jsonl")
     parse.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="simulations at once; default: the number of cores")

@@ -187,10 +187,11 @@ class Running(unittest.TestCase):
 
     def test_rows_have_seeds_variants_and_turns(self):
         c = claim(Between(None, 5), runs={"a": Sim("--rate 3")}, model="yi-34b a100")
-        row = run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=True)[0]
+        row = run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=())[0]
         self.assertEqual((row["ours"], row["verdict"], row["turns"]), (3, "reproduced", []))
         self.assertEqual(row["variants"][run.UNCHANGED], 3)
         self.assertGreater(len(row["variants"]), 7)
+        self.assertEqual(run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=("other",))[0]["variants"], {})
 
 
 class Report(unittest.TestCase):
