@@ -71,6 +71,14 @@ def isolated_ms(tactus, deployment, longest):
     return times
 
 
+def draw_lengths(draw, longest, long_share=0.14):
+    """Prompt and answer tokens of a request: the paper's figure 8; what is not long keeps its proportions."""
+    kind = draw.random()
+    prompt = draw.randint(10, 512) if kind < 0.34 / 0.86 * (1 - long_share) else \
+        draw.randint(513, 4096) if kind < 1 - long_share else draw.randint(4097, longest)
+    return prompt, draw.randint(1, 512) if draw.random() < 0.51 else draw.randint(513, 2048)
+
+
 def write_workload(path, seed, rate, requests, isolated):
     longest = BIN * len(isolated)
     draw = random.Random(seed)
@@ -80,10 +88,7 @@ def write_workload(path, seed, rate, requests, isolated):
         rows.writerow(["arrival_s", "prompt_tokens", "output_tokens", "slo_ttft_ms", "slo_tbt_ms"])
         for _ in range(requests):
             now += draw.expovariate(1.0) / rate
-            kind = draw.random()
-            prompt = draw.randint(10, 512) if kind < 0.34 else draw.randint(513, 4096) if kind < 0.86 else \
-                draw.randint(4097, longest)
-            output = draw.randint(1, 512) if draw.random() < 0.51 else draw.randint(513, 2048)
+            prompt, output = draw_lengths(draw, longest)
             ttft = draw.uniform(0.5, 1.5) * 10 * isolated[(prompt - 1) // BIN]
             tbt = draw.uniform(0.75, 1.25) * TBT_MS
             rows.writerow([f"{now:.6f}", prompt, output, f"{ttft:.3f}", f"{tbt:.3f}"])

@@ -41,7 +41,7 @@ inline CommandLine ServeLine(ServeCommandOptions* options) {
 struct SimCommandOptions {
   SimOptions sim;
   int64_t seeds = 1, threads = 0;
-  bool list = false, json = false;
+  bool list = false, print_papers = false, json = false;
   std::string output, replay, times = "recorded";
   RunOut run_out;
 
@@ -71,6 +71,8 @@ struct SimCommandOptions {
     v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
     v.Field("list", list,
             {.help = "print every known model, device, scheduler, choice, predictor, balancer and workload, and exit"});
+    v.Field("print-papers", print_papers,
+            {.help = "print the papers' claims that bench/papers reproduces, each with its commands, and exit"});
   }
 };
 

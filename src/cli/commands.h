@@ -26,7 +26,8 @@ int TokenizeCommand(const Args& args);
 int TemplateCommand(const Args& args);
 int BenchCommand(const Args& args);
 int ExplainCommand(const Args& args);
-int ReportCommand(const FitCommand(const Args& args);
+int FitCommand(const Args& args);
+int ReportCommand(const Args& args);
 int SimCommand(const Args& args);
 int VersionCommand(const Args& args);
 

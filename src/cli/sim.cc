@@ -14,6 +14,7 @@
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/papers_text.h"
 #include "cli/sim_cases.h"
 #include "cli/sim_commands.h"
 #include "cli/sim_replay.h"
@@ -217,6 +218,11 @@ int SimCommand(const Args& args) {
   CommandLine line = SimLine(&options);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.list) return PrintList(options.json);
+  if (options.print_papers) {
+    const std::string_view text = PapersText();
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return kExitOk;
+  }
   if (options.seeds > 1) return RunOverSeeds(options);
   if (options.replay.empty() && options.times == "model") {
     return Fail(InvalidArgument("--times model is for a recorded run: name it with --replay"), kExitUsage);

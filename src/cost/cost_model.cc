@@ -138,6 +138,7 @@ Result<std::unique_ptr<CostModel>> CostModel::Create(const Deployment& d) {
     from.text = DescribeFit(*coefficients, from.coverage, d.tp);
     operators = std::move(fitted);
   }
+  operators = MakeScaled(d.scale, std::move(operators));
   return std::unique_ptr<CostModel>(std::make_unique<HybridModel>(
       d, std::move(model), std::move(device), std::move(format), *overhead, std::move(operators), std::move(from)));
 }

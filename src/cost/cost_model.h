@@ -10,6 +10,7 @@
 
 #include "base/overlap_fit.h"
 #include "base/step_time_model.h"
+#include "cost/scaled_operators.h"
 #include "tactus/status.h"
 
 namespace tactus::cost {
@@ -38,6 +39,7 @@ struct Deployment {
   // while the other multiplies (NanoFlow), wherever that is faster.
   std::string overlap = "off";
   OverlapFit overlap_fit = kNanoOverlap;  // of nano
+  OperatorScale scale;                    // of all operators, whatever `source` says of them
   // Overrides of the device's and the model's figures; 0: as it is.
   int32_t devices_per_node = 0;
   double network_gbytes_per_s = 0;     // between nodes, one device's share, one direction, as its data sheet has it

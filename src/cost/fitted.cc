@@ -194,10 +194,15 @@ class Fitted final : public FittedOperators {
   double DecodeNs(const AttentionShape& s, double batch, double mean_context) const override {
     const Geometry* g = Nearest(TableOf(decode_, s), s);
     if (g == nullptr) return roofline_->DecodeNs(s, batch, mean_context);
-    const double measured = DecodeTime(*g, s.kv_bytes, batch, mean_context);
-    if (Same(*g, s)) return measured;
-    const double least = DecodeTime(*g, s.kv_bytes, g->curves[0]->at, g->curves[0]->knots[0].first);
-    return least + std::max(0.0, measured - least) * (s.BytesPerToken() / g->BytesPerToken(s.kv_bytes));
+    if (Same(*g, s)) return DecodeTime(*g, s.kv_bytes, batch, mean_context);
+    // The device is filled by KV heads times sequences, and it does not matter which: more heads are more sequences of
+    // fewer heads. Less than was measured, and another size of heads, scale what exceeds the least time.
+    const double least_batch = g->curves[0]->at;
+    const double sequences = batch * static_cast<double>(s.kv_heads) / g->kv_heads;
+    const double measured = DecodeTime(*g, s.kv_bytes, sequences, mean_context);
+    const double least = DecodeTime(*g, s.kv_bytes, least_batch, g->curves[0]->knots[0].first);
+    const double part = std::min(1.0, sequences / least_batch) * (static_cast<double>(s.head_dim) / g->head_dim);
+    return least + std::max(0.0, measured - least) * part;
   }
 
   // The kernel is the chunk's: only what exceeds the least time adds, by a factor.

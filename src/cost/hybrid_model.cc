@@ -303,8 +303,10 @@ std::string HybridModel::Describe() const {
       nano_ ? fmt::format("; nano-batches, {:.2f} times as fast at best as one operator after the other",
                           2 / deployment_.overlap_fit.Together(1, 1))
             : "";
-  return fmt::format("{} on {}, tp {}, pp {}{}: {}; {:.0f} us of host time per step{}", model_.name, device_.name,
-                     deployment_.tp, deployment_.pp, nodes, from_.text, cpu_overhead_ns_ / 1e3, overlap);
+  const std::string scale = cost::Describe(deployment_.scale);
+  return fmt::format("{} on {}, tp {}, pp {}{}: {}{}{}; {:.0f} us of host time per step{}", model_.name, device_.name,
+                     deployment_.tp, deployment_.pp, nodes, from_.text, scale.empty() ? "" : "; scaled: ", scale,
+                     cpu_overhead_ns_ / 1e3, overlap);
 }
 
 std::string HybridModel::Extrapolation(const StepShape& most) const {

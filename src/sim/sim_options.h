@@ -29,7 +29,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   double migration_gbytes_per_s = -1;
   DurationText migration_latency{1'000'000};
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
-  std::string backend, cpu_overhead, overlap = "off";
+  std::string backend, cost_scale, cpu_overhead, overlap = "off";
   double overlap_interference = -1;
   std::string kv_reads = "each";
   double gpu_memory_utilization = 0.9;
@@ -102,6 +102,11 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
     v.Field(
         "backend", backend,
         {.choices = "|vllm|sglang|trtllm", .help = "whose kernels and host code are priced; default: Tactus's own"});
+    v.Field(
+        "cost-scale", cost_scale,
+        {.help = "factors on the times of kinds of operators, products=1.1,network=2 say: what if the cost model is "
+                 "that far off; kinds are products, prompt-attention, decode-attention, beside-chunk, small, "
+                 "network"});
     v.Field("kv-reads", kv_reads,
             {.choices = "each|once",
              .help = "once: the device reads the KV of a prefix that decodes share once for all of them (cascade "

@@ -18,7 +18,7 @@ bool IsCostSource(const std::string& cost) {
   return cost == "auto" || cost == "fitted" || cost == "roofline";
 }
 
-cost::Deployment DeploymentOf(const SimOptions& o, const SimTexts& texts) {
+Result<cost::Deployment> DeploymentOf(const SimOptions& o, const SimTexts& texts) {
   cost::Deployment d;
   d.model = o.model;
   d.device = o.device;
@@ -34,6 +34,7 @@ cost::Deployment DeploymentOf(const SimOptions& o, const SimTexts& texts) {
   d.source = IsCostSource(o.cost) ? o.cost : "auto";
   d.cpu_overhead_ns = texts.cpu_overhead_ns;
   d.overlap = o.overlap;
+  TACTUS_ASSIGN_OR_RETURN(d.scale, cost::ParseOperatorScale(o.cost_scale));
   if (o.overlap_interference != -1) d.overlap_fit = {.linear = o.overlap_interference};
   return d;
 }
@@ -45,6 +46,12 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
           fmt::format("--overlap {} is for a cost model: the step times of {} were measured as they are", o.overlap,
                       Printable(o.cost)),
           "overlap");
+    }
+    if (!o.cost_scale.empty()) {
+      return InvalidArgument(
+          fmt::format("--cost-scale {} is for a cost model: the step times of {} were measured as they are",
+                      Printable(o.cost_scale), Printable(o.cost)),
+          "cost-scale");
     }
     TACTUS_ASSIGN_OR_RETURN(std::shared_ptr<const cost::StepProfile> profile, cost::LoadStepProfile(o.cost));
     setup->notes.push_back(setup->cost_text = profile->Describe());
@@ -61,7 +68,8 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   if (o.device.empty()) return InvalidArgument("--device is missing: a name of 'tactus sim --list'", "device");
   if (o.overlap == "off" && o.overlap_interference != -1)
     setup->notes.push_back("--overlap-interference is not used: nothing overlaps without --overlap nano");
-  TACTUS_ASSIGN_OR_RETURN(setup->cost, cost::CostModel::Create(DeploymentOf(o, texts)));
+  TACTUS_ASSIGN_OR_RETURN(const cost::Deployment deployment, DeploymentOf(o, texts));
+  TACTUS_ASSIGN_OR_RETURN(setup->cost, cost::CostModel::Create(deployment));
   if (setup->step_time == nullptr) {
     setup->step_time = setup->cost;
     setup->notes.push_back(setup->cost_text = setup->cost->Describe());
@@ -211,7 +219,7 @@ Status SetUpJob(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   // What overlaps hides its own cost, so that rates are read off steps that do not.
   std::shared_ptr<const StepTimeModel> apart = setup->step_time;
   if (o.overlap != "off") {
-    cost::Deployment deployment = DeploymentOf(o, texts);
+    TACTUS_ASSIGN_OR_RETURN(cost::Deployment deployment, DeploymentOf(o, texts));
     deployment.overlap = "off";
     TACTUS_ASSIGN_OR_RETURN(apart, cost::CostModel::Create(deployment));
   }

@@ -127,9 +127,14 @@ TEST_F(FittedTest, DecodeIsLinearInContextAndBatch) {
   EXPECT_NEAR(fitted_->DecodeNs(shape_, 32.5, 4096), (one + many) / 2, 1e-6);
   EXPECT_NEAR(fitted_->DecodeNs(shape_, 128, 4096), 2 * many, 1e-6);
   EXPECT_NEAR(fitted_->DecodeNs(shape_, 64, 8192), 2 * many, 1e-6);
-  // Another geometry: what exceeds the least time scales with its KV traffic.
+  // Another geometry: twice the KV heads are as twice the sequences; half of them alone are half of what exceeds the
+  // least time; so are heads of half the size.
+  EXPECT_NEAR(fitted_->DecodeNs({64, 16, 128, 2}, 0.5, 32768), 8 * one, 1e-6);
+  EXPECT_NEAR(fitted_->DecodeNs({64, 16, 128, 2}, 32, 4096), many, 1e-6);
+  EXPECT_NEAR(fitted_->DecodeNs({64, 16, 128, 2}, 64, 4096), 2 * many, 1e-6);
   const double least = 16 * token_ns / 0.001;
-  EXPECT_NEAR(fitted_->DecodeNs({64, 16, 128, 2}, 64, 4096), least + 2 * (many - least), 1e-3);
+  EXPECT_NEAR(fitted_->DecodeNs({16, 4, 128, 2}, 1, 32768), least + (8 * one - least) / 2, 1e-3);
+  EXPECT_NEAR(fitted_->DecodeNs({32, 8, 64, 2}, 64, 4096), least + (many - least) / 2, 1e-3);
 }
 
 TEST_F(FittedTest, NetworksAndSmallOperatorsAreReadFromTheFile) {

@@ -220,10 +220,11 @@ def moved_prefill(source: Prefill, geometry, chunk, context, batch):
 
 
 def moved_decode(source: Decode, geometry, batch, context):
-    own = decode_roofline_us(source.device, geometry[1], geometry[2], source.kv_dtype, batch, context)
-    theirs = decode_roofline_us(source.device, source.kv, source.hd, source.kv_dtype, batch, context)
+    """KV heads times sequences fill the device: more heads are more sequences of fewer heads."""
+    sequences = np.asarray(batch, float) * geometry[1] / source.kv
     floor = min(c[1][0] for c in source.curves.values())
-    return floor + (source.predict(batch, context) - floor) * own / theirs
+    part = np.minimum(1, sequences / source.batch[0]) * geometry[2] / source.hd
+    return floor + (source.predict(sequences, context) - floor) * part
 
 
 def rows_of(rows: pd.DataFrame, geometry, kv_dtype: str) -> pd.DataFrame:

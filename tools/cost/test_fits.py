@@ -97,6 +97,12 @@ class Attention(unittest.TestCase):
         fitted = attention.Decode(H100, (32, 8, 128), "bfloat16", rows)
         self.assertAlmostEqual(float(fitted.predict([64], [65536])[0]) / (10 + 64 * 65536 * per_token), 1, delta=0.05)
         self.assertEqual(len(fitted.records()["decode"]), 3)
+        # Twice the KV heads are as twice the sequences; half of one sequence is half of what exceeds the least time.
+        moved = lambda geometry, batch, context: float(attention.moved_decode(fitted, geometry, [batch], [context])[0])
+        at = lambda batch, context: float(fitted.predict([batch], [context])[0])
+        self.assertAlmostEqual(moved((64, 16, 128), 32, 4096), at(64, 4096))
+        least = at(1, 16)
+        self.assertAlmostEqual(moved((16, 4, 128), 1, 4096), least + (at(1, 4096) - least) / 2)
 
 
 class Import(unittest.TestCase):

@@ -1,0 +1,142 @@
+"""What a claim of a paper is, and what is said of ours beside it. No simulation is run here."""
+import dataclasses
+import math
+import statistics
+import typing
+
+REPRODUCED, DIRECTION, DISAGREES, FAILED = "reproduced", "direction only", "disagrees", "not measured"
+
+
+@dataclasses.dataclass(frozen=True)
+class Sim:
+    """One `tactus sim` command. In `flags` {seed}, {requests} and the names of files (files.py) are filled in. `steps`: what every step took
+    is kept too, under `steps` of the result."""
+    flags: str
+    requests: int = 1000
+    quick_requests: int = 300
+    steps: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Capacity:
+    """The largest rate of `sim` at which `keeps(result)` holds, requests/s, to 3 %; 0 where none of the grid does."""
+    sim: Sim
+    keeps: typing.Callable[[dict], bool]
+    says: str  # of `keeps`, as `tactus sim` would be told
+
+
+# --- What is expected. `holds(x)`: reproduced; `direction(x)`: on the paper's side of no effect, by a tenth of the paper's effect at least. --
+
+SHARE = 0.1
+
+
+def points_alike(x, edge, neutral):
+    return (x - neutral) * (edge - neutral) > 0 and abs(x - neutral) >= SHARE * abs(edge - neutral)
+
+
+@dataclasses.dataclass(frozen=True)
+class Near:
+    """Within `within` of the paper's value (a share of it, or absolute). `neutral` is what says neither: 1 of a ratio, 0 of a difference."""
+    value: float
+    within: float
+    neutral: float | None = 1
+    absolute: bool = False
+
+    def holds(self, x):
+        return abs(x - self.value) <= (self.within if self.absolute else self.within * abs(self.value))
+
+    def direction(self, x):
+        return self.neutral is not None and points_alike(x, self.value, self.neutral)
+
+    def difference(self, x):
+        return f"{x - self.value:+.3g}" if self.absolute or self.value == 0 else f"{100 * (x / self.value - 1):+.0f} %"
+
+
+@dataclasses.dataclass(frozen=True)
+class Between:
+    """From `low` to `high`, either may be None. `neutral` as of Near; None: outside there is no direction."""
+    low: float | None
+    high: float | None
+    neutral: float | None = None
+
+    def holds(self, x):
+        return (self.low is None or x >= self.low) and (self.high is None or x <= self.high)
+
+    def direction(self, x):
+        if self.neutral is None:
+            return self.holds(x)
+        edge = self.low if self.low is not None and self.low >= self.neutral else self.high
+        return points_alike(x, edge, self.neutral)
+
+    def difference(self, x):
+        edge = self.low if self.low is not None and x < self.low else self.high if self.high is not None and x > self.high else None
+        return "within" if edge is None else f"{100 * (x / edge - 1):+.0f} %" if edge else f"{x - edge:+.3g}"
+
+
+Expectation = Near | Between
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    id: str
+    section: str  # of the paper
+    says: str  # the claim, in our words
+    paper: str  # its value, as text
+    expects: Expectation
+    runs: dict  # name -> Sim | Capacity
+    value: typing.Callable[[dict], float]  # of a seed's results by name: the result object of a Sim, the rate of a Capacity
+    unit: str = ""
+    seeds: tuple = (1, 2)
+    why: str = ""  # where ours disagrees: the reason, as far as it is known
+    stands_in: str = ""  # what was used in place of what the paper has and does not publish
+    model: str = ""  # deployment, a key of calibration.ERRORS: whose error the cost model has here
+    perturb: bool = True  # whether the calibration repeats it with perturbed step times
+
+    def __post_init__(self):
+        if not self.runs or not self.seeds:
+            raise ValueError(f"claim {self.id} measures nothing")
+
+
+def verdict(claim, value):
+    """reproduced, direction only, disagrees; not measured for None or no number."""
+    if value is None or not math.isfinite(value):
+        return FAILED
+    if claim.expects.holds(value):
+        return REPRODUCED
+    return DIRECTION if claim.expects.direction(value) else DISAGREES
+
+
+def side(claim, value):
+    """On which side of no effect a value is; of a claim that has no such point, whether it holds."""
+    neutral = claim.expects.neutral
+    return claim.expects.holds(value) if neutral is None else value > neutral
+
+
+def measured(values):
+    """Median, least and largest of the seeds' values; None where nothing is a number."""
+    values = [v for v in values if v is not None and math.isfinite(v)]
+    return (statistics.median(values), min(values), max(values)) if values else None
+
+
+def check(claims):
+    """Faults of a table of claims, as text; [] where there are none."""
+    faults, seen = [], set()
+    for c in claims:
+        if c.id in seen:
+            faults.append(f"{c.id}: the id is taken")
+        seen.add(c.id)
+        for name in ("id", "section", "says", "paper"):
+            if not getattr(c, name).strip():
+                faults.append(f"{c.id}: {name} is empty")
+        if any(ch in c.id for ch in " |") or not c.id.isascii():
+            faults.append(f"{c.id}: an id is typed on a command line")
+        for name, run in c.runs.items():
+            flags = (run.sim if isinstance(run, Capacity) else run).flags
+            if isinstance(run, Capacity) and "--rate" in flags:
+                faults.append(f"{c.id}, {name}: a capacity's rate is searched, not stated")
+            if "--json" in flags:
+                faults.append(f"{c.id}, {name}: --json is added to every command")
+        edges = [c.expects.value] if isinstance(c.expects, Near) else [c.expects.low, c.expects.high]
+        if all(e is None for e in edges):
+            faults.append(f"{c.id}: it expects nothing")
+    return faults

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Every claim of the five papers that the schedulers come from, by simulation: the paper's value, ours, the difference, and whether it is
+reproduced. One command for all, one for each:
+
+    bench/papers/run.py [TACTUS] [--paper sarathi|sarathi-serve|accelgen|blendserve|larry] [--claim ID] [--quick] [--data DIR]
+                        [--calibrate [ID ...]] [--cache FILE] [--jobs N] [-o FILE.json] [--markdown FILE.md]
+    bench/papers/run.py --report FILE.json ... [--markdown FILE.md]
+    bench/papers/run.py --list
+
+A claim is a row of a table (sarathi.py, sarathi_serve.py, ...): what it runs, what is read from the results, what the paper has. --calibrate
+repeats the claims with step times that are as wrong as the cost model is known to be (calibration.py). Results of simulations are kept in
+--cache under command, workload and program, so an interrupted run goes on where it was. --quick takes a tenth to a third of the requests
+and one seed. --data (or TACTUS_DATA) names the folder of the public traces; claims that need it say what stands in where it is absent.
+"""
+import argparse
+import concurrent.futures
+import dataclasses
+import datetime
+import importlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))
+import calibration  # noqa: E402
+import files  # noqa: E402
+import report  # noqa: E402
+from claims import FAILED, check, measured, side, verdict  # noqa: E402
+from simulations import SimulationFailed, Simulations, commands_of  # noqa: E402
+
+PAPERS = {"sarathi": "sarathi", "sarathi-serve": "sarathi_serve", "accelgen": "accelgen_claims", "blendserve": "blendserve_claims", "larry": "larry_claims"}
+
+
+def commit():
+    git = lambda *a: subprocess.run(["git", "-C", str(ROOT), *a], capture_output=True, text=True).stdout.strip()
+    return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+
+
+def tables(names):
+    """name of a paper -> (title, claims)."""
+    found = {}
+    for name in names:
+        module = importlib.import_module(PAPERS[name])
+        found[name] = (module.PAPER, module.claims())
+        if faults := check(found[name][1]):
+            sys.exit("\n".join(faults))
+    return found
+
+
+class Progress:
+    """A line every ten seconds, on a terminal twice a second over the one before."""
+
+    def __init__(self, total):
+        self.total, self.done, self.begin, self.next, self.lock = total, 0, time.monotonic(), 0.0, threading.Lock()
+
+    def claim_done(self, simulations):
+        with self.lock:
+            self.done += 1
+        self(simulations, self.done == self.total)
+
+    def __call__(self, simulations, always=False):
+        with self.lock:
+            now, terminal = time.monotonic(), sys.stderr.isatty()
+            if now < self.next and not always:
+                return
+            self.next = now + (0.5 if terminal else 10)
+            print(f"{chr(13) if terminal else ''}{self.done} of {self.total} measurements, {simulations.ran} simulations run, {simulations.cached} from the cache, "
+                  f"{now - self.begin:.0f} s ", end="" if terminal and not always else "\n", file=sys.stderr, flush=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """A claim's value for one seed; `variant`: under a perturbed cost model, with the quick number of requests, as UNCHANGED beside it."""
+    paper: str
+    claim: object
+    seed: int
+    quick: bool
+    variant: str = ""
+    extra: tuple = ()
+
+
+UNCHANGED = "unchanged"
+
+
+def measurements(papers, quick, calibrate):
+    """`calibrate`: beginnings of the ids of claims that perturbed cost models are for; () all, None: none."""
+    for paper, (_, claims) in papers.items():
+        for claim in claims:
+            for seed in claim.seeds[:1] if quick else claim.seeds:
+                yield Measurement(paper, claim, seed, quick)
+            if calibrate is not None and claim.perturb and (not calibrate or claim.id.startswith(tuple(calibrate))):
+                for name, flags in {UNCHANGED: (), **calibration.variants(claim.model)}.items():
+                    yield Measurement(paper, claim, claim.seeds[0], True, name, flags)
+
+
+def measure(simulations, m):
+    """(value, what went wrong)"""
+    try:
+        return m.claim.value({name: simulations.measure(run, m.seed, m.extra, m.quick) for name, run in m.claim.runs.items()}), None
+    except SimulationFailed as error:
+        return None, str(error)
+    except (ZeroDivisionError, StopIteration, KeyError, TypeError, ValueError) as error:  # nothing to divide by, no such step, no such figure
+        return None, f"{type(error).__name__}: {error}"
+
+
+def run_claims(papers, simulations, jobs, quick=False, calibrate=None):
+    """Rows of the result, one per claim."""
+    wanted = list(measurements(papers, quick, calibrate))
+    progress = simulations.progress = Progress(len(wanted))
+    rows = {}
+
+    def task(m):
+        found = measure(simulations, m)
+        progress.claim_done(simulations)
+        return found
+
+    with concurrent.futures.ThreadPoolExecutor(2 * jobs) as pool:
+        for m, (value, error) in zip(wanted, pool.map(task, wanted)):
+            row = rows.setdefault(m.claim.id, {"paper": m.paper, "claim": m.claim, "values": [], "errors": [], "variants": {}})
+            if m.variant:
+                row["variants"][m.variant] = value
+            else:
+                row["values"].append(value)
+            if error:
+                row["errors"].append(f"{m.variant or f'seed {m.seed}'}: {error}")
+    return [finished(row) for row in rows.values()]
+
+
+def finished(row):
+    claim, found = row["claim"], measured(row["values"])
+    value = found[0] if found else None
+    said = verdict(claim, value)
+    variants = {name: v for name, v in row["variants"].items() if v is not None}
+    return {
+        "paper": row["paper"], "id": claim.id, "section": claim.section, "claim": claim.says, "paper_value": claim.paper, "unit": claim.unit,
+        "ours": value, "least": found[1] if found else None, "largest": found[2] if found else None,
+        "difference": claim.expects.difference(value) if found else "", "verdict": said, "why": claim.why if said != "reproduced" else "",
+        "stands_in": claim.stands_in, "model": claim.model, "model_error": calibration.error_text(claim.model), "variants": variants,
+        "turns": turns(claim, variants), "commands": dict(commands_of(claim)), "errors": row["errors"],
+    }
+
+
+def command_line(tactus):
+    """This command, without what depends on the machine: paths of the program, the cache and the data."""
+    words, shown = iter(sys.argv[1:]), ["bench/papers/run.py"]
+    for word in words:
+        if word in ("--cache", "--data", "-o", "--output", "--markdown", "--jobs"):
+            next(words, None)
+        elif word != tactus:
+            shown.append(word)
+    return " ".join(shown)
+
+
+def turns(claim, variants):
+    """The perturbed cost models under which ours is on the other side of no effect: a ranking that hangs on the cost model's error."""
+    if UNCHANGED not in variants:
+        return []
+    return [name for name, value in variants.items() if side(claim, value) != side(claim, variants[UNCHANGED])]
+
+
+def main():
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse.add_argument("tactus", nargs="?", default=str(ROOT / "build/release/tactus"))
+    parse.add_argument("--paper", choices=PAPERS, action="append", help="only this paper; may be repeated")
+    parse.add_argument("--claim", action="append", help="only the claims whose id begins so; may be repeated")
+    parse.add_argument("--quick", action="store_true", help="fewer requests, one seed")
+    parse.add_argument("--calibrate", nargs="*", metavar="ID", help="also with step times that are as wrong as the cost model may be; only claims whose id begins so")
+    parse.add_argument("--data", type=pathlib.Path, help="folder of the public traces; default: TACTUS_DATA")
+    parse.add_argument("--cache", type=pathlib.Path, default=ROOT / "build/papers.jsonl", help="results of simulations; default: build/papers.jsonl")
+    parse.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="simulations at once; default: the number of cores")
+    parse.add_argument("-o", "--output", type=pathlib.Path, help="write everything there, as JSON")
+    parse.add_argument("--markdown", type=pathlib.Path, help="write the tables there: between its marks where it has them, as docs/papers.md does")
+    parse.add_argument("--report", type=pathlib.Path, nargs="+", help="print what earlier runs wrote with -o, and run nothing")
+    parse.add_argument("--list", action="store_true", help="print the claims and their commands (as `tactus sim --print-papers`), and run nothing")
+    args = parse.parse_args()
+    if args.data:
+        os.environ["TACTUS_DATA"] = str(args.data.resolve())
+    if args.report:
+        results = [json.loads(path.read_text()) for path in args.report]
+    else:
+        papers = tables(args.paper or PAPERS)
+        if args.claim:
+            papers = {name: (title, [c for c in claims if c.id.startswith(tuple(args.claim))]) for name, (title, claims) in papers.items()}
+            if not any(claims for _, claims in papers.values()):
+                parse.error(f"--claim {' '.join(args.claim)}: no claim's id begins so; --list prints them")
+        if args.list:
+            print(report.commands(papers), end="")
+            return 0
+        if not pathlib.Path(args.tactus).is_file():
+            parse.error(f"{args.tactus} is not there: build it (scripts/build.sh release tactus), or name another")
+        if args.cache:
+            args.cache.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            simulations = Simulations(args.tactus, files.Files(folder), args.cache, args.jobs)
+            result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(), "quick": args.quick,
+                      "command": command_line(args.tactus),
+                      "papers": {name: title for name, (title, _) in papers.items()}, 
+                      "rows": run_claims(papers, simulations, args.jobs, args.quick, args.calibrate)}
+        if args.output:
+            args.output.write_text(json.dumps(result, indent=1) + "\n")
+        results = [result]
+    if args.markdown:
+        report.write(args.markdown, report.markdown(results))
+    print(report.plain(results), end="")
+    return 1 if any(row["verdict"] == FAILED for result in results for row in result["rows"]) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

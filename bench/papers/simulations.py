@@ -1,0 +1,145 @@
+"""Runs the claims' simulations: each command once, kept under what decides its result (command, workload file, program), on all cores."""
+import concurrent.futures
+import csv
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import tempfile
+import threading
+
+from claims import Capacity, Sim
+from files import TRACES
+
+GRID = 1.03  # rates of a search are powers of it, so that searches share simulations
+LEAST, MOST = -170, 200  # exponents: 0.0066 to 370 requests/s
+
+
+class SimulationFailed(Exception):
+    pass
+
+
+def hash_of(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+class Simulations:
+    """`extra`: flags added to a command (a perturbed cost model); `quick`: with its quick number of requests. Any thread may ask."""
+
+    def __init__(self, tactus, files, cache=None, jobs=None, progress=None, limit_s=600):
+        self.tactus, self.files, self.progress, self.limit_s = str(tactus), files, progress, limit_s
+        self.program = hash_of(tactus)
+        self.cache = pathlib.Path(cache) if cache else None
+        self.lock, self.slots = threading.Lock(), threading.Semaphore(jobs or os.cpu_count() or 1)
+        self.found, self.ran, self.cached = {}, 0, 0
+        if self.cache and self.cache.exists():
+            for line in self.cache.read_text().splitlines():
+                try:
+                    entry = json.loads(line)
+                    self.found[entry["key"]] = entry["result"]
+                except (ValueError, KeyError):
+                    continue  # the line that an interrupted run was writing
+        self.running = {}
+
+    def command(self, sim, seed, extra=(), rate=None, quick=False):
+        """The arguments after `tactus`, with files written."""
+        requests = sim.quick_requests if quick else sim.requests
+        values = {"seed": str(seed), "requests": str(requests)}
+        for name in set(re.findall(r"\{(\w+)\}", sim.flags)) - values.keys():
+            values[name] = self.files.workload(name, seed, requests)
+        args = ["sim", *(word.format(**values) for word in shlex.split(sim.flags)), *extra]
+        return args + ([] if rate is None else ["--rate", f"{rate:.6g}"])
+
+    def run(self, sim, seed, extra=(), rate=None, quick=False):
+        args = self.command(sim, seed, extra, rate, quick)
+        # A file's name holds its content's hash.
+        key = hashlib.sha256(json.dumps([self.program, [a.replace(str(self.files.folder), "") for a in args], sim.steps]).encode()).hexdigest()
+        with self.lock:
+            if key in self.found:
+                self.cached += 1
+                return self.found[key]
+            mine = key not in self.running
+            future = self.running.setdefault(key, concurrent.futures.Future())
+        if not mine:
+            return future.result()
+        try:
+            with self.slots:
+                result = self.simulate(args, sim.steps)
+        except BaseException as error:
+            with self.lock:
+                del self.running[key]
+            future.set_exception(error)
+            raise
+        with self.lock:
+            self.found[key] = result
+            del self.running[key]
+            self.ran += 1
+            if self.cache:
+                with open(self.cache, "a") as file:
+                    file.write(json.dumps({"key": key, "command": shlex.join(args), "result": result}) + "\n")
+        future.set_result(result)
+        if self.progress:
+            self.progress(self)
+        return result
+
+    def simulate(self, args, steps):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "steps.csv"
+            command = [self.tactus, *args, "--json", *(["--steps-out", str(path)] if steps else [])]
+            try:
+                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit_s)
+            except subprocess.TimeoutExpired:
+                raise SimulationFailed(f"not done after {self.limit_s} s: {shlex.join(command)}") from None
+            if done.returncode != 0:
+                raise SimulationFailed(f"{shlex.join(command)}\n{done.stderr.strip()}")
+            result = json.loads(done.stdout)
+            if steps:
+                with open(path, newline="") as file:
+                    result["steps_out"] = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+            return result
+
+    def capacity(self, capacity, seed, extra=(), quick=False):
+        """Searches the grid upwards from one request per second in growing strides, then halves the bracket."""
+        keeps = lambda k: capacity.keeps(self.run(capacity.sim, seed, extra, GRID ** k, quick))
+        low, stride = 0, 24  # a factor of two
+        if keeps(low):
+            while (high := low + stride) <= MOST and keeps(high):
+                low = high
+        else:
+            high = low
+            while True:
+                if (low := high - stride) < LEAST:
+                    return 0.0
+                if keeps(low):
+                    break
+                high = low
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if keeps(middle) else (low, middle)
+        return GRID ** low
+
+    def measure(self, run, seed, extra=(), quick=False):
+        return self.capacity(run, seed, extra, quick) if isinstance(run, Capacity) else self.run(run, seed, extra, quick=quick)
+
+
+def commands_of(claim):
+    """What a claim runs, as text, for one seed."""
+    for name, run in claim.runs.items():
+        sim = run if isinstance(run, Sim) else run.sim
+        flags = sim.flags.format_map(Placeholders(requests=str(sim.requests)))
+        searched = f" --rate R    # the largest R with {run.says}" if isinstance(run, Capacity) else ""
+        yield name, f"tactus sim {flags} --json{searched}"
+
+
+class Placeholders(dict):
+    """{seed} and files stay names; {requests} is filled in."""
+
+    def __missing__(self, name):
+        return TRACES.get(name) or {"seed": "SEED"}.get(name, name.upper() + ".csv")

@@ -1,0 +1,10 @@
+// What bench/papers reproduces, as `tactus sim --print-papers` lists it: bench/papers/claims.txt, in the program.
+#pragma once
+
+#include <string_view>
+
+namespace tactus::cli {
+
+std::string_view PapersText();
+
+}  // namespace tactus::cli

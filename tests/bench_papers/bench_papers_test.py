@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""bench/papers: tables of claims that are well formed, verdicts, the search for a capacity, the cache, the report; and two claims by simulation.
+
+    tests/bench_papers/bench_papers_test.py [TACTUS]
+"""
+import json
+import math
+import pathlib
+import stat
+import statistics
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench/papers"))
+import calibration  # noqa: E402
+import claims  # noqa: E402
+import files  # noqa: E402
+import report  # noqa: E402
+import run  # noqa: E402
+import simulations  # noqa: E402
+from claims import Between, Capacity, Claim, Near, Sim  # noqa: E402
+
+TACTUS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else None
+
+
+def claim(expects=Near(2, 0.1), id="c", runs=None, value=lambda r: r["a"]["x"], **more):
+    return Claim(id, "1", "says", "2", expects, runs or {"a": Sim("--model m --rate 1")}, value, **more)
+
+
+class Tables(unittest.TestCase):
+    def test_every_paper_is_well_formed(self):
+        papers = run.tables(run.PAPERS)
+        everything = [c for _, rows in papers.values() for c in rows]
+        self.assertEqual(claims.check(everything), [])
+        for c in everything:
+            self.assertIn(c.model, calibration.ERRORS, f"{c.id}: nothing is known of the cost model's error there")
+
+    def test_the_list_in_the_program_is_that_of_the_tables(self):
+        self.assertEqual((ROOT / "bench/papers/claims.txt").read_text(), report.commands(run.tables(run.PAPERS)),
+                         "write it anew: bench/papers/run.py --list > bench/papers/claims.txt")
+
+    def test_faults_are_named(self):
+        faults = claims.check([claim(), claim(), claim(Between(None, None), "nothing"), claim(id="a b"),
+                               claim(id="rate", runs={"a": Capacity(Sim("--rate 1"), lambda r: True, "always")}), claim(id="json", runs={"a": Sim("--json")})])
+        self.assertEqual([f.split(":")[0].split(",")[0] for f in faults], ["c", "nothing", "a b", "rate", "json"])
+
+    def test_a_claim_measures_something(self):
+        with self.assertRaisesRegex(ValueError, "measures nothing"):
+            Claim("c", "1", "says", "2", Near(1, 0.1), {}, lambda r: 1)
+
+
+class Verdicts(unittest.TestCase):
+    def expect(self, expects, **values):
+        for said, xs in values.items():
+            for x in xs:
+                self.assertEqual(claims.verdict(claim(expects), x), said.replace("_", " "), f"{expects} of {x}")
+
+    def test_a_ratio_near_the_papers(self):
+        self.expect(Near(2, 0.1), reproduced=[1.81, 2, 2.19], direction_only=[1.11, 1.79, 2.21, 40], disagrees=[1.09, 1, 0.9, 0])
+
+    def test_a_loss_near_the_papers(self):
+        self.expect(Near(-40, 0.25, 0), reproduced=[-30, -50], direction_only=[-5, -99], disagrees=[-3, 0, 5])
+
+    def test_without_neutral_there_is_no_direction(self):
+        self.expect(Near(200, 0.1, None), reproduced=[185], disagrees=[100, 300])
+
+    def test_an_absolute_tolerance(self):
+        self.expect(Near(0, 2, None, absolute=True), reproduced=[-2, 0, 2], disagrees=[2.1])
+
+    def test_at_least_and_at_most(self):
+        self.expect(Between(1.4, None, 1), reproduced=[1.4, 9], direction_only=[1.1], disagrees=[1, 0.5])
+        self.expect(Between(None, 0.9, 1), reproduced=[0.9, 0], direction_only=[0.95], disagrees=[0.995, 1, 1.5])
+        self.expect(Between(97, None), reproduced=[97], disagrees=[96.9])
+
+    def test_no_number_is_not_measured(self):
+        self.expect(Near(2, 0.1), not_measured=[None, math.nan, math.inf])
+
+    def test_seeds(self):
+        self.assertEqual(claims.measured([3, 1, None, 2, math.nan]), (2, 1, 3))
+        self.assertIsNone(claims.measured([None, math.nan]))
+
+    def test_differences(self):
+        self.assertEqual(Near(2, 0.1).difference(2.5), "+25 %")
+        self.assertEqual(Between(1, 3).difference(2), "within")
+        self.assertEqual(Between(2, None).difference(1), "-50 %")
+        self.assertEqual(Between(None, 0).difference(0.5), "+0.5")
+
+
+class Turns(unittest.TestCase):
+    def test_only_what_the_perturbation_turned(self):
+        c = claim(Between(1.0001, None, 1))
+        self.assertEqual(run.turns(c, {run.UNCHANGED: 1.5, "products x 2": 0.9, "network x 2": 1.2}), ["products x 2"])
+        self.assertEqual(run.turns(c, {run.UNCHANGED: 0.5, "products x 2": 0.4, "network x 2": 1.1}), ["network x 2"])
+        self.assertEqual(run.turns(claim(Between(None, 5)), {run.UNCHANGED: 3, "products x 2": 5, "network x 2": 6}), ["network x 2"])
+        self.assertEqual(run.turns(c, {}), [])
+
+    def test_every_factor_goes_both_ways(self):
+        names = calibration.variants("falcon-180b a100")
+        self.assertEqual(names["products x 1.14"], ("--cost-scale", "products=1.14"))
+        self.assertEqual(names["products / 1.14"], ("--cost-scale", "products=0.8772"))
+        self.assertEqual(names["network x 2.7"], ("--cost-scale", "network=2.7"))
+        self.assertIn("roofline", names)
+        self.assertEqual(calibration.variants("nothing known"), {})
+
+
+class Lengths(unittest.TestCase):
+    def test_a_seed_gives_one_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            made = files.Files(folder)
+            first = made.workload("accelgen_8192", 1, 50)
+            self.assertEqual(first, files.Files(folder).workload("accelgen_8192", 1, 50))
+            self.assertNotEqual(first, made.workload("accelgen_8192", 2, 50))
+            self.assertEqual(len(pathlib.Path(first).read_text().splitlines()), 51)
+
+    def test_summaries_have_the_papers_medians(self):
+        rows = [tuple(map(int, line.split(","))) for line in files.summaries(1, 2000).splitlines()[1:]]
+        self.assertAlmostEqual(statistics.median(p for p, _ in rows) / 7059, 1, delta=0.1)
+        self.assertLessEqual(max(p + d for p, d in rows), 16384)
+
+    def test_zipf_has_ten_prompt_tokens_for_one(self):
+        rows = [tuple(map(int, line.split(","))) for line in files.zipf(1, 200).splitlines()[1:]]
+        self.assertTrue(all(1024 <= p + d <= 4096 and 9.9 < p / d < 11.2 for p, d in rows))
+
+
+FAKE = """#!/bin/sh
+echo "$@" >> {log}
+for word in "$@"; do rate=$word; [ "$word" = broken ] && {{ echo "tactus sim: --model broken" >&2; exit 2; }}; done
+while [ $# -gt 1 ]; do [ "$1" = --rate ] && rate=$2; shift; done
+echo "{{\\"x\\": $rate}}"
+"""
+
+
+class Running(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.log, self.tactus, self.cache = self.folder / "log", self.folder / "tactus", self.folder / "cache.jsonl"
+        self.write()
+
+    def write(self, remark=""):
+        self.tactus.write_text(FAKE.format(log=self.log) + remark)
+        self.tactus.chmod(self.tactus.stat().st_mode | stat.S_IXUSR)
+
+    def fresh(self):
+        return simulations.Simulations(self.tactus, files.Files(self.folder / "files"), self.cache, jobs=2)
+
+    def ran(self):
+        return len(self.log.read_text().splitlines()) if self.log.exists() else 0
+
+    def test_each_command_runs_once_over_all_runs(self):
+        sim = Sim("--rate 3 --seed {seed}")
+        self.assertEqual([self.fresh().run(sim, 1), self.fresh().run(sim, 1)], [{"x": 3}] * 2)
+        self.assertEqual(self.ran(), 1)
+        self.fresh().run(sim, 2)
+        self.assertEqual(self.ran(), 2)
+
+    def test_a_line_that_was_cut_off_is_run_again(self):
+        self.fresh().run(Sim("--rate 3"), 1)
+        self.cache.write_text(self.cache.read_text()[:-20])
+        self.assertEqual(self.fresh().run(Sim("--rate 3"), 1), {"x": 3})
+        self.assertEqual(self.ran(), 2)
+
+    def test_another_program_runs_again(self):
+        self.fresh().run(Sim("--rate 3"), 1)
+        self.write("# rebuilt\n")
+        self.fresh().run(Sim("--rate 3"), 1)
+        self.assertEqual(self.ran(), 2)
+
+    def test_capacity_is_found_to_a_step_of_the_grid(self):
+        for most in (0.03, 0.5, 1, 7.3, 90):
+            found = self.fresh().capacity(Capacity(Sim("--model m"), lambda r, most=most: r["x"] <= most, ""), 1)
+            self.assertTrue(most / simulations.GRID ** 1.01 < found <= most, f"{found} of {most}")
+
+    def test_a_capacity_of_nothing(self):
+        self.assertEqual(self.fresh().capacity(Capacity(Sim("--model m"), lambda r: False, ""), 1), 0)
+
+    def test_a_failure_says_command_and_message_and_fails_the_claim(self):
+        papers = {"p": ("Paper", [claim(runs={"a": Sim("--model broken")}, seeds=(1,))])}
+        rows = run.run_claims(papers, self.fresh(), 2)
+        self.assertEqual(rows[0]["verdict"], claims.FAILED)
+        self.assertIn("--model broken", rows[0]["errors"][0])
+
+    def test_rows_have_seeds_variants_and_turns(self):
+        c = claim(Between(None, 5), runs={"a": Sim("--rate 3")}, model="yi-34b a100")
+        row = run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=())[0]
+        self.assertEqual((row["ours"], row["verdict"], row["turns"]), (3, "reproduced", []))
+        self.assertEqual(row["variants"][run.UNCHANGED], 3)
+        self.assertGreater(len(row["variants"]), 7)
+        self.assertEqual(run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=("other",))[0]["variants"], {})
+
+
+class Report(unittest.TestCase):
+    ROW = {"paper": "p", "id": "c", "section": "1", "claim": "a | b", "paper_value": "2", "unit": "x", "ours": 1.5, "least": 1.4, "largest": 1.6, "difference": "-25 %",
+           "verdict": "direction only", "why": "because", "stands_in": "another", "model": "m", "model_error": "10 %", "variants": {"unchanged": 1.5, "roofline": 0.5}, "turns": ["roofline"],
+           "commands": {}, "errors": []}
+
+    def test_markdown(self):
+        text = report.markdown([{"date": "2026-11-26T00:00:00", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [self.ROW]}])
+        self.assertIn("| a \\| b (`c`) | 1 | 2 | 1.5 (1.4 to 1.6) | -25 % | direction only | 0.5 to 1.5; turns under roofline |", text)
+        for part in ("`c`: because.", "- another.", "- 10 %."):
+            self.assertIn(part, text)
+
+    def test_a_difference_without_a_reason_is_said(self):
+        text = report.markdown([{"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [self.ROW | {"why": ""}]}])
+        self.assertIn("No reason is known for `c`.", text)
+
+
+@unittest.skipIf(TACTUS is None, "no program was named")
+class Smoke(unittest.TestCase):
+    def test_two_claims_by_simulation(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = pathlib.Path(folder) / "out.json"
+            done = subprocess.run([sys.executable, ROOT / "bench/papers/run.py", TACTUS, "--claim", "s23-orca-worst", "--claim", "s23-marginal", "--quick", "--cache",
+                                   pathlib.Path(folder) / "cache", "-o", out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            verdicts = {row["id"]: row["verdict"] for row in json.loads(out.read_text())["rows"]}
+            self.assertEqual(verdicts["s23-orca-worst"], "reproduced", done.stdout)
+            self.assertIn(verdicts["s23-marginal"], ("reproduced", "direction only"), done.stdout)
+
+    def test_the_program_lists_the_claims(self):
+        done = subprocess.run([TACTUS, "sim", "--print-papers"], stdout=subprocess.PIPE, text=True, timeout=30)
+        self.assertEqual(done.stdout, (ROOT / "bench/papers/claims.txt").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
