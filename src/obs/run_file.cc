@@ -3,6 +3,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <cerrno>
 #include <condition_variable>
@@ -200,7 +201,12 @@ Result<std::unique_ptr<RunFileWriter>> RunFileWriter::Create(const std::string& 
     return cannot(archive_error_string(zip));
   }
   if (!impl->Write({"run.json", AboutJson(about)})) return cannot(archive_error_string(zip));
+  // Signals are for the threads that wait for them: a server's stop must not end the process here.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   impl->thread = std::thread([writer = impl.get()] { writer->Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return std::unique_ptr<RunFileWriter>(new RunFileWriter(std::move(impl)));
 }
 

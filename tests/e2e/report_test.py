@@ -11,7 +11,7 @@ import zipfile
 from cli_test import BINARY, ENVIRONMENT, Folder, tactus
 from server_process import ServerProcess, wait_until
 
-SIM = ("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "random:in=512,out=32", "--rate", "20", "--seed", "3")
+SIM = ("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "random:in=512,out=32", "--seed", "3")
 
 
 def table(run, name):
@@ -20,9 +20,9 @@ def table(run, name):
 
 
 class ReportTest(Folder):
-    def record(self, name, *options):
+    def record(self, name, *options, rate="20"):
         path = self.folder / name
-        done = tactus(*SIM, "--requests", "60", "--slo", "ttft=200ms,tbt=20ms", "--json", "--run-out", path, *options)
+        done = tactus(*SIM, "--rate", rate, "--requests", "60", "--slo", "ttft=200ms,tbt=20ms", "--json", "--run-out", path, *options)
         self.assertEqual(done.returncode, 0, done.stderr)
         return path, json.loads(done.stdout)
 
@@ -49,7 +49,7 @@ class ReportTest(Folder):
 
     def test_recording_changes_nothing(self):
         _, recorded = self.record("a.run")
-        done = tactus(*SIM, "--requests", "60", "--slo", "ttft=200ms,tbt=20ms", "--json")
+        done = tactus(*SIM, "--rate", "20", "--requests", "60", "--slo", "ttft=200ms,tbt=20ms", "--json")
         self.assertEqual(json.loads(done.stdout)["plan_hash"], recorded["plan_hash"])
 
     def test_a_page_pictures_and_a_trace(self):
@@ -68,7 +68,7 @@ class ReportTest(Folder):
         self.assertEqual(sum(e["ph"] == "b" and e["name"].startswith("request ") for e in events), 60)
 
     def test_several_runs_are_compared(self):
-        paths = [self.record(f"{s}-{r}.run", "--scheduler", s, "--rate", r)[0] for s in ("vllm", "sarathi-serve") for r in ("5", "10")]
+        paths = [self.record(f"{s}-{r}.run", "--scheduler", s, rate=r)[0] for s in ("vllm", "sarathi-serve") for r in ("5", "10")]
         page = self.folder / "page.html"
         self.assertEqual(tactus("report", *paths, "-o", page).returncode, 0)
         text = page.read_text()
@@ -96,14 +96,14 @@ class ReportTest(Folder):
             self.assertFalse(page.exists())
         for args, why in ((["--run-out", self.folder / "x", "--run-interval", "0.1ms"], "--run-interval is"),
                           (["--run-out", self.folder / "x", "--scheduler", "oracle"], "--run-out records one simulated run")):
-            done = tactus(*SIM, *args)
+            done = tactus(*SIM, "--rate", "20", *args)
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn(why, done.stderr)
-        self.assertEqual(tactus(*SIM, "--run-out", "/dev/full").returncode, 1)
+        self.assertEqual(tactus(*SIM, "--rate", "20", "--run-out", "/dev/full").returncode, 1)
 
     def test_a_killed_recording_is_incomplete_and_shown(self):
         path, page = self.folder / "a.run", self.folder / "page.html"
-        command = [BINARY, *SIM, "--requests", "100000000", "--run-out", str(path)]
+        command = [BINARY, *SIM, "--rate", "20", "--requests", "100000000", "--run-out", str(path)]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT) as process:
             wait_until(lambda: path.exists() and path.stat().st_size > 200_000, "a recording of some size")
             process.send_signal(signal.SIGKILL)
