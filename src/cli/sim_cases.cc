@@ -88,7 +88,7 @@ Result<VariedFlag> ParseOne(const SimOptions& base, const std::string& text) {
   if (field->name == "seed") return BadVary(text, "seeds are varied by --seeds, from --seed on");
   if (*field->spec.implies != '\0')
     return BadVary(text, fmt::format("--{} stands for other options; vary those", field->name));
-  static constexpr std::string_view kOfOneRun[] = {"requests-out", "steps-out", "trace-out", "replay", "times",
+  static constexpr std::string_view kOfOneRun[] = {"requests-out", "steps-out", "trace-out", "run-out", "run-interval", "replay", "times",
                                                    "json",         "output",    "list",      "seeds",  "threads"};
   if (std::find(std::begin(kOfOneRun), std::end(kOfOneRun), field->name) != std::end(kOfOneRun))
     return BadVary(text, fmt::format("--{} is nothing that a configuration is made of", field->name));
@@ -181,7 +181,7 @@ Status CheckForMany(const SimCommandOptions& options) {
                            options.list ? "list" : "replay");
   }
   for (const auto& [flag, file] : {std::pair{"trace-out", &o.trace_out}, std::pair{"requests-out", &o.requests_out},
-                                   std::pair{"steps-out", &o.steps_out}}) {
+                                   std::pair{"steps-out", &o.steps_out}, std::pair{"run-out", &options.run_out.path}}) {
     if (file->empty()) continue;
     return InvalidArgument(fmt::format("--{} {} would be written anew by each of many runs: leave it out, and run "
                                        "`tactus sim` with the configuration that you want to see",

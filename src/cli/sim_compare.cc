@@ -79,7 +79,17 @@ Result<Operand> ReadOperand(const std::string& file) {
   Operand operand{std::filesystem::path(file).filename().string(), std::nullopt};
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) return InvalidArgument(fmt::format("'{}' is empty", Printable(file)));
-  if (text[first] == '{') {
+  if (text.starts_with("PK")) {  // a run file is a zip archive
+    RunVisitor nothing;
+    RunFile run;
+    TACTUS_RETURN_IF_ERROR(ReadRunFile(file, &nothing, &run));
+    if (!run.complete()) {
+      return InvalidArgument(fmt::format("'{}' was not closed: it has no result to compare; `tactus report` shows what "
+                                         "is there",
+                                         Printable(file)));
+    }
+    operand.runs = {std::move(run.result)};
+  } else if (text[first] == '{') {
     TACTUS_ASSIGN_OR_RETURN(operand.runs, RunsOf(file, text));
   }
   return operand;
