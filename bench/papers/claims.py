@@ -139,4 +139,6 @@ def check(claims):
         edges = [c.expects.value] if isinstance(c.expects, Near) else [c.expects.low, c.expects.high]
         if all(e is None for e in edges):
             faults.append(f"{c.id}: it expects nothing")
+        if isinstance(c.expects, Between) and c.expects.neutral is not None and c.expects.low is None and (c.expects.high or 0) > c.expects.neutral:
+            faults.append(f"{c.id}: no effect at all would be reproduced")
     return faults

@@ -45,8 +45,9 @@ class Tables(unittest.TestCase):
 
     def test_faults_are_named(self):
         faults = claims.check([claim(), claim(), claim(Between(None, None), "nothing"), claim(id="a b"),
-                               claim(id="rate", runs={"a": Capacity(Sim("--rate 1"), lambda r: True, "always")}), claim(id="json", runs={"a": Sim("--json")})])
-        self.assertEqual([f.split(":")[0].split(",")[0] for f in faults], ["c", "nothing", "a b", "rate", "json"])
+                               claim(id="rate", runs={"a": Capacity(Sim("--rate 1"), lambda r: True, "always")}), claim(id="json", runs={"a": Sim("--json")}),
+                               claim(Between(None, 1.01, 1), "alike")])
+        self.assertEqual([f.split(":")[0].split(",")[0] for f in faults], ["c", "nothing", "a b", "rate", "json", "alike"])
 
     def test_a_claim_measures_something(self):
         with self.assertRaisesRegex(ValueError, "measures nothing"):
