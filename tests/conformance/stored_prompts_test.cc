@@ -325,14 +325,14 @@ TEST(StoredPrompts, WhatWaitsForRoomCanBeWithdrawnAndLetsOthersPass) {
 
 TEST(StoredPrompts, ManyBlocksThatNobodyWantsHideNoneThatIsWanted) {
   HarnessConfig config = Roomy();
-  config.num_blocks = 4500;
-  config.max_model_len = 4 * 4400;
+  config.num_blocks = 9000;
+  config.max_model_len = 4 * 8800;
   config.check_every_pass = false;
   Harness h(config);
-  h.MustSubmit(MakeRequest(Tokens(1, 4 * 4300), 1));
+  h.MustSubmit(MakeRequest(Tokens(1, 4 * 8700), 1));
   ASSERT_EQ(h.Run(), "");
   int asked = 0, read = 0;
-  const auto wanted = [&asked](const Hash128&) { return ++asked == 4200; };
+  const auto wanted = [&asked](const Hash128&) { return ++asked == 8400; };
   const TransferAnswer first = h.loop().ReadEntered(1, [](const Hash128&) { return true; });
   EXPECT_EQ(first.blocks, 1);
   EXPECT_FALSE(first.more);
