@@ -190,8 +190,7 @@ class EngineImpl final : public Engine {
     if (setup_.kv_folder != nullptr) {
       PromptCacheParts cache{.loop = loop_, .executor = executor_.get(), .clock = &clock_};
       cache.replica = &replica_->config();
-      cache.identity = fmt::format("model {}\n{}\nKV {}", info_.name, Fingerprint(info_, o, setup_.computes),
-                                   setup_.computes.kv_dtype);
+      TACTUS_ASSIGN_OR_RETURN(cache.identity, StoredKvIdentity(info_, o, setup_.computes));
       TACTUS_ASSIGN_OR_RETURN(prompt_cache_,
                               PromptCache::Open(std::move(setup_.kv_folder), o.kv_cache_dir_size.bytes, cache, say));
     }

@@ -1,8 +1,12 @@
 #include "engine/fingerprint.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
+#include <link.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <vector>
@@ -11,6 +15,56 @@
 #include "tactus/version.h"
 
 namespace tactus {
+namespace {
+
+namespace fs = std::filesystem;
+
+// In order.
+std::vector<fs::path> WeightFiles(const std::string& path) {
+  std::error_code ec;
+  if (!fs::is_directory(path, ec)) return {path};
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(path, ec)) {
+    const std::string extension = entry.path().extension().string();
+    if (extension == ".safetensors" || entry.path().filename() == "config.json") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// When the files were written, to the nanosecond.
+std::string TimesDigest(const std::vector<fs::path>& files) {
+  Hash128 digest{0x74696d65, 0x73};
+  std::error_code ec;
+  for (const fs::path& file : files) {
+    const auto at = fs::last_write_time(file, ec).time_since_epoch().count();
+    digest = SipHash128(digest, &at, sizeof(at));
+  }
+  return fmt::format("{:016x}", digest.low);
+}
+
+// Of the whole file that has this code: the program, or a library that a program has loaded.
+Result<std::string> ProgramDigest() {
+  static const char kHere = 0;
+  Dl_info info{};
+  link_map* loaded = nullptr;
+  const bool is_library = dladdr1(&kHere, &info, reinterpret_cast<void**>(&loaded), RTLD_DL_LINKMAP) != 0 &&
+                          loaded != nullptr && loaded->l_name[0] != '\0';
+  const std::string path = is_library ? loaded->l_name : "/proc/self/exe";
+  std::ifstream in(path, std::ios::binary);
+  std::vector<char> piece(size_t{1} << 20);
+  Hash128 digest{0x70726f67, 0x72616d};
+  int64_t size = 0;
+  while (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0) {
+    digest = SipHash128(digest, piece.data(), static_cast<size_t>(in.gcount()));
+    size += in.gcount();
+  }
+  if (size == 0 || in.bad())
+    return DataLoss(fmt::format("the program's file '{}' cannot be read: {}", path, std::strerror(errno)));
+  return fmt::format("{:016x}", digest.low);
+}
+
+}  // namespace
 
 std::string Fingerprint(const ModelInfo& model, const EngineOptions& options, const BackendInfo& computes) {
   return fmt::format("{}, weights {} ({}{}), {}, {}, {}", model.architecture, WeightsDigest(model.path),
@@ -19,21 +73,10 @@ std::string Fingerprint(const ModelInfo& model, const EngineOptions& options, co
 }
 
 std::string WeightsDigest(const std::string& path) {
-  namespace fs = std::filesystem;
   constexpr int64_t kSample = 64 << 10;
-  std::vector<fs::path> files;
   std::error_code ec;
-  if (fs::is_directory(path, ec)) {
-    for (const auto& entry : fs::directory_iterator(path, ec)) {
-      const std::string extension = entry.path().extension().string();
-      if (extension == ".safetensors" || entry.path().filename() == "config.json") files.push_back(entry.path());
-    }
-    std::sort(files.begin(), files.end());
-  } else {
-    files.emplace_back(path);
-  }
   Hash128 digest{0x77656967, 0x68747300};
-  for (const fs::path& file : files) {
+  for (const fs::path& file : WeightFiles(path)) {
     const auto size = static_cast<int64_t>(fs::file_size(file, ec));
     digest = SipHash128(digest, &size, sizeof(size));
     std::ifstream in(file, std::ios::binary);
@@ -46,6 +89,15 @@ std::string WeightsDigest(const std::string& path) {
     }
   }
   return fmt::format("{:016x}", digest.low);
+}
+
+Result<std::string> StoredKvIdentity(const ModelInfo& model, const EngineOptions& options,
+                                     const BackendInfo& computes) {
+  static const Result<std::string> program = ProgramDigest();
+  if (!program.ok()) return program.status();
+  return fmt::format("model {}\n{}\nKV {}\nprogram {} {}\nweights written {}", model.name,
+                     Fingerprint(model, options, computes), computes.kv_dtype, Version(), *program,
+                     TimesDigest(WeightFiles(model.path)));
 }
 
 }  // namespace tactus

@@ -6,6 +6,7 @@
 
 #include "base/backend.h"
 #include "tactus/engine.h"
+#include "tactus/status.h"
 
 namespace tactus {
 
@@ -15,5 +16,11 @@ std::string Fingerprint(const ModelInfo& model, const EngineOptions& options, co
 // Of the files at `path`: their sizes, and some of their bytes from beginning, middle and end. So two models of one
 // shape are told apart, and nobody waits for gigabytes.
 std::string WeightsDigest(const std::string& path);
+
+// What K and V depend on that are kept for the next start on this machine; lines. Beyond the fingerprint, by which the
+// engines of a fleet know each other, it has the program's version and a digest of its file, so that no other build
+// takes them, and when the weights' files were written, so that no others take them that differ where WeightsDigest
+// does not look. kDataLoss: the program's file cannot be read.
+Result<std::string> StoredKvIdentity(const ModelInfo& model, const EngineOptions& options, const BackendInfo& computes);
 
 }  // namespace tactus

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -14,6 +15,8 @@ namespace tactus {
 namespace {
 
 constexpr DurationNs kLongestWaitNs = 5 * kSecond;  // of a request for its blocks
+constexpr DurationNs kLongestWaitForRoomNs = 100 * kMillisecond;
+constexpr DurationNs kBetweenNotesNs = kSecond;     // of what was used, on the disk
 constexpr DurationNs kLastWritesNs = 10 * kSecond;  // that an end waits for what is not written yet
 
 }  // namespace
@@ -69,11 +72,29 @@ void PromptCache::EndThreads() {
 
 Result<RequestHandle> PromptCache::Submit(PreparedRequest prepared) {
   Look(&prepared);
+  if (prepared.stored_blocks == 0) return parts_.loop->Submit(std::move(prepared));
+  // What needs memory comes first: once the loop has the request, no exception may say that it has not.
+  const auto job = std::make_shared<Job>();
   const auto begin = prepared.choices[0].keys.begin();
-  std::vector<Hash128> stored(begin, begin + prepared.stored_blocks);
-  const CacheEnd end = prepared.stored_end;
+  job->keys.assign(begin, begin + prepared.stored_blocks);
+  job->end = prepared.stored_end;
+  TransferCommand reserve = ReserveFor(job);
+  const TimeNs now_ns = parts_.clock->NowNs();
+  std::multimap<TimeNs, Wait> waits;
+  const auto for_room = waits.emplace(now_ns + kLongestWaitForRoomNs, Wait{.for_room = true});
+  const auto for_all = waits.emplace(now_ns + kLongestWaitNs, Wait{});
   Result<RequestHandle> handle = parts_.loop->Submit(std::move(prepared));
-  if (handle.ok() && !stored.empty()) Fetch(*handle, std::move(stored), end);
+  if (!handle.ok()) return handle;
+  job->handle = reserve.handle = for_room->second.handle = for_all->second.handle = *handle;
+  {
+    std::lock_guard lock(mutex_);
+    waits_.merge(waits);
+  }
+  changed_.notify_all();
+  try {
+    parts_.loop->Transfer(std::move(reserve));
+  } catch (const std::bad_alloc&) {  // nothing comes, which it is told when its wait ends
+  }
   return handle;
 }
 
@@ -91,29 +112,21 @@ void PromptCache::Look(PreparedRequest* prepared) {
   }
 }
 
-void PromptCache::Fetch(RequestHandle handle, std::vector<Hash128> stored_keys, CacheEnd end) {
-  auto job = std::make_shared<Job>();
-  job->handle = handle;
-  job->keys = std::move(stored_keys);
-  job->end = end;
-  TransferCommand reserve{.kind = TransferKind::kReserve, .handle = handle};
+TransferCommand PromptCache::ReserveFor(const std::shared_ptr<Job>& job) {
+  TransferCommand reserve{.kind = TransferKind::kReserve};
   reserve.blocks = static_cast<int32_t>(job->keys.size());
   reserve.answer = [this, job](TransferAnswer answer) {
+    if (answer.status.code() == StatusCode::kResourceExhausted) return Tell(job->handle, 0, 0, CacheEnd::kNoRoom);
     if (!answer.status.ok()) return;  // it does not wait: it has ended, or the prefix cache had its blocks
     job->room = answer.import;
     job->host_blocks = std::move(answer.host_blocks);
     {
       std::lock_guard lock(mutex_);
-      jobs_.push_back(std::move(*job));
+      jobs_.push_back(job);
     }
     changed_.notify_all();
   };
-  parts_.loop->Transfer(std::move(reserve));
-  {
-    std::lock_guard lock(mutex_);
-    waits_.push_back({handle, parts_.clock->NowNs() + kLongestWaitNs});
-  }
-  changed_.notify_all();
+  return reserve;
 }
 
 void PromptCache::EndWaits() {
@@ -123,15 +136,19 @@ void PromptCache::EndWaits() {
       changed_.wait(lock);
       continue;
     }
-    const Wait wait = waits_.front();
-    const DurationNs left_ns = wait.end_ns - parts_.clock->NowNs();
+    const auto [end_ns, wait] = *waits_.begin();
+    const DurationNs left_ns = end_ns - parts_.clock->NowNs();
     if (left_ns > 0) {
       changed_.wait_for(lock, std::chrono::nanoseconds(left_ns));
       continue;
     }
-    waits_.pop_front();
+    waits_.erase(waits_.begin());
     lock.unlock();
-    Tell(wait.handle, 0, 0, CacheEnd::kLate);  // most have had their blocks long since, and hear nothing of it
+    // Most have had their room or their blocks long since, and hear nothing of it.
+    if (wait.for_room)
+      parts_.loop->Transfer({.kind = TransferKind::kWithdraw, .handle = wait.handle});
+    else
+      Tell(wait.handle, 0, 0, CacheEnd::kLate);
     lock.lock();
   }
 }
@@ -146,7 +163,7 @@ void PromptCache::Tell(RequestHandle handle, ImportId room, int32_t blocks, Cach
 void PromptCache::ReadJobs() {
   std::vector<std::byte> block(static_cast<size_t>(store_->block_bytes()));
   for (;;) {
-    Job job;
+    std::shared_ptr<const Job> job;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
@@ -154,7 +171,7 @@ void PromptCache::ReadJobs() {
       job = std::move(jobs_.front());
       jobs_.pop_front();
     }
-    ReadOne(job, &block);
+    ReadOne(*job, &block);
   }
 }
 
@@ -200,6 +217,10 @@ void PromptCache::Write() {
       entered_.pop_front();
     }
     if (!Store(entered)) return;
+    if (const TimeNs now_ns = parts_.clock->NowNs(); now_ns >= next_note_ns_) {
+      next_note_ns_ = now_ns + kBetweenNotesNs;
+      store_->NoteUses();
+    }
   }
 }
 
@@ -213,11 +234,12 @@ bool PromptCache::Store(const TransferAnswer& entered) {
 
 void PromptCache::Finish() {
   EndThreads();
+  store_->NoteUses();
   const TimeNs end_ns = parts_.clock->NowNs() + kLastWritesNs;
   while (parts_.clock->NowNs() < end_ns) {
     const TransferAnswer entered = parts_.loop->ReadEntered(std::numeric_limits<int32_t>::max(),
                                                             [this](const Hash128& key) { return !store_->Has(key); });
-    if (entered.keys.empty() || !Store(entered)) return;
+    if ((entered.keys.empty() && !entered.more) || !Store(entered)) return;
   }
 }
 

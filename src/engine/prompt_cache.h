@@ -5,7 +5,8 @@
 // which the loop copies while a step runs, and writes that. A request whose prompt the folder knows is held by the
 // loop; another thread reads its blocks into host blocks that the loop has reserved for it (kReserve), and says so
 // (kFetched): from then on it is one whose KV lies in host memory, as after a swap (docs/swap.md). A third thread sees
-// to it that a disk that hangs holds nobody: after 5 s the request is told that nothing comes.
+// to it that neither a disk that hangs nor the blocks of others hold anybody: the request is told that nothing comes,
+// after 5 s, or after 100 ms where it has no room by then.
 #pragma once
 
 #include <condition_variable>
@@ -61,7 +62,7 @@ class PromptCache {
   };
   PromptCache(std::unique_ptr<BlockStore> store, const PromptCacheParts& parts);
   void Look(PreparedRequest* prepared);
-  void Fetch(RequestHandle handle, std::vector<Hash128> stored_keys, CacheEnd end);
+  TransferCommand ReserveFor(const std::shared_ptr<Job>& job);
   void EndThreads();
   void Write();
   bool Store(const TransferAnswer& entered);
@@ -75,14 +76,15 @@ class PromptCache {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;
-  std::deque<TransferAnswer> entered_;  // to be written; at most one, as it is asked for one by one
-  std::deque<Job> jobs_;                // have their room
-  int64_t fetched_requests_ = 0;        // that had blocks read, also where not all could be
+  std::deque<TransferAnswer> entered_;           // to be written; at most one, as it is asked for one by one
+  std::deque<std::shared_ptr<const Job>> jobs_;  // have their room
+  int64_t fetched_requests_ = 0;                 // that had blocks read, also where not all could be
+  TimeNs next_note_ns_ = 0;                      // the writer's
   struct Wait {
     RequestHandle handle = 0;
-    TimeNs end_ns = 0;
+    bool for_room = false;  // else for all
   };
-  std::deque<Wait> waits_;  // of requests that blocks were asked for, the first to end first
+  std::multimap<TimeNs, Wait> waits_;  // by their end, of requests that blocks were asked for
   std::thread writer_, reader_, timer_;
 };
 

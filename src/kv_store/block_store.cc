@@ -53,15 +53,17 @@ Result<std::unique_ptr<BlockStore>> BlockStore::Open(std::unique_ptr<KvFolder> f
 Status BlockStore::Load(const Say& say) {
   TACTUS_ASSIGN_OR_RETURN(const std::vector<KvFolder::SegmentFiles> files, folder_->Segments());
   const std::string ours = std::filesystem::path(subfolder_).filename().string();
+  uint32_t newest_number = 0;
   for (const KvFolder::SegmentFiles& file : files) {
     Held held;
     held.stem = file.stem;
     held.bytes = file.bytes;
-    held.used = ++uses_;
+    held.used = held.noted = ++uses_;
     const SegmentId id = ++last_id_;
     if (file.subfolder == ours) {
       const std::string name = std::filesystem::path(file.stem).filename().string();
-      last_number_ = std::max(last_number_, static_cast<uint32_t>(std::stoul(name)));
+      const auto number = static_cast<uint32_t>(std::stoul(name));
+      last_number_ = std::max(last_number_, number);
       std::vector<StoredBlock> blocks;
       int64_t damaged = 0;
       auto segment = Segment::Open(file.stem, format_, &blocks, &damaged);
@@ -83,9 +85,17 @@ Status BlockStore::Load(const Say& say) {
       held.segment = std::move(*segment);
       held.bytes = held.segment->bytes();
       for (const StoredBlock& block : blocks) {
-        if (index_.try_emplace(block.key, Place{id, block}).second) held.keys.push_back(block.key);
+        held.keys.push_back(block.key);
+        const auto [at, is_first] = index_.try_emplace(block.key, Place{id, block});
+        if (is_first) continue;
+        // Written anew, as the older one was damaged. Numbers tell which that is; files come by their last use.
+        const SegmentId other = at->second.segment;
+        if (other == id || segments_.at(other).stem < held.stem) at->second = Place{id, block};
       }
-      active_ = id;  // what was written last goes on
+      if (number > newest_number) {  // what was written last goes on: numbers stay the order of writing
+        newest_number = number;
+        active_ = id;
+      }
     }
     stats_.bytes += held.bytes;
     segments_.emplace(id, std::move(held));
@@ -130,28 +140,32 @@ bool BlockStore::Has(const Hash128& key) const {
 
 BlockStore::Match BlockStore::Find(std::span<const Hash128> keys) {
   Match match;
-  std::vector<std::shared_ptr<Segment>> used;
+  std::lock_guard lock(mutex_);
+  ++uses_;
+  for (const Hash128& key : keys) {
+    const auto found = index_.find(key);
+    if (found == index_.end()) {
+      match.end = Forgotten(key) == key.high ? CacheEnd::kEvicted : CacheEnd::kUnknown;
+      return match;
+    }
+    ++match.blocks;
+    segments_.at(found->second.segment).used = uses_;
+  }
+  match.end = CacheEnd::kPrompt;
+  return match;
+}
+
+void BlockStore::NoteUses() {
+  std::vector<std::pair<uint64_t, std::shared_ptr<Segment>>> used;
   {
     std::lock_guard lock(mutex_);
-    ++uses_;
-    SegmentId last = kNone;
-    for (const Hash128& key : keys) {
-      const auto found = index_.find(key);
-      if (found == index_.end()) {
-        match.end = Forgotten(key) == key.high ? CacheEnd::kEvicted : CacheEnd::kUnknown;
-        break;
-      }
-      ++match.blocks;
-      if (found->second.segment == last) continue;
-      last = found->second.segment;
-      Held& held = segments_.at(last);
-      if (held.used != uses_) used.push_back(held.segment);
-      held.used = uses_;
+    for (auto& [id, held] : segments_) {
+      if (held.segment != nullptr && held.noted != held.used) used.emplace_back(held.used, held.segment);
+      held.noted = held.used;
     }
   }
-  if (match.blocks == static_cast<int32_t>(keys.size())) match.end = CacheEnd::kPrompt;
-  for (const auto& segment : used) segment->Touch();
-  return match;
+  std::sort(used.begin(), used.end());
+  for (const auto& [when, segment] : used) segment->Touch();
 }
 
 bool BlockStore::Read(const Hash128& key, std::byte* to) {

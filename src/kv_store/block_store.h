@@ -50,8 +50,10 @@ class BlockStore {
     int32_t blocks = 0;                 // leading ones that are there
     CacheEnd end = CacheEnd::kUnknown;  // kPrompt: all of them; kEvicted: the next one was there
   };
-  // Counts as a use of those.
+  // Counts as a use of those. Touches no file.
   Match Find(std::span<const Hash128> keys);
+  // Notes on the disk which segments were used since the last call, for the order in which they go after a restart.
+  void NoteUses();
   // Fills block_bytes(). False: it is not there, or damaged, which it says once (TakeWarnings) and then is not there.
   bool Read(const Hash128& key, std::byte* to);
   // What is there already stays. False: nothing is written from now on.
@@ -66,6 +68,7 @@ class BlockStore {
     std::string stem;
     int64_t bytes = 0;
     uint64_t used = 0;                 // when, in uses
+    uint64_t noted = 0;                // which of them the file's time tells
     std::shared_ptr<Segment> segment;  // null: of another identity
     std::vector<Hash128> keys;
   };

@@ -136,9 +136,10 @@ Result<std::unique_ptr<Segment>> Segment::Open(const std::string& stem, const Se
     blocks->push_back({r.key, r.check, static_cast<int32_t>(i)});
   }
   segment->size_ = static_cast<int32_t>(std::min(places, there));
-  // Half a record, or blocks without one: the next is written in their place.
-  if (ftruncate(segment->index_, kSegmentHeaderBytes + segment->size_ * kSegmentRecordBytes) != 0 ||
-      ftruncate(segment->blocks_, segment->size_ * format.block_bytes) != 0)
+  // Half a record, or blocks without one: the next is written in their place. What is whole keeps its time of last use.
+  const auto cut = [](int fd, int64_t bytes, int64_t to) { return bytes == to || ftruncate(fd, to) == 0; };
+  if (!cut(segment->index_, index_bytes, kSegmentHeaderBytes + segment->size_ * kSegmentRecordBytes) ||
+      !cut(segment->blocks_, block_file_bytes, segment->size_ * format.block_bytes))
     return DataLoss(fmt::format("'{}' cannot be cut to what is whole: {}", stem, std::strerror(errno)));
   return segment;
 }

@@ -52,6 +52,7 @@ enum class TransferKind : uint8_t {
   // For prompts on disk (engine/prompt_cache.h).
   kFetched,      // the leading blocks that a request waits for are in host blocks, or do not come: it may start
   kReadEntered,  // the bytes of blocks that are new in the prefix cache; answered when there are any
+  kWithdraw,     // a kReserve that still waits: it is answered with kResourceExhausted
 };
 
 struct TransferAnswer {
@@ -60,6 +61,7 @@ struct TransferAnswer {
   std::vector<std::byte> bytes;      // kRead: of blocks [first_block, first_block + blocks); kReadEntered: of keys
   std::vector<Hash128> keys;         // kReadEntered
   int32_t blocks = 0;                // that were read; 0: none is there yet
+  bool more = false;                 // kReadEntered: the look ended before the list did, and may go on
   ImportId import = 0;               // kReserve
   std::vector<BlockId> host_blocks;  // kReserve: those that were added
 };

@@ -48,6 +48,8 @@ void Transfers::Take(TransferCommand command) {
     case TransferKind::kReadEntered:
       read_entered_ = std::move(command);
       return;
+    case TransferKind::kWithdraw:
+      return Withdraw(command.handle);
   }
 }
 
@@ -97,6 +99,10 @@ void Transfers::Pause(TransferCommand* command) {
   if (!s.ok()) return Answer(command->answer, Failed(s.status()));
   if (FindPaused(command->handle) != paused_.end())
     return Answer(command->answer, Failed(InvalidArgument("the sequence is paused already")));
+  if (live_.sequences().columns().state[*s] == SeqState::kHeld) {
+    return Answer(command->answer, Failed(Status(StatusCode::kUnavailable,
+                                                 "the request waits for its KV from --kv-cache-dir; try again")));
+  }
   Tell(*command);
   live_.sequences().Pause(*s);
   paused_.push_back({command->handle, *s, std::move(command->answer)});
@@ -115,12 +121,22 @@ void Transfers::End(TransferCommand* command) {
   Answer(command->answer, {});
 }
 
+TransferAnswer Transfers::NoRoomFor(const TransferCommand& command) const {
+  return Failed(Status(StatusCode::kResourceExhausted,
+                       fmt::format("{} host blocks are wanted and {} of {} are free (--swap-space)", command.blocks,
+                                   parts_.kv->swap_blocks_free(), parts_.kv->swap_blocks_total())));
+}
+
 void Transfers::Reserve(TransferCommand* command) {
-  if (TryReserve(command)) return;
-  Answer(command->answer,
-         Failed(Status(StatusCode::kResourceExhausted,
-                       fmt::format("{} host blocks are wanted and {} of {} are free (--swap-space)", command->blocks,
-                                   parts_.kv->swap_blocks_free(), parts_.kv->swap_blocks_total()))));
+  if (!TryReserve(command)) Answer(command->answer, NoRoomFor(*command));
+}
+
+void Transfers::Withdraw(RequestHandle handle) {
+  std::erase_if(wait_for_room_, [&](TransferCommand& command) {
+    if (command.handle != handle) return false;
+    Answer(command.answer, NoRoomFor(command));
+    return true;
+  });
 }
 
 bool Transfers::TryReserve(TransferCommand* command) {
@@ -183,7 +199,7 @@ bool Transfers::Read() {
 bool Transfers::AnswerEntered() {
   if (!read_entered_) return false;
   TransferAnswer answer = ReadEntered(read_entered_->blocks, read_entered_->wanted);
-  if (answer.blocks == 0) return false;
+  if (answer.blocks == 0) return answer.more;
   const auto tell = std::move(read_entered_->answer);
   read_entered_.reset();
   Answer(tell, std::move(answer));
@@ -198,7 +214,7 @@ TransferAnswer Transfers::ReadEntered(int32_t blocks, const std::function<bool(c
   KvCache::Entered entered;
   for (int unwanted = 0; answer.blocks < most && unwanted < kMostUnwanted && parts_.kv->TakeEntered(&entered);) {
     if (!wanted(entered.key)) {
-      ++unwanted;
+      answer.more = ++unwanted == kMostUnwanted;
       continue;
     }
     const size_t at = answer.bytes.size();

@@ -53,6 +53,8 @@ class Transfers {
   void Pause(TransferCommand* command);
   void End(TransferCommand* command);
   void Reserve(TransferCommand* command);
+  void Withdraw(RequestHandle handle);
+  TransferAnswer NoRoomFor(const TransferCommand& command) const;
   bool TryReserve(TransferCommand* command);  // false: not so many are free; nothing changed
   Result<SlotId> Find(RequestHandle handle) const;
   bool ReadOne(TransferCommand* command);

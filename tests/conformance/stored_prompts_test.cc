@@ -278,5 +278,72 @@ TEST(StoredPrompts, WhatThePrefixCacheHasIsNotWaitedFor) {
   EXPECT_EQ(h.kv().Stats().swap_blocks_used, 0);
 }
 
+TEST(StoredPrompts, AHeldRequestDoesNotMove) {
+  Harness h(Roomy());
+  h.prepare = [](PreparedRequest* p) { p->stored_blocks = 3; };
+  const RequestHandle handle = h.MustSubmit(MakeRequest(Tokens(1, 20), 4));
+  Status answered;
+  h.loop().Transfer({.kind = TransferKind::kPause, .handle = handle, .answer = [&](TransferAnswer answer) {
+                       answered = answer.status;
+                     }});
+  ASSERT_EQ(h.Settle(), "");
+  EXPECT_EQ(answered.code(), StatusCode::kUnavailable) << answered.ToString();
+  EXPECT_NE(answered.message().find("waits for its KV"), std::string::npos) << answered.message();
+  h.loop().Transfer({.kind = TransferKind::kFetched, .handle = handle});
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.outputs().at(handle).choices[0].tokens.size(), 4u);
+}
+
+TEST(StoredPrompts, WhatWaitsForRoomCanBeWithdrawnAndLetsOthersPass) {
+  Harness h(Roomy());  // 16 blocks of room
+  h.prepare = [](PreparedRequest* p) { p->stored_blocks = 9; };
+  std::map<RequestHandle, TransferAnswer> answers;
+  const auto reserve = [&](uint64_t seed, int32_t blocks) {
+    const RequestHandle handle = h.MustSubmit(MakeRequest(Tokens(seed, 40), 4));
+    TransferCommand command{.kind = TransferKind::kReserve, .handle = handle, .blocks = blocks};
+    command.answer = [&answers, handle](TransferAnswer answer) { answers[handle] = std::move(answer); };
+    h.loop().Transfer(std::move(command));
+    return handle;
+  };
+  const RequestHandle first = reserve(1, 9), second = reserve(2, 9), third = reserve(3, 5);
+  ASSERT_EQ(h.Settle(), "");
+  ASSERT_EQ(answers.size(), 1u);
+  ASSERT_TRUE(answers.at(first).status.ok());
+  for (const RequestHandle handle : {first, second})  // the first has its room: nothing is withdrawn
+    h.loop().Transfer({.kind = TransferKind::kWithdraw, .handle = handle});
+  ASSERT_EQ(h.Settle(), "");
+  EXPECT_TRUE(answers.at(first).status.ok());
+  ASSERT_EQ(answers.count(second), 1u) << "it waits for others' room still";
+  EXPECT_EQ(answers.at(second).status.code(), StatusCode::kResourceExhausted);
+  ASSERT_EQ(answers.count(third), 1u) << "there is room for it, and none is ahead of it";
+  EXPECT_TRUE(answers.at(third).status.ok());
+  for (const RequestHandle handle : {first, second, third})
+    h.loop().Transfer({.kind = TransferKind::kFetched, .handle = handle, .import = answers.at(handle).import});
+  ASSERT_EQ(h.Run(), "");
+  EXPECT_EQ(h.kv().Stats().swap_blocks_used, 0);
+}
+
+TEST(StoredPrompts, ManyBlocksThatNobodyWantsHideNoneThatIsWanted) {
+  HarnessConfig config = Roomy();
+  config.num_blocks = 9000;
+  config.max_model_len = 4 * 8800;
+  config.check_every_pass = false;
+  Harness h(config);
+  h.MustSubmit(MakeRequest(Tokens(1, 4 * 8700), 1));
+  ASSERT_EQ(h.Run(), "");
+  int asked = 0, read = 0;
+  const auto wanted = [&asked](const Hash128&) { return ++asked == 8400; };
+  const TransferAnswer first = h.loop().ReadEntered(1, [](const Hash128&) { return true; });
+  EXPECT_EQ(first.blocks, 1);
+  EXPECT_FALSE(first.more);
+  TransferCommand command{.kind = TransferKind::kReadEntered, .blocks = 1};
+  command.wanted = wanted;
+  command.answer = [&read](TransferAnswer answer) { read = answer.blocks; };
+  h.loop().Transfer(std::move(command));
+  ASSERT_EQ(h.Settle(), "");
+  EXPECT_EQ(read, 1) << "the look ended after " << asked;
+  EXPECT_FALSE(h.loop().ReadEntered(1, [](const Hash128&) { return false; }).more);
+}
+
 }  // namespace
 }  // namespace tactus

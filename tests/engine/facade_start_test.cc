@@ -73,6 +73,9 @@ TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
   EXPECT_FALSE(reads(kAutoDuration, 256, "")) << "the budget is given";
   EXPECT_FALSE(reads(kAutoDuration, 0, "")) << "what nobody asked for is no reason not to start";
   EXPECT_FALSE(reads(kSecond, 0, "fixed"));
+  o.speculation = "ngram";
+  EXPECT_FALSE(reads(0, 0, "fixed")) << "guesses do without, and nobody asked for those";
+  o.speculation = "none";
   o.scheduler = "tactus";
   EXPECT_TRUE(reads(0, 0, "")) << "requests may state objectives";
   unsetenv("TACTUS_CACHE_DIR");

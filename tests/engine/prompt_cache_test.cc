@@ -4,6 +4,7 @@
 
 #include "engine/facade_fixture.h"
 #include "kernels/ops.h"
+#include "tactus/version.h"
 #include "time_limit.h"
 #include "trace/replay.h"
 
@@ -209,6 +210,38 @@ TEST_F(PromptCacheTest, SaltsAndOtherModelsShareNothing) {
     const auto other = Make(o);
     EXPECT_EQ(Run(*other, Sampled(*other, 1))->usage.cached_tokens, 0) << "another " << what;
   }
+}
+
+// What the sampled bytes of the weights do not show, the times of their files do.
+TEST_F(PromptCacheTest, FilesThatWereWrittenSinceAreAnotherModels) {
+  const EngineOptions o = OnDisk();
+  const auto file = std::filesystem::path(o.model) / "config.json";
+  const auto time = std::filesystem::last_write_time(file);
+  const auto cached = [&] {
+    const auto engine = Make(o);
+    return Run(*engine, Sampled(*engine, 1))->usage.cached_tokens;
+  };
+  EXPECT_EQ(cached(), 0);
+  EXPECT_GT(cached(), 0);
+  std::filesystem::last_write_time(file, time + std::chrono::nanoseconds(1000));
+  EXPECT_EQ(cached(), 0);
+  std::filesystem::last_write_time(file, time);
+  EXPECT_GT(cached(), 0);
+}
+
+TEST_F(PromptCacheTest, TheFolderNamesTheProgram) {
+  Make(OnDisk());
+  std::string about;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(dir_)) {
+    if (entry.path().filename() != "about") continue;
+    std::ifstream in(entry.path());
+    about.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  const std::string line = std::string("\nprogram ") + Version() + " ";
+  const size_t at = about.find(line);
+  ASSERT_NE(at, std::string::npos) << about;
+  const std::string digest = about.substr(at + line.size(), 17);
+  EXPECT_EQ(digest.find_first_not_of("0123456789abcdef"), 16u) << "no digest of its file: " << about;
 }
 
 TEST_F(PromptCacheTest, TheAnswerIsKeptTooAndChoicesShareIt) {

@@ -154,10 +154,62 @@ TEST_F(BlockStoreTest, ADamagedHeaderLosesTheSegmentWithAWarning) {
 TEST_F(BlockStoreTest, ADamagedBlockIsWrittenAnew) {
   Put(*Open(), 0, 3);
   FlipBit(Files(".blocks").at(0), kBlockBytes + 9, 0);
-  const auto store = Open();
-  EXPECT_FALSE(Has(*store, 1));
-  Put(*store, 1, 2);
-  EXPECT_TRUE(Has(*store, 1));
+  {
+    const auto store = Open();
+    EXPECT_FALSE(Has(*store, 1));
+    Put(*store, 1, 2);
+    EXPECT_TRUE(Has(*store, 1));
+  }
+  EXPECT_TRUE(Has(*Open(), 1)) << "the damaged one is taken for it after a restart";
+}
+
+// The same where the damaged one lies in another segment, which was used since and therefore comes last.
+TEST_F(BlockStoreTest, ADamagedBlockOfAnOlderSegmentIsWrittenAnew) {
+  const int64_t limit = 128 * (kBlockBytes + kSegmentRecordBytes);  // segments of two blocks
+  Put(*Open(limit), 0, 7);
+  FlipBit(Files(".blocks").at(0), 9, 0);
+  {
+    const auto store = Open(limit);
+    EXPECT_FALSE(Has(*store, 0));
+    Put(*store, 0, 1);
+  }
+  std::filesystem::last_write_time(Files(".index").at(0),
+                                   std::filesystem::file_time_type::clock::now() + std::chrono::hours(1));
+  for (int round = 0; round < 2; ++round) {
+    const auto store = Open(limit);
+    EXPECT_TRUE(Has(*store, 0)) << "the damaged one is taken for it after a restart";
+    Put(*store, 10 + round, 11 + round);
+  }
+  EXPECT_EQ(Files(".blocks").size(), 5u) << "what is written goes on in another segment than the last";
+}
+
+// The files' times are what a restart knows of uses.
+TEST_F(BlockStoreTest, UsesAreNotedOnTheDiskWhenAskedForAndNotByLooking) {
+  const int64_t limit = 128 * (kBlockBytes + kSegmentRecordBytes);  // segments of two blocks
+  Put(*Open(limit), 0, 6);
+  const auto files = Files(".index");
+  ASSERT_EQ(files.size(), 3u);
+  const auto long_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
+  for (const char* extension : {".index", ".blocks"}) {
+    for (const auto& file : Files(extension)) std::filesystem::last_write_time(file, long_ago);
+  }
+  const auto is_old = [&](size_t i) {
+    return std::filesystem::last_write_time(files[i]) < long_ago + std::chrono::minutes(1);
+  };
+  {
+    const auto store = Open(limit);
+    for (size_t i = 0; i < 3; ++i) EXPECT_TRUE(is_old(i)) << "an open is no use";
+    const Hash128 first[] = {Key(0)};
+    EXPECT_EQ(store->Find(first).blocks, 1);
+    EXPECT_TRUE(is_old(0)) << "who submits a request does not wait for the disk";
+    store->NoteUses();
+  }
+  EXPECT_FALSE(is_old(0));
+  EXPECT_TRUE(is_old(1));
+  const auto store = Open(limit);
+  std::filesystem::last_write_time(files[0], long_ago);
+  store->NoteUses();
+  EXPECT_TRUE(is_old(0)) << "it was not used since";
 }
 
 TEST_F(BlockStoreTest, StaysBelowItsLimitAndKeepsWhatIsUsed) {
