@@ -54,6 +54,28 @@ TEST(ResponsesRequest, ItemsBecomeMessages) {
     {"role": "tool", "tool_call_id": "c2", "content": "2"}])"));
 }
 
+TEST(MessagesRequest, BlocksOfABodyAreLimited) {
+  const auto status = [](int blocks) {
+    Json body = {{"max_tokens", 1}, {"messages", Json::array()}};
+    for (int message = 0; message < 2; ++message) {
+      Json content = Json::array();
+      for (int i = 0; i < blocks / 2; ++i) content.push_back({{"type", "text"}, {"text", ""}});
+      body["messages"].push_back({{"role", "user"}, {"content", std::move(content)}});
+    }
+    return ChatOfMessages(body).status();
+  };
+  EXPECT_TRUE(status(16384).ok());
+  EXPECT_EQ(status(16386).message(), "messages[1].content: the body has more than 16384 blocks, the limit");
+  EXPECT_EQ(status(16386).param(), "messages[1].content");
+}
+
+TEST(MessagesRequest, ThoughtsOfATurnAreJoined) {
+  const Json chat = Messages(R"({"max_tokens": 1, "messages": [{"role": "user", "content": "q"}, {"role": "assistant",
+    "content": [{"type": "thinking", "thinking": "a"}, {"type": "thinking", "thinking": "b"},
+                {"type": "text", "text": "c"}]}, {"role": "user", "content": "r"}]})");
+  EXPECT_EQ(chat["messages"][1]["reasoning_content"], "ab");
+}
+
 TEST(ResponsesRequest, TheRestKeepsItsMeaning) {
   const Json chat = Responses(R"({
     "model": "m", "input": "hi", "max_output_tokens": 5, "temperature": 0, "top_k": 3, "stream": true,
