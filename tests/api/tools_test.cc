@@ -156,7 +156,7 @@ TEST(Tools, TheTemplateGetsThem) {
   EXPECT_EQ(Variables(user + R"(,"reasoning_effort":"none","chat_template_kwargs":{"thinking":1})"),
             "{" + user + R"(,"add_generation_prompt":true,"enable_thinking":false,"thinking":1})");
   EXPECT_EQ(Variables(user + R"(,"reasoning_effort":"huge")"),
-            "reasoning_effort|reasoning_effort: 'huge' is none of none, minimal, low, medium, high, xhigh");
+            "reasoning_effort|reasoning_effort: 'huge' is none of none, minimal, low, medium, high, xhigh, max");
 }
 
 TEST(Tools, ArgumentsOfTheHistoryAreWhatTheTemplateTakes) {
