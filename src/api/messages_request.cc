@@ -240,7 +240,7 @@ class Translator {
     return Status();
   }
 
-  // Templates that can do without reasoning ask for `enable_thinking`.
+  // Templates that can do without reasoning ask for `enable_thinking` or `thinking`.
   Status ReadThinking() {
     const Json* thinking = fields_.Find("thinking");
     if (thinking == nullptr) return Status();
@@ -254,7 +254,7 @@ class Translator {
     }
     Json& kwargs = out_.chat["chat_template_kwargs"];
     if (type == "adaptive" || (!kwargs.is_null() && !kwargs.is_object())) return Status();
-    kwargs["enable_thinking"] = type == "enabled";
+    for (const char* name : {"enable_thinking", "thinking"}) kwargs[name] = type == "enabled";
     return Status();
   }
 
@@ -296,6 +296,7 @@ class Translator {
       if (auto v = fields.String("user_id", kMaxNameBytes)) Rename("user", "metadata.user_id", *v);
       if (!fields.ok()) fields_.Fail(fields.status());
     }
+    RefuseUnbuilt(&fields_);
     for (const char* name : {"container", "mcp_servers", "context_management"}) fields_.Refuse(name);
     for (const auto& [name, here] :
          {std::pair("max_completion_tokens", "max_tokens"), std::pair("stop", "stop_sequences"),

@@ -111,6 +111,7 @@ TEST(ResponsesRequest, RefusalsNameTheClientsOwnFields) {
            {R"({"input": "x", "previous_response_id": "r"})", "previous_response_id", "whole conversation"},
            {R"({"input": "x", "background": true})", "background", "not supported"},
            {R"({"input": "x", "truncation": "auto"})", "truncation", "disabled"},
+           {R"({"input": "x", "skip_special_tokens": false})", "skip_special_tokens", "only true"},
            {R"({"input": "x", "tools": [{"type": "web_search"}]})", "tools[0]", "web_search"},
            {R"({"input": "x", "metadata": {"a": 1}})", "metadata", "texts"},
            {R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "u"}]}]})",
@@ -157,7 +158,7 @@ TEST(MessagesRequest, TheRestKeepsItsMeaning) {
   EXPECT_EQ(chat, Json::parse(R"({
     "model": "m", "temperature": 0.5, "top_k": 3, "messages": [{"role": "user", "content": "hi"}],
     "tools": [{"type": "function", "function": {"parameters": {"type": "object"}, "name": "f", "description": "d"}}],
-    "parallel_tool_calls": false, "tool_choice": "required", "chat_template_kwargs": {"enable_thinking": false},
+    "parallel_tool_calls": false, "tool_choice": "required", "chat_template_kwargs": {"enable_thinking": false, "thinking": false},
     "reasoning_effort": "high",
     "response_format": {"type": "json_schema",
       "json_schema": {"name": "answer", "strict": true, "schema": {"type": "object"}}},
@@ -173,6 +174,8 @@ TEST(MessagesRequest, RefusalsNameTheClientsOwnFields) {
           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]})",
            "messages[1]", "end with a message of the user"},
           {R"({"max_tokens": 1, "messages": [{"role": "tool", "content": "x"}]})", "messages[0].role", "tool"},
+          {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "use_beam_search": true})",
+           "use_beam_search", "not supported"},
           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})",
            "messages[0].content[0]", "image"},
           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "tool_result"}]}]})",
@@ -238,6 +241,13 @@ std::vector<std::string> Types(const std::vector<Json>& events) {
   std::vector<std::string> types;
   for (const Json& event : events) types.push_back(event["type"]);
   return types;
+}
+
+TEST(ResponsesRequest, NumbersAreToldAgainAsTheyCame) {
+  const auto parsed = ParseResponsesRequest(R"({"input": "x", "temperature": 0.7, "top_p": 0.95})", Limits());
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_NE(parsed->echo_members.find(R"("temperature":0.7,)"), std::string::npos) << parsed->echo_members;
+  EXPECT_NE(parsed->echo_members.find(R"("top_p":0.95,)"), std::string::npos) << parsed->echo_members;
 }
 
 ResponsesWriter Response() {
