@@ -54,6 +54,8 @@ void AnswerText::Impl::Finish(std::vector<AnswerPart>* parts) {
     RawIsText();
   }
   FlushSpace();
+  const bool in_arguments = state_ == State::kArguments || (state_ == State::kHarmonyBody && calling_);
+  if (in_arguments && !began_) TellArguments("{}");  // none
 }
 
 bool AnswerText::Impl::called() const {

@@ -166,16 +166,17 @@ Status ReadMessage(const Json& message, const std::string& where, bool arguments
       where + ".content");
 }
 
-constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
 
 // Templates know it by one of three names; chat_template_kwargs say it more exactly.
 void ReadEffort(Fields* fields, Json* variables) {
   const auto effort = fields->String("reasoning_effort", kMaxNameBytes);
   if (!effort) return;
   if (std::find(std::begin(kEfforts), std::end(kEfforts), *effort) == std::end(kEfforts)) {
-    return fields->Fail(InvalidArgument(
-        fmt::format("reasoning_effort: '{}' is none of none, minimal, low, medium, high, xhigh", effort->substr(0, 60)),
-        "reasoning_effort"));
+    return fields->Fail(
+        InvalidArgument(fmt::format("reasoning_effort: '{}' is none of none, minimal, low, medium, high, xhigh, max",
+                                    effort->substr(0, 60)),
+                        "reasoning_effort"));
   }
   const bool thinks = *effort != "none";
   if (thinks) (*variables)["reasoning_effort"] = *effort;

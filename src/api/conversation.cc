@@ -40,9 +40,21 @@ AnswerShape ShapeOf(const ParsedRequest& parsed) {
   return shape;
 }
 
+// Of what its answer must be, if that is said; a fault names the field that said it.
+Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop) {
+  if (!parsed->base.output.any()) return Status();
+  auto grammar = engine.CompileRule(parsed->base.output, stop);
+  if (!grammar.ok()) {
+    return Status(grammar.status().code(), fmt::format("{}: {}", parsed->output_param, grammar.status().message()),
+                  parsed->output_param);
+  }
+  parsed->base.grammar = std::move(grammar).value();
+  return Status();
+}
+
 // How the answer to a chat's rendered prompt is read, and what it must match for that.
 Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& style, std::string_view prompt,
-                  AnswerShape* shape) {
+                  StopToken stop, AnswerShape* shape) {
   const bool calls = parsed->tools != nullptr && style.calls != nullptr;
   if (parsed->tools != nullptr && !calls && parsed->tools->choice != ToolSet::Choice::kAuto) {
     return InvalidArgument("tool_choice: this server reads no calls (--tool-call-parser); give \"auto\" or \"none\"",
@@ -50,11 +62,27 @@ Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& 
   }
   if (!calls && style.reasoning == nullptr && !style.harmony()) return Status();
   AnswerReading reading = ReadingOf(style, parsed->tools, prompt);
-  if (calls) {
-    TACTUS_ASSIGN_OR_RETURN(OutputRule rule, ToolRule(engine, reading));
+  OutputRule& output = parsed->base.output;
+  if (calls && output.any() && parsed->tools->choice != ToolSet::Choice::kAuto) {
+    return InvalidArgument(fmt::format("tool_choice: a call that is required leaves no room for {}; leave one out",
+                                       parsed->names.Original(parsed->output_param)),
+                           "tool_choice");
+  }
+  if (output.kind == OutputRule::Kind::kRegex) {  // no part of a grammar
+    if (calls) {
+      return InvalidArgument(fmt::format("{}: beside tools an expression leaves no room for a call; give a schema or a "
+                                         "grammar, or leave out tools",
+                                         parsed->output_param),
+                             parsed->output_param);
+    }
+    reading.begins_in_reasoning = false;
+  }
+  if (calls || (output.any() && reading.begins_in_reasoning)) {
+    TACTUS_RETURN_IF_ERROR(Compile(parsed, engine, stop));  // alone: what is wrong with it is said of its field
+    TACTUS_ASSIGN_OR_RETURN(OutputRule rule, ToolRule(engine, reading, output));
     if (rule.any()) {
-      parsed->base.output = std::move(rule);
-      parsed->output_param = parsed->tools->choice == ToolSet::Choice::kAuto ? "tools" : "tool_choice";
+      output = std::move(rule);
+      if (calls) parsed->output_param = parsed->tools->choice == ToolSet::Choice::kAuto ? "tools" : "tool_choice";
     }
   }
   parsed->base.shown_specials = style.specials;
@@ -77,7 +105,7 @@ Result<std::vector<AnswerShape::Prompt>> Tokenise(ParsedRequest* parsed, Engine&
   if (parsed->chat) {
     const auto checks = [&](std::string_view text) {
       TACTUS_RETURN_IF_ERROR(check_fits(text));
-      return SetReading(parsed, engine, limits.style, text, shape);
+      return SetReading(parsed, engine, limits.style, text, stop, shape);
     };
     TACTUS_ASSIGN_OR_RETURN(auto tokens, ChatTokens(engine, parsed->template_variables, stop, checks));
     add(std::move(tokens), {});
@@ -103,18 +131,6 @@ ParsedRequest Defaults(const RequestLimits& limits) {
   out.base.sampling.logprobs = -1;
   out.default_max_tokens = limits.default_max_tokens;
   return out;
-}
-
-// Of what its answer must be, if that is said; a fault names the field that said it.
-Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop) {
-  if (!parsed->base.output.any()) return Status();
-  auto grammar = engine.CompileRule(parsed->base.output, stop);
-  if (!grammar.ok()) {
-    return Status(grammar.status().code(), fmt::format("{}: {}", parsed->output_param, grammar.status().message()),
-                  parsed->output_param);
-  }
-  parsed->base.grammar = std::move(grammar).value();
-  return Status();
 }
 
 }  // namespace

@@ -53,6 +53,13 @@ class Translator {
     return std::move(*text);
   }
 
+  // A block becomes far larger than it is in the body.
+  Status CountBlocks(const Json& content, const std::string& name) {
+    blocks_ += content.size();
+    if (blocks_ <= kMaxMessages) return Status();
+    return InvalidArgument(fmt::format("{}: the body has more than {} blocks, the limit", name, kMaxMessages), name);
+  }
+
   // A string, or a list of blocks of text alone.
   Result<std::string> TextOfBlocks(const Json& content, const std::string& name) {
     if (content.is_string()) return content.get<std::string>();
@@ -60,6 +67,7 @@ class Translator {
       return InvalidArgument(
           fmt::format("{}: expected a string or a list of blocks of text, got {}", name, TypeName(content)), name);
     }
+    TACTUS_RETURN_IF_ERROR(CountBlocks(content, name));
     std::string text;
     for (size_t i = 0; i < content.size(); ++i) {
       const std::string block = fmt::format("{}[{}]", name, i);
@@ -118,6 +126,7 @@ class Translator {
           fmt::format("{}: expected a string or a list of blocks, got {}", content_name, TypeName(*content)),
           content_name);
     }
+    TACTUS_RETURN_IF_ERROR(CountBlocks(*content, content_name));
     // A turn of its own, also where the one before was the assistant's too.
     if (assistant) messages_.Add({{"role", "assistant"}, {"content", nullptr}}, name);
     std::string text;
@@ -231,7 +240,7 @@ class Translator {
     return Status();
   }
 
-  // Templates that can do without reasoning ask for `enable_thinking`.
+  // Templates that can do without reasoning ask for `enable_thinking` or `thinking`.
   Status ReadThinking() {
     const Json* thinking = fields_.Find("thinking");
     if (thinking == nullptr) return Status();
@@ -245,7 +254,7 @@ class Translator {
     }
     Json& kwargs = out_.chat["chat_template_kwargs"];
     if (type == "adaptive" || (!kwargs.is_null() && !kwargs.is_object())) return Status();
-    kwargs["enable_thinking"] = type == "enabled";
+    for (const char* name : {"enable_thinking", "thinking"}) kwargs[name] = type == "enabled";
     return Status();
   }
 
@@ -287,6 +296,7 @@ class Translator {
       if (auto v = fields.String("user_id", kMaxNameBytes)) Rename("user", "metadata.user_id", *v);
       if (!fields.ok()) fields_.Fail(fields.status());
     }
+    RefuseUnbuilt(&fields_);
     for (const char* name : {"container", "mcp_servers", "context_management"}) fields_.Refuse(name);
     for (const auto& [name, here] :
          {std::pair("max_completion_tokens", "max_tokens"), std::pair("stop", "stop_sequences"),
@@ -302,6 +312,7 @@ class Translator {
   Fields fields_;
   Translation out_;
   MessageList messages_;
+  size_t blocks_ = 0;  // of all contents so far
 };
 
 }  // namespace

@@ -66,15 +66,6 @@ void ReadCommon(Fields* fields, const RequestLimits& limits, ParsedRequest* out)
 
 }  // namespace
 
-// An answer cannot be a call and of a format.
-static void RefuseFormatBesideCall(Fields* fields) {
-  const Json* format = fields->Find("response_format");
-  const auto type = format != nullptr && format->is_object() ? format->find("type") : Json::const_iterator();
-  if (format == nullptr || !format->is_object() || type == format->end() || *type == "text") return;
-  fields->Fail(InvalidArgument("tool_choice: a call that is required leaves no room for response_format; leave one out",
-                               "tool_choice"));
-}
-
 Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
   Json doc;
   TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
@@ -134,7 +125,6 @@ Result<ParsedRequest> ReadChatRequest(const Json& body, const RequestLimits& lim
     out.tools = std::move(tools).value();
   else
     fields.Fail(tools.status());
-  if (out.tools != nullptr && out.tools->choice != ToolSet::Choice::kAuto) RefuseFormatBesideCall(&fields);
   if (fields.ok()) out.template_variables = ReadChatVariables(&fields, limits.style, out.tools.get());
   if (!fields.ok()) return fields.status();
   return out;

@@ -217,6 +217,7 @@ class Translator {
     if (fields_.Integer("top_logprobs", 0, kMaxLogprobs).value_or(0) > 0)
       fields_.Refuse("top_logprobs", "they are in /v1/chat/completions");
     ReadInclude();
+    RefuseUnbuilt(&fields_);
     for (const auto& [name, here] :
          {std::pair("messages", "input"), std::pair("max_tokens", "max_output_tokens"),
           std::pair("max_completion_tokens", "max_output_tokens"), std::pair("response_format", "text.format"),
@@ -257,6 +258,11 @@ class Translator {
   MessageList messages_;
 };
 
+// As it was given: as a double 0.7f is 0.699999988.
+Json Shortest(float value) {
+  return Json::parse(fmt::format("{}", value));
+}
+
 }  // namespace
 
 Result<Translation> ChatOfResponses(const Json& body) {
@@ -285,12 +291,12 @@ std::string EchoOfResponses(const Json& body, const SamplingParams& sampling) {
       {"background", false},
       {"service_tier", "default"},
       {"store", false},
-      {"temperature", sampling.temperature},
+      {"temperature", Shortest(sampling.temperature)},
       {"text", std::move(text)},
       {"tool_choice", given("tool_choice", "auto")},
       {"tools", given("tools", Json::array())},
       {"top_logprobs", 0},
-      {"top_p", sampling.top_p},
+      {"top_p", Shortest(sampling.top_p)},
       {"truncation", "disabled"},
       {"user", given("user", nullptr)},
       {"metadata", given("metadata", Json::object())},

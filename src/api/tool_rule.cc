@@ -22,16 +22,36 @@ std::string Quoted(std::string_view text) {
   return out;
 }
 
+const ToolFormat kNoForm;
+const ToolSet kNoTools;
+
+bool HasCalls(const AnswerReading& reading) {
+  return reading.calls != nullptr && reading.tools != nullptr;
+}
+
 // Writes the grammar. An expression is text for the right side of a rule; empty: nothing is written.
 class RuleWriter {
  public:
-  RuleWriter(const Engine& engine, const AnswerReading& reading)
-      : engine_(engine), reading_(reading), form_(*reading.calls), tools_(*reading.tools) {}
+  RuleWriter(const Engine& engine, const AnswerReading& reading, const OutputRule& format)
+      : engine_(engine),
+        reading_(reading),
+        format_(format),
+        form_(HasCalls(reading) ? *reading.calls : kNoForm),
+        tools_(HasCalls(reading) ? *reading.tools : kNoTools) {}
 
   Result<OutputRule> Write() {
+    for (const Tool& tool : tools_.tools) {
+      JsonLimits limits;
+      limits.max_keys += 2;  // which ReadTools may have added
+      TACTUS_ASSIGN_OR_RETURN(Json schema, ParseJson(tool.parameters, limits));
+      schemas_.push_back(std::move(schema));
+    }
+    if (format_.any()) {
+      TACTUS_RETURN_IF_ERROR(WriteFormat());
+    }
     const std::string start = form_.body == Body::kHarmony ? Harmony() : Start();
     Rule("start", start);
-    if (rules_.size() > kMaxRuleBytes || too_long_) {
+    if (TooLong()) {
       return InvalidArgument(
           fmt::format(
               "tools: their schemas make a grammar of more than {} bytes, the limit; give fewer or smaller ones",
@@ -45,12 +65,10 @@ class RuleWriter {
   bool required() const { return tools_.choice != ToolSet::Choice::kAuto; }
   bool several() const { return tools_.parallel && tools_.choice != ToolSet::Choice::kNamed; }
 
+  // Nothing more is written then: each parameter may bring all definitions along.
+  bool TooLong() const { return rules_.size() > kMaxRuleBytes; }
   void Rule(const std::string& name, const std::string& body) {
-    if (rules_.size() > kMaxRuleBytes) {
-      too_long_ = true;
-      return;
-    }
-    rules_ += name + ": " + body + "\n";
+    if (!TooLong()) rules_ += name + ": " + body + "\n";
   }
   std::string NewName(const char* what) { return fmt::format("{}_{}", what, ++names_); }
 
@@ -95,22 +113,27 @@ class RuleWriter {
     Rule(name, "%json " + schema.dump());
     return name;
   }
-  std::string Arguments(const Tool& tool) { return Schema(Json::parse(tool.parameters), tool.strict); }
+  const Json& SchemaOf(const Tool& tool) const { return schemas_[static_cast<size_t>(&tool - tools_.tools.data())]; }
+  std::string Arguments(const Tool& tool) { return Schema(SchemaOf(tool), tool.strict); }
+  // The schema of a parameter, which stands where the tool lists it: no search through all for each.
+  const Json& PropertyOf(const Tool& tool, const Tool::Parameter& parameter) const {
+    const auto& properties = SchemaOf(tool).at("properties").get_ref<const Json::object_t&>();
+    return properties.begin()[&parameter - tool.listed.data()].second;
+  }
   // A property by itself, with what it may refer to.
-  std::string Property(const Tool& tool, const std::string& name) {
-    const Json schema = Json::parse(tool.parameters);
-    Json alone = schema["properties"][name];
+  std::string Property(const Tool& tool, const Tool::Parameter& parameter) {
+    const Json& schema = SchemaOf(tool);
+    Json alone = PropertyOf(tool, parameter);
     for (const char* definitions : {"$defs", "definitions"}) {
-      if (schema.contains(definitions) && alone.is_object() && !alone.contains(definitions))
-        alone[definitions] = schema[definitions];
+      const auto found = schema.find(definitions);
+      if (found != schema.end() && alone.is_object() && !alone.contains(definitions)) alone[definitions] = *found;
     }
     return Schema(std::move(alone), tool.strict);
   }
   // The strings that a text may be; none: any.
-  std::vector<std::string> Choices(const Tool& tool, const std::string& name) {
+  std::vector<std::string> Choices(const Tool& tool, const Tool::Parameter& parameter) {
     std::vector<std::string> choices;
-    const Json schema = Json::parse(tool.parameters);
-    const Json& property = schema["properties"][name];
+    const Json& property = PropertyOf(tool, parameter);
     const auto values = property.is_object() ? property.find("enum") : property.end();
     if (!property.is_object() || values == property.end() || !values->is_array()) return choices;
     for (const Json& value : *values) {
@@ -120,14 +143,24 @@ class RuleWriter {
     return choices;
   }
 
+  Status WriteFormat() {
+    if (format_.kind == OutputRule::Kind::kLark) {
+      Rule("format", "%lark {\n" + format_.text + "\n}");  // with names of its own
+      return Status();
+    }
+    Json schema = {{"type", "object"}};
+    if (format_.kind == OutputRule::Kind::kJsonSchema) {
+      TACTUS_ASSIGN_OR_RETURN(schema, ParseJson(format_.text));
+    }
+    Rule("format", Schema(std::move(schema), true));
+    return Status();
+  }
+
   // --- One call ---
   std::string Call(const Tool& tool) {
     switch (form_.body) {
       case Body::kJson: {
-        const std::string head = form_.name_is_key ? fmt::format("{{{}: ", Quoted(tool.name))
-                                                   : fmt::format("{{\"{}\": {}, \"{}\": ", form_.name_key,
-                                                                 Quoted(tool.name), form_.arguments_key);
-        const std::string object = Quoted(head) + " " + Arguments(tool) + " \"}\"";
+        const std::string object = Object(tool);
         if (form_.listed || form_.bare || form_.call_begin.empty()) return object;
         return FromFirst(form_.call_begin) + " " + Text(form_.after_begin) + " " + object + " " +
                Text(form_.before_end) + " " + Text(form_.call_end);
@@ -143,6 +176,21 @@ class RuleWriter {
     }
     return {};
   }
+  std::string Object(const Tool& tool) {
+    const std::string name = Quoted(tool.name);
+    if (format_.any()) {
+      // Lexemes as a schema has them: a longer one would leave no way back to an answer that begins alike.
+      const std::string colon = " /:[ ]?/ ", comma = " /,[ ]?/ ";
+      const std::string named = form_.name_is_key ? Quoted(name)
+                                                  : Quoted(Quoted(form_.name_key)) + colon + Quoted(name) + comma +
+                                                        Quoted(Quoted(form_.arguments_key));
+      return "\"{\" " + named + colon + Arguments(tool) + " \"}\"";
+    }
+    const std::string head = form_.name_is_key
+                                 ? fmt::format("{{{}: ", name)
+                                 : fmt::format("{{\"{}\": {}, \"{}\": ", form_.name_key, name, form_.arguments_key);
+    return Quoted(head) + " " + Arguments(tool) + " \"}\"";
+  }
   std::string Head(const Tool& tool) {
     std::string text(form_.call_begin);
     text += form_.head_before;
@@ -157,6 +205,7 @@ class RuleWriter {
   std::string Parameters(const Tool& tool) {
     std::string out;
     for (const Tool::Parameter& parameter : tool.listed) {
+      if (TooLong()) break;
       const bool text = IsText(parameter);
       std::string head(form_.key_begin);
       head += parameter.name;
@@ -168,8 +217,8 @@ class RuleWriter {
       const std::string end = (form_.value_on_own_lines ? "\n" : "") + std::string(form_.value_end);
       std::string value;
       if (!text) {
-        value = Property(tool, parameter.name) + " " + Text(end);
-      } else if (const auto choices = Choices(tool, parameter.name); !choices.empty()) {
+        value = Property(tool, parameter) + " " + Text(end);
+      } else if (const auto choices = Choices(tool, parameter); !choices.empty()) {
         value = "(" + Alternatives(choices) + ") " + Text(end);
       } else {
         value = Until(end);
@@ -190,6 +239,7 @@ class RuleWriter {
   std::string Keywords(const Tool& tool) {
     std::string required, optional;
     for (const Tool::Parameter& parameter : tool.listed) {
+      if (TooLong()) break;
       const std::string name = NewName("keyword");
       Rule(name, Quoted(parameter.name + "=") + " " + Literal(tool, parameter));
       if (parameter.required)
@@ -206,7 +256,7 @@ class RuleWriter {
     for (const std::string& type : parameter.types) {
       if (!out.empty()) out += " | ";
       if (type == "string") {
-        const auto choices = Choices(tool, parameter.name);
+        const auto choices = Choices(tool, parameter);
         std::vector<std::string> quoted;
         for (const std::string& choice : choices) quoted.push_back(Quoted(choice));
         out += choices.empty() ? "literal_string" : Alternatives(quoted);
@@ -235,6 +285,7 @@ class RuleWriter {
     std::string out;
     for (size_t i = 0; i < tools_.tools.size(); ++i) {
       if (tools_.choice == ToolSet::Choice::kNamed && i != tools_.named) continue;
+      if (TooLong()) break;
       const std::string name = fmt::format("tool_{}", i);
       Rule(name, Call(tools_.tools[i]));
       out += (out.empty() ? "" : " | ") + name;
@@ -272,11 +323,14 @@ class RuleWriter {
     return fmt::format("({} {})? ", Text(reading_.reasoning->begin), rest);
   }
   std::string Start() {
+    if (tools_.tools.empty()) return Reasoning() + "format";
     if (required()) return Reasoning() + Calls();
+    if (format_.any()) return Reasoning() + "(format | " + Calls() + ")";
     if (form_.bare) {
       // Nor what begins like reasoning, behind which a call may stand.
       const bool thinks = reading_.reasoning != nullptr && !reading_.begins_in_reasoning;
-      const std::string_view begin = thinks ? reading_.reasoning->begin.substr(0, 1) : "";
+      std::string_view begin = thinks ? reading_.reasoning->begin.substr(0, 1) : "";
+      if (begin == "[") begin = {};  // is among them
       Rule("FREE", fmt::format("/[ \\n]*[^{{\\[ \\n{}](.|\\n)*/", begin));
       return Reasoning() + "(FREE | " + Calls() + ")?";
     }
@@ -296,26 +350,30 @@ class RuleWriter {
     const std::string thought = Text("analysis<|message|>") + " TEXT";
     const std::string channel = Text("<|channel|>");
     if (required()) return fmt::format("{} ({} {})? {}", channel, thought, next, call);
-    const std::string said = Text("final<|message|>") + " TEXT | " + Text("commentary<|message|>") + " TEXT";
+    const std::string answer = format_.any() ? "format" : "TEXT";
+    const std::string said = Text("final<|message|>") + " " + answer + " | " + Text("commentary<|message|>") + " TEXT";
     Rule("message", thought + " | " + said + " | " + call);
     return fmt::format("{} message ({} message)*", channel, next);
   }
 
   const Engine& engine_;
   const AnswerReading& reading_;
+  const OutputRule& format_;
   const ToolFormat& form_;
   const ToolSet& tools_;
+  std::vector<Json> schemas_;  // of the tools
   std::string rules_;
   int names_ = 0;
-  bool literals_ = false, too_long_ = false;
+  bool literals_ = false;
   bool behind_first_ = false;  // a rule before has written the first marker
 };
 
 }  // namespace
 
-Result<OutputRule> ToolRule(const Engine& engine, const AnswerReading& reading) {
-  if (reading.tools->choice == ToolSet::Choice::kAuto && !reading.tools->strict()) return OutputRule();
-  return RuleWriter(engine, reading).Write();
+Result<OutputRule> ToolRule(const Engine& engine, const AnswerReading& reading, const OutputRule& format) {
+  const bool calls = HasCalls(reading) && (reading.tools->choice != ToolSet::Choice::kAuto || reading.tools->strict());
+  if (!calls && !format.any()) return OutputRule();
+  return RuleWriter(engine, reading, format).Write();
 }
 
 }  // namespace tactus::api

@@ -1,6 +1,6 @@
 // What an answer must match so that its calls are well-formed: a grammar in llguidance's Lark notation for each form of
 // the table. tool_choice "required" and a named tool: calls and nothing else, behind the reasoning. "auto": free text
-// and calls, where one of the tools is strict.
+// and calls, where one of the tools is strict; calls or an answer of the format that the request names.
 #pragma once
 
 #include "api/answer_text.h"
@@ -10,8 +10,9 @@
 
 namespace tactus::api {
 
-// kNone: any text will do. Precondition: reading.tools and reading.calls. kInvalidArgument: the tools make a grammar
-// that is too long.
-Result<OutputRule> ToolRule(const Engine& engine, const AnswerReading& reading);
+// `format`: what the answer has to be where it is no call; kNone: any text will do. No kRegex, which is no part of a
+// grammar. Where the reading has no tools: the format, behind the reasoning that the prompt has opened.
+// kNone: any text will do. kInvalidArgument: the tools make a grammar that is too long.
+Result<OutputRule> ToolRule(const Engine& engine, const AnswerReading& reading, const OutputRule& format = {});
 
 }  // namespace tactus::api

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -12,8 +13,9 @@ namespace tactus::api {
 namespace {
 
 constexpr int kMaxRefs = 8;  // one leading to the next
-// Schemas looked at for the types of one tool's parameters: those beyond it have any type.
-constexpr int kMostSchemas = 4096;
+// Keys and items looked at for the types of all parameters of a request: a parameter beyond it has any type.
+constexpr int64_t kMostLooks = 1 << 20;
+constexpr std::string_view kTypes[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
 
 Status Bad(const std::string& where, std::string_view what) {
   return InvalidArgument(fmt::format("{}: {}", where, what), where);
@@ -31,43 +33,54 @@ const Json* Member(const Json& object, std::string_view name) {
   return it == object.end() || it->is_null() ? nullptr : &*it;
 }
 
-// Follows local references ("#/$defs/Place").
-const Json* Resolve(const Json& root, const Json* schema) {
-  for (int i = 0; i < kMaxRefs; ++i) {
-    const Json* reference = Member(*schema, "$ref");
-    if (reference == nullptr) return schema;
-    if (!reference->is_string()) return nullptr;
-    const auto& text = reference->get_ref<const std::string&>();
-    if (!text.starts_with("#/")) return nullptr;
+// What a local reference ("#/$defs/Place") means; null: nothing.
+const Json* Follow(const Json& root, const std::string& reference, int64_t* left) {
+  if (!reference.starts_with("#/")) return nullptr;
+  const Json* at = &root;
+  for (size_t begin = 1, end; begin < reference.size(); begin = end) {
+    end = std::min(reference.find('/', begin + 1), reference.size());
+    if ((*left -= static_cast<int64_t>(at->size())) < 0) return nullptr;
     try {
-      const Json::json_pointer pointer(text.substr(1));
-      if (!root.contains(pointer)) return nullptr;
-      schema = &root.at(pointer);
+      const Json::json_pointer step(reference.substr(begin, end - begin));
+      if (!at->contains(step)) return nullptr;
+      at = &at->at(step);
     } catch (const Json::exception&) {
       return nullptr;  // no pointer
     }
   }
+  return at;
+}
+
+const Json* Resolve(const Json& root, const Json* schema, int64_t* left) {
+  for (int i = 0; i < kMaxRefs && schema != nullptr; ++i) {
+    if ((*left -= 1 + static_cast<int64_t>(schema->size())) < 0) return nullptr;
+    const Json* reference = Member(*schema, "$ref");
+    if (reference == nullptr) return schema;
+    if (!reference->is_string()) return nullptr;
+    schema = Follow(root, reference->get_ref<const std::string&>(), left);
+  }
   return nullptr;
 }
 
-void AddType(std::string type, std::vector<std::string>* types) {
-  if (std::find(types->begin(), types->end(), type) == types->end()) types->push_back(std::move(type));
+// False: `type` is no name of a type.
+bool AddType(const Json& type, std::vector<std::string>* types) {
+  if (!type.is_string()) return false;
+  const auto& name = type.get_ref<const std::string&>();
+  if (std::find(std::begin(kTypes), std::end(kTypes), name) == std::end(kTypes)) return false;
+  if (std::find(types->begin(), types->end(), name) == types->end()) types->push_back(name);
+  return true;
 }
 
-// The types that a value may have; false: any. `left`: schemas that may still be looked at.
-bool CollectTypes(const Json& root, const Json& schema, int depth, int* left, std::vector<std::string>* types) {
-  if (--*left < 0 || depth > kMaxRefs) return false;
-  const Json* resolved = Resolve(root, &schema);
+// The types that a value may have; false: any. `left`: keys and items that may still be looked at.
+bool CollectTypes(const Json& root, const Json& schema, int depth, int64_t* left, std::vector<std::string>* types) {
+  if (depth > kMaxRefs) return false;
+  const Json* resolved = Resolve(root, &schema, left);
   if (resolved == nullptr || !resolved->is_object()) return false;
   if (const Json* type = Member(*resolved, "type")) {
-    if (type->is_string()) {
-      AddType(type->get<std::string>(), types);
-      return true;
-    }
-    if (!type->is_array()) return false;
+    if (!type->is_array()) return AddType(*type, types);
+    if ((*left -= static_cast<int64_t>(type->size())) < 0) return false;
     for (const Json& item : *type) {
-      if (!item.is_string()) return false;
-      AddType(item.get<std::string>(), types);
+      if (!AddType(item, types)) return false;
     }
     return !type->empty();
   }
@@ -81,14 +94,14 @@ bool CollectTypes(const Json& root, const Json& schema, int depth, int* left, st
   }
   const Json* values = Member(*resolved, "enum");
   if (values == nullptr || !values->is_array() || values->empty()) return false;
+  if ((*left -= static_cast<int64_t>(values->size())) < 0) return false;
   for (const Json& value : *values) {
     if (!value.is_string()) return false;
   }
-  AddType("string", types);
-  return true;
+  return AddType("string", types);
 }
 
-void ListParameters(const Json& schema, Tool* tool) {
+void ListParameters(const Json& schema, int64_t* left, Tool* tool) {
   const Json* properties = Member(schema, "properties");
   if (properties == nullptr || !properties->is_object()) return;
   std::set<std::string_view> required;
@@ -97,16 +110,16 @@ void ListParameters(const Json& schema, Tool* tool) {
       if (name.is_string()) required.insert(name.get_ref<const std::string&>());
     }
   }
-  int left = kMostSchemas;
   for (const auto& [name, property] : properties->get_ref<const Json::object_t&>()) {
     Tool::Parameter& parameter = tool->listed.emplace_back();
     parameter.name = name;
-    if (!CollectTypes(schema, property, 0, &left, &parameter.types)) parameter.types.clear();
+    if (!CollectTypes(schema, property, 0, left, &parameter.types)) parameter.types.clear();
     parameter.required = required.contains(name);
   }
 }
 
-Status ReadTool(const Json& item, const std::string& where, Tool* tool) {
+// `left`: as of CollectTypes, for all tools.
+Status ReadTool(const Json& item, const std::string& where, int64_t* left, Tool* tool) {
   if (!item.is_object()) return Bad(where, fmt::format("expected an object, got {}", TypeName(item)));
   const Json* type = Member(item, "type");
   if (type == nullptr) return Bad(where + ".type", "missing; give \"function\"");
@@ -145,7 +158,7 @@ Status ReadTool(const Json& item, const std::string& where, Tool* tool) {
     schema["additionalProperties"] = false;  // none: it takes no arguments
   }
   schema["type"] = "object";
-  ListParameters(schema, tool);
+  ListParameters(schema, left, tool);
   tool->parameters = schema.dump();
   return Status();
 }
@@ -207,10 +220,11 @@ Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body) {
     if (!list->is_array()) return Bad("tools", fmt::format("expected a list, got {}", TypeName(*list)));
     if (list->size() > kMaxTools)
       return Bad("tools", fmt::format("{} of them are more than {}, the limit", list->size(), kMaxTools));
+    int64_t left = kMostLooks;
     for (size_t i = 0; i < list->size(); ++i) {
       const std::string where = fmt::format("tools[{}]", i);
       Tool tool;
-      TACTUS_RETURN_IF_ERROR(ReadTool((*list)[i], where, &tool));
+      TACTUS_RETURN_IF_ERROR(ReadTool((*list)[i], where, &left, &tool));
       if (set->Find(tool.name) != nullptr)
         return Bad(where + ".function.name", fmt::format("\"{}\" is there twice", tool.name));
       set->tools.push_back(std::move(tool));

@@ -88,10 +88,9 @@ void MessageList::AddCall(Json id, Json function, Json arguments, const std::str
                           const std::string& arguments_name) {
   Json& message = Assistant(name);
   Json& calls = message["tool_calls"];
-  const std::string path = fmt::format("messages[{}].tool_calls[{}]", list_.size() - 1, calls.size());
-  names_->Add(path, name);
-  names_->Add(path + ".function", name);
-  names_->Add(path + ".function.arguments", arguments_name);
+  // Its arguments are all that can still be refused.
+  names_->Add(fmt::format("messages[{}].tool_calls[{}].function.arguments", list_.size() - 1, calls.size()),
+              arguments_name);
   calls.push_back({{"id", std::move(id)},
                    {"type", "function"},
                    {"function", {{"name", std::move(function)}, {"arguments", std::move(arguments)}}}});
@@ -102,12 +101,18 @@ void MessageList::AddAssistantText(const std::string& text, const std::string& n
       ends_with_assistant() && own && (list_.back().contains("tool_calls") || list_.back()["content"].is_string());
   if (another) return Add({{"role", "assistant"}, {"content", text}}, name);
   Json& content = Assistant(name)["content"];
-  content = content.is_string() ? content.get<std::string>() + "\n" + text : text;
+  if (content.is_string())
+    content.get_ref<std::string&>().append("\n").append(text);
+  else
+    content = text;
 }
 
 void MessageList::AddReasoning(const std::string& text, const std::string& name) {
   Json& reasoning = Assistant(name)["reasoning_content"];
-  reasoning = reasoning.is_string() ? reasoning.get<std::string>() + text : text;
+  if (reasoning.is_string())
+    reasoning.get_ref<std::string&>() += text;
+  else
+    reasoning = text;
 }
 
 Json MessageList::Take() && {

@@ -32,6 +32,8 @@ constexpr DurationNs kConnectNs = 5 * kSecond;
 constexpr DurationNs kPruneNs = 10 * kSecond, kIdleNs = 30 * kSecond;  // of connections to replicas
 constexpr int64_t kHeavyBodyBytes = 256 << 10;                         // read on a thread of its own
 
+constexpr std::string_view kOpenApi = "/openapi.json";  // a replica tells it without a key
+
 bool IsAdmin(const std::string& path) {
   return path == "/fleet/replicas" || path == "/fleet/drain" || path == "/fleet/undrain";
 }
@@ -46,7 +48,7 @@ bool IsStored(const std::string& path) {
 }
 
 bool IsForwarded(const std::string& path) {
-  return path.starts_with("/v1/") || path == "/tokenize" || path == "/detokenize" || path == "/openapi.json";
+  return path.starts_with("/v1/") || path == "/tokenize" || path == "/detokenize" || path == kOpenApi;
 }
 
 bool IsLoopbackPeer(const std::string& peer) {
@@ -242,7 +244,7 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckHead(const http::HttpRe
 
 std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::HttpRequest& head) const {
   if (!IsForwarded(head.path)) return Error(head, 404, fmt::format("{} does not exist here", head.path));
-  if (!keys_.empty() && !keys_.Find(head))
+  if (!keys_.empty() && head.path != kOpenApi && !keys_.Find(head))
     return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
   if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
     return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),

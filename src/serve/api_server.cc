@@ -167,6 +167,7 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   const int64_t created_;
   // Filled by SetEngine, before engine_ is set.
   std::string scheduler_;
+  std::string openapi_;
   std::optional<http::ClientCounts> clients_;
   const std::shared_ptr<GenerationContext> context_ = std::make_shared<GenerationContext>();
   std::atomic<Engine*> engine_{nullptr};
@@ -194,6 +195,7 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
       api::LimitsOf(*engine, engine_options.default_max_tokens, options_.tool_call_parser, options_.reasoning_parser);
   context_->limits.max_choices = options_.max_choices;
   context_->fingerprint = api::Fingerprint(model);
+  openapi_ = OpenApiText(context_->limits);
   if (fleet_) fleet_->Start(engine, context_, &*clients_, bodies);
   if (files_) {
     const Status started = files_->Start(engine, engine_options, context_->limits, clock_);
@@ -399,7 +401,7 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
       break;
     case Route::kOpenApi:
       if (engine == nullptr) return Error(request, 503, "the server is not ready: " + state);
-      response.body = OpenApiText(context_->limits);
+      response.body = openapi_;
       break;
     case Route::kPage:
       response.content_type = "text/html; charset=utf-8";

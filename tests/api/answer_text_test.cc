@@ -392,7 +392,7 @@ TEST(AnswerText, Harmony) {
         "<|constrain|>json<|message|>{\"city\": \"Z\u00fcrich\"}<|call|>",
         "R:Hm.\nC:weather\nA:{\"city\": \"Z\u00fcrich\"}\n"},
        {" to=functions.add<|channel|>commentary json<|message|>{\"a\": 1}", "C:add\nA:{\"a\": 1}\n"},
-       {"<|channel|>commentary to=functions.add<|message|>", "C:add\n"},
+       {"<|channel|>commentary to=functions.add<|message|>", "C:add\nA:{}\n"},  // ended by a stop id
        {"<|channel|>commentary to=functions.add<|message|><|call|>", "C:add\nA:{}\n"},
        {"<|channel|>commentary to=functions.add<|message|>{\"a\": x}", "C:add\nA:{\"a\": \nT:x}\n"},
        {"<|channel|>commentary to=functions.add<|message|>{}<|end|><|start|>assistant<|channel|>final<|message|>Ok",

@@ -216,6 +216,84 @@ TEST_F(ConversationTest, TextsAndTokensAreAnsweredWithoutARequest) {
   EXPECT_TRUE(engine_.submitted().empty());
 }
 
+// The fake template's prompt ends in "chat:", which here opens the reasoning.
+class FormatTest : public ConversationTest {
+ protected:
+  FormatTest() { limits_.style.calls = FindToolFormat("hermes"); }
+  void OpenReasoning() { limits_.style.reasoning = &reasoning_; }
+  // Grammar and whether the answer begins in reasoning; or the refusal.
+  std::string Ask(const json& more) {
+    json body = {{"messages", {Message("user", "x")}}};
+    body.update(more);
+    const auto prepared = Prepare(true, body);
+    if (!prepared.ok()) return prepared.status().param() + "|" + prepared.status().message();
+    thinks_ = prepared->shape.reading && prepared->shape.reading->begins_in_reasoning;
+    kind_ = prepared->requests[0].output.kind;
+    return prepared->requests[0].output.text;
+  }
+  static json Tools(bool strict) { return {{{"type", "function"}, {"function", {{"name", "f"}, {"strict", strict}}}}}; }
+  static bool Has(const std::string& rule, const char* part) { return rule.find(part) != std::string::npos; }
+
+  const ReasoningFormat reasoning_ = {.name = "test", .begin = "chat:", .end = "</think>"};
+  const json schema_ = {{"type", "json_schema"},
+                        {"json_schema", {{"name", "n"}, {"schema", {{"properties", {{"a", true}}}}}}}};
+  bool thinks_ = false;
+  OutputRule::Kind kind_{};
+};
+
+TEST_F(FormatTest, HoldsBehindTheReasoningThatThePromptHasOpened) {
+  EXPECT_EQ(Ask({{"response_format", schema_}}), R"({"properties":{"a":true}})") << "no reasoning: as it stands";
+  OpenReasoning();
+  const std::string rule = Ask({{"response_format", schema_}});
+  EXPECT_TRUE(thinks_);
+  EXPECT_EQ(kind_, OutputRule::Kind::kLark);
+  EXPECT_TRUE(Has(rule, "until_2[lazy]: TEXT \"</think>\"\nstart: until_2 SPACE? format\n")) << rule;
+  EXPECT_TRUE(Has(rule, R"(json_1: %json {"properties":{"a":true},"x-guidance")")) << rule;
+  const std::string object = Ask({{"response_format", {{"type", "json_object"}}}});
+  EXPECT_TRUE(Has(object, R"(%json {"type":"object","x-guidance")")) << object;
+  const std::string choice = Ask({{"guided_choice", {"a", "b"}}});
+  EXPECT_TRUE(Has(choice, "format: %lark {\nstart: \"a\" | \"b\"\n}\n")) << choice;
+  EXPECT_EQ(Ask({{"guided_regex", "[ab]"}}), "[ab]");
+  EXPECT_FALSE(thinks_) << "the expression holds from the first token, so that none of it is reasoning";
+  EXPECT_TRUE(Ask(json::object()).empty());
+  EXPECT_TRUE(thinks_);
+}
+
+TEST_F(FormatTest, StandsBesideCallsThatMayBe) {
+  for (const bool strict : {false, true}) {
+    const std::string rule = Ask({{"response_format", schema_}, {"tools", Tools(strict)}});
+    EXPECT_TRUE(Has(rule, "start: (format | calls)\n")) << rule;
+    EXPECT_TRUE(Has(rule, "tool_0: ")) << rule;
+  }
+  limits_.style.calls = FindToolFormat("json");
+  const std::string bare = Ask({{"response_format", schema_}, {"tools", Tools(true)}});
+  EXPECT_TRUE(Has(bare, R"(tool_0: "{" "\"name\"" /:[ ]?/ "\"f\"" /,[ ]?/ "\"arguments\"" /:[ ]?/ json_2 "}")"))
+      << "a call that begins like the format has its lexemes: " << bare;
+  limits_.style.calls = FindToolFormat("hermes");
+  OpenReasoning();
+  const std::string rule = Ask({{"response_format", schema_}, {"tools", Tools(true)}});
+  EXPECT_TRUE(Has(rule, " SPACE? (format | calls)\n")) << rule;
+  limits_.style.calls = FindToolFormat("openai");
+  const std::string channels = Ask({{"response_format", schema_}, {"tools", Tools(true)}});
+  EXPECT_TRUE(Has(channels, "\"final<|message|>\" format | ")) << channels;
+}
+
+TEST_F(FormatTest, BesideACallThatIsRequiredIsRefused) {
+  for (const auto& [name, value] :
+       {std::pair("response_format", json{{"type", "json_object"}}), std::pair("guided_json", json::object()),
+        std::pair("guided_choice", json{"a"}), std::pair("guided_regex", json("a"))}) {
+    EXPECT_EQ(
+        Ask({{name, value}, {"tools", Tools(false)}, {"tool_choice", "required"}}),
+        std::string("tool_choice|tool_choice: a call that is required leaves no room for ") + name + "; leave one out");
+  }
+  EXPECT_EQ(Ask({{"guided_regex", "a"}, {"tools", Tools(false)}}),
+            "guided_regex|guided_regex: beside tools an expression leaves no room for a call; give a schema or a "
+            "grammar, or leave out tools");
+  EXPECT_EQ(Ask({{"guided_regex", "a"}, {"tools", Tools(false)}, {"tool_choice", "none"}}), "a");
+  EXPECT_EQ(Ask({{"guided_grammar", "start: \"impossible\""}, {"tools", Tools(true)}}),
+            "guided_grammar|guided_grammar: 'impossible' is not supported");
+}
+
 // A front end without HTTP: a body, the engine, and the answer to that body.
 class AnswerSink final : public ResponseSink {
  public:

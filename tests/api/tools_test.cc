@@ -9,6 +9,7 @@
 #include "api/conversation.h"
 #include "api/tool_rule.h"
 #include "serve/fake_engine.h"
+#include "time_limit.h"
 
 namespace tactus::api {
 namespace {
@@ -65,6 +66,30 @@ TEST(Tools, TypesOfParameters) {
   }
   EXPECT_EQ(shown, "ref: boolean\nany:\nunion: string null\nlist: integer null\nenum: string\nloop:\nfar:\n");
   EXPECT_TRUE(set->strict());
+}
+
+// A body may hold millions of them.
+TEST(Tools, TypesAreLookedForWithinALimitOfAllTools) {
+  const test::TimeLimit limit("the work grows faster than the schemas");
+  const auto types = [](const std::string& schema) {
+    const auto set = *Read(
+        R"("tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{"p":)" + schema +
+        R"(}}}},{"type":"function","function":{"name":"g","parameters":{"properties":{"p":{"type":"integer"}}}}}])");
+    return std::pair(set->tools[0].listed[0].types, set->tools[1].listed[0].types);
+  };
+  const std::vector<std::string> any, integer = {"integer"};
+  std::string names = "\"t\"";
+  for (int i = 0; i < 300'000; ++i) names += ",\"t" + std::to_string(i) + "\"";
+  EXPECT_EQ(types(R"({"type":[)" + names + "]}"), std::pair(any, integer)) << "no names of types";
+  const std::string many = names + "," + names + "," + names + "," + names;
+  EXPECT_EQ(types(R"({"enum":[)" + many + "]}"), std::pair(any, any)) << "one limit for all tools";
+  // Each reference leads through all definitions.
+  std::string definitions, references;
+  for (int i = 0; i < 16'000; ++i) {
+    definitions += (i > 0 ? ",\"d" : "\"d") + std::to_string(i) + R"(":{"type":"string"})";
+    references += (i > 0 ? "," : "") + std::string(R"({"$ref":"#/properties/p/$defs/d15999"})");
+  }
+  EXPECT_EQ(types(R"({"anyOf":[)" + references + R"(],"$defs":{)" + definitions + "}}"), std::pair(any, any));
 }
 
 TEST(Tools, FaultsAreNamedWithTheirPlace) {
@@ -131,7 +156,7 @@ TEST(Tools, TheTemplateGetsThem) {
   EXPECT_EQ(Variables(user + R"(,"reasoning_effort":"none","chat_template_kwargs":{"thinking":1})"),
             "{" + user + R"(,"add_generation_prompt":true,"enable_thinking":false,"thinking":1})");
   EXPECT_EQ(Variables(user + R"(,"reasoning_effort":"huge")"),
-            "reasoning_effort|reasoning_effort: 'huge' is none of none, minimal, low, medium, high, xhigh");
+            "reasoning_effort|reasoning_effort: 'huge' is none of none, minimal, low, medium, high, xhigh, max");
 }
 
 TEST(Tools, ArgumentsOfTheHistoryAreWhatTheTemplateTakes) {
@@ -227,6 +252,20 @@ TEST(ToolRule, IsWrittenForEveryForm) {
       EXPECT_NE(rule.find("tool_1: "), std::string::npos) << form.name << rule;
     }
   }
+}
+
+TEST(ToolRule, TakesWorkThatGrowsWithTheSchemas) {
+  const test::TimeLimit limit("the work grows faster than the schemas");
+  const auto with = [](int properties, const std::string& type, const std::string& definition) {
+    std::string schema = R"(,"strict":true,"parameters":{"$defs":{"d":")" + definition + R"("},"properties":{)";
+    for (int i = 0; i < properties; ++i)
+      schema += (i > 0 ? ",\"p" : "\"p") + std::to_string(i) + R"(":{"type":")" + type + "\"}";
+    return Rule("glm45", R"("tool_choice":"required")", schema + "}}");
+  };
+  const std::string many = with(8'000, "string", "");
+  EXPECT_NE(many.find("p7999"), std::string::npos) << many.substr(0, 1000);
+  EXPECT_EQ(with(8'000, "integer", std::string(100'000, 'd')),
+            "tools: their schemas make a grammar of more than 1048576 bytes, the limit; give fewer or smaller ones");
 }
 
 // From the body to the answer, through an engine.

@@ -54,6 +54,28 @@ TEST(ResponsesRequest, ItemsBecomeMessages) {
     {"role": "tool", "tool_call_id": "c2", "content": "2"}])"));
 }
 
+TEST(MessagesRequest, BlocksOfABodyAreLimited) {
+  const auto status = [](int blocks) {
+    Json body = {{"max_tokens", 1}, {"messages", Json::array()}};
+    for (int message = 0; message < 2; ++message) {
+      Json content = Json::array();
+      for (int i = 0; i < blocks / 2; ++i) content.push_back({{"type", "text"}, {"text", ""}});
+      body["messages"].push_back({{"role", "user"}, {"content", std::move(content)}});
+    }
+    return ChatOfMessages(body).status();
+  };
+  EXPECT_TRUE(status(16384).ok());
+  EXPECT_EQ(status(16386).message(), "messages[1].content: the body has more than 16384 blocks, the limit");
+  EXPECT_EQ(status(16386).param(), "messages[1].content");
+}
+
+TEST(MessagesRequest, ThoughtsOfATurnAreJoined) {
+  const Json chat = Messages(R"({"max_tokens": 1, "messages": [{"role": "user", "content": "q"}, {"role": "assistant",
+    "content": [{"type": "thinking", "thinking": "a"}, {"type": "thinking", "thinking": "b"},
+                {"type": "text", "text": "c"}]}, {"role": "user", "content": "r"}]})");
+  EXPECT_EQ(chat["messages"][1]["reasoning_content"], "ab");
+}
+
 TEST(ResponsesRequest, TheRestKeepsItsMeaning) {
   const Json chat = Responses(R"({
     "model": "m", "input": "hi", "max_output_tokens": 5, "temperature": 0, "top_k": 3, "stream": true,
@@ -89,6 +111,7 @@ TEST(ResponsesRequest, RefusalsNameTheClientsOwnFields) {
            {R"({"input": "x", "previous_response_id": "r"})", "previous_response_id", "whole conversation"},
            {R"({"input": "x", "background": true})", "background", "not supported"},
            {R"({"input": "x", "truncation": "auto"})", "truncation", "disabled"},
+           {R"({"input": "x", "skip_special_tokens": false})", "skip_special_tokens", "only true"},
            {R"({"input": "x", "tools": [{"type": "web_search"}]})", "tools[0]", "web_search"},
            {R"({"input": "x", "metadata": {"a": 1}})", "metadata", "texts"},
            {R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "u"}]}]})",
@@ -135,7 +158,7 @@ TEST(MessagesRequest, TheRestKeepsItsMeaning) {
   EXPECT_EQ(chat, Json::parse(R"({
     "model": "m", "temperature": 0.5, "top_k": 3, "messages": [{"role": "user", "content": "hi"}],
     "tools": [{"type": "function", "function": {"parameters": {"type": "object"}, "name": "f", "description": "d"}}],
-    "parallel_tool_calls": false, "tool_choice": "required", "chat_template_kwargs": {"enable_thinking": false},
+    "parallel_tool_calls": false, "tool_choice": "required", "chat_template_kwargs": {"enable_thinking": false, "thinking": false},
     "reasoning_effort": "high",
     "response_format": {"type": "json_schema",
       "json_schema": {"name": "answer", "strict": true, "schema": {"type": "object"}}},
@@ -151,6 +174,8 @@ TEST(MessagesRequest, RefusalsNameTheClientsOwnFields) {
           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]})",
            "messages[1]", "end with a message of the user"},
           {R"({"max_tokens": 1, "messages": [{"role": "tool", "content": "x"}]})", "messages[0].role", "tool"},
+          {R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "use_beam_search": true})",
+           "use_beam_search", "not supported"},
           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "image", "source": {}}]}]})",
            "messages[0].content[0]", "image"},
           {R"({"max_tokens": 1, "messages": [{"role": "user", "content": [{"type": "tool_result"}]}]})",
@@ -216,6 +241,13 @@ std::vector<std::string> Types(const std::vector<Json>& events) {
   std::vector<std::string> types;
   for (const Json& event : events) types.push_back(event["type"]);
   return types;
+}
+
+TEST(ResponsesRequest, NumbersAreToldAgainAsTheyCame) {
+  const auto parsed = ParseResponsesRequest(R"({"input": "x", "temperature": 0.7, "top_p": 0.95})", Limits());
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_NE(parsed->echo_members.find(R"("temperature":0.7,)"), std::string::npos) << parsed->echo_members;
+  EXPECT_NE(parsed->echo_members.find(R"("top_p":0.95,)"), std::string::npos) << parsed->echo_members;
 }
 
 ResponsesWriter Response() {
