@@ -49,6 +49,14 @@ TEST(RegexText, PatternsOfSchemasToo) {
   const auto text = json_text::Json::parse(SchemaText(*schema));
   EXPECT_EQ(text["properties"]["pattern"]["pattern"], "[0-9]");
   EXPECT_EQ(text["enum"][0]["pattern"], "\\d");
+  // Properties may be called as keywords are.
+  const auto named = ParseSchema(R"({"properties": {"default": {"pattern": "\\d"}, "required": {"items": {"pattern":
+      "\\d"}}}, "patternProperties": {"^\\d$": {"pattern": "\\d"}, "^\\w": {}, "^[0-9A-Za-z_]": {}}})");
+  ASSERT_TRUE(named.ok());
+  EXPECT_TRUE(SchemaText(*named).starts_with(
+      R"({"properties":{"default":{"pattern":"[0-9]"},"required":{"items":{"pattern":"[0-9]"}}},)"
+      R"("patternProperties":{"^[0-9]$":{"pattern":"[0-9]"},"^\\w":{},"^[0-9A-Za-z_]":{}},)"))
+      << SchemaText(*named);
 }
 
 }  // namespace
