@@ -24,7 +24,7 @@ grammar::Vocabulary VocabularyOf(const Tokenizer* tokenizer, int64_t model_size,
 
 class OutputRules {
  public:
-  // Begins to prepare the vocabulary (some 0.1 s per 50 000 tokens) on a thread of its own, so that the first request
+  // Begins to prepare the vocabulary (some 0.3 s per 50 000 tokens) on a thread of its own, so that the first request
   // with a rule need not wait for it. `tokenizer` outlives this.
   OutputRules(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids);
   ~OutputRules();

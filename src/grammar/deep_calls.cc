@@ -57,7 +57,8 @@ void* DeepCalls::Main(void* start) {
   return nullptr;
 }
 
-Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, int64_t timeout_ms, StopToken stop) {
+Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, int64_t timeout_ms, StopToken stop,
+                                      const std::function<bool()>& needless) {
   std::unique_lock lock(shared_->mutex);
   // Counts looks and no clock: what is waited for is work of this process.
   int64_t left_ms = timeout_ms;
@@ -68,7 +69,13 @@ Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, int64_t ti
     }
     return over();
   };
-  if (!wait([this] { return shared_->running < most_; })) return stop.stopped() ? End::kStopped : End::kNoPlace;
+  bool is_needless = false;
+  const auto may_go_on = [&] {
+    is_needless = needless && needless();
+    return is_needless || shared_->running < most_;
+  };
+  if (!wait(may_go_on)) return stop.stopped() ? End::kStopped : End::kNoPlace;
+  if (is_needless) return End::kNeedless;
 
   const auto call = std::make_shared<Call>();
   call->shared = shared_;

@@ -19,10 +19,12 @@ class DeepCalls {
   DeepCalls(const DeepCalls&) = delete;
   DeepCalls& operator=(const DeepCalls&) = delete;
 
-  enum class End : uint8_t { kDone, kNoPlace, kTooLong, kStopped };
-  // Waits for a place, and then for `call`, `timeout_ms` in all. Not kDone: the call may still run, so it owns all that
-  // it touches. kResourceExhausted: no thread or no memory. Any thread.
-  Result<End> Run(std::function<void()> call, int64_t timeout_ms, StopToken stop);
+  enum class End : uint8_t { kDone, kNeedless, kNoPlace, kTooLong, kStopped };
+  // Waits for a place, and then for `call`, `timeout_ms` in all. While it waits for the place it asks now and then
+  // whether the call has become needless; empty: it does not. kTooLong and kStopped: the call may still run, so it owns
+  // all that it touches. kResourceExhausted: no thread or no memory. Any thread.
+  Result<End> Run(std::function<void()> call, int64_t timeout_ms, StopToken stop,
+                  const std::function<bool()>& needless = {});
 
  private:
   struct Shared;

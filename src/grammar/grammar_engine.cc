@@ -46,6 +46,17 @@ constexpr const char* kSlices[] = {R"([a-z]{1,10})",
 // On one string: the work of intersecting regexes doubles and more with each, and llguidance counts it only in between.
 constexpr int kMostPatterns = 8;
 
+// Of text that leaves no choice: the library copies and checks all of it for every mask until it has come.
+constexpr size_t kMostForcedBytes = 64 << 10;
+// Of it that is tokenised each time, or so many of the longest tokens.
+constexpr size_t kTokenizedBytes = 2 << 10, kTokenizedTokens = 16;
+// Tokens before a cut that the text behind it might have changed.
+constexpr size_t kUnsureTokens = 4;
+
+// How much forced text the library has asked this thread to tokenise since it was set to 0: its interface does not
+// say how much there is.
+thread_local size_t forced_bytes = 0;
+
 // llguidance's limits, for one compilation and for one mask: fuel and items count work, 14,000 and 20,000 of them take
 // 1 ms. A state of the lexer takes 0.6 KB, in each answer.
 void SetLimits(LlgParserLimits* limits) {
@@ -84,6 +95,7 @@ class LlgVocabulary {
  private:
   LlgVocabulary(const LlgFunctions* llg, Vocabulary vocabulary) : llg_(llg), vocabulary_(std::move(vocabulary)) {}
   Status Load();
+  std::vector<TokenId> EncodeAll(std::string_view text) const;
   std::vector<TokenId> Encode(std::string_view text) const;
   bool Spells(const std::vector<TokenId>& tokens, std::string_view text) const;
   static size_t Tokenize(const void* self, const uint8_t* bytes, size_t size, uint32_t* tokens, size_t room);
@@ -153,7 +165,7 @@ bool LlgVocabulary::Spells(const std::vector<TokenId>& tokens, std::string_view 
 }
 
 // Ends early at a byte that no token spells: no answer can match such a rule.
-std::vector<TokenId> LlgVocabulary::Encode(std::string_view text) const {
+std::vector<TokenId> LlgVocabulary::EncodeAll(std::string_view text) const {
   std::vector<TokenId> tokens;
   {
     const std::shared_lock lock(mutex_);
@@ -173,9 +185,20 @@ std::vector<TokenId> LlgVocabulary::Encode(std::string_view text) const {
   return tokens;
 }
 
+// Of a long text the first tokens: the library forces those that it gets and asks again when they have come.
+std::vector<TokenId> LlgVocabulary::Encode(std::string_view text) const {
+  size_t cut = std::max(kTokenizedBytes, kTokenizedTokens * longest_token_);
+  if (text.size() <= cut) return EncodeAll(text);
+  while (cut > 0 && (static_cast<uint8_t>(text[cut]) & 0xc0) == 0x80) --cut;  // not within a character
+  std::vector<TokenId> tokens = EncodeAll(text.substr(0, cut));
+  tokens.resize(tokens.size() - std::min(tokens.size(), kUnsureTokens));
+  return tokens;
+}
+
 // Called by the library, through which no exception may pass. Without memory nothing is forced, rightly or wrongly: the
 // answer ends with an error then.
 size_t LlgVocabulary::Tokenize(const void* self, const uint8_t* bytes, size_t size, uint32_t* tokens, size_t room) {
+  forced_bytes += size;
   try {
     const std::vector<TokenId> made =
         static_cast<const LlgVocabulary*>(self)->Encode(std::string_view(reinterpret_cast<const char*>(bytes), size));
@@ -251,7 +274,9 @@ class State final : public GrammarState {
     return std::make_unique<Matcher>(start_->vocabulary(), llg().clone_matcher(start_->get()));
   }
   bool Compute(std::span<uint32_t> mask) {
-    return llg().matcher_compute_mask_into(matcher_->get(), mask.data(), mask.size_bytes()) == 0;
+    forced_bytes = 0;
+    return llg().matcher_compute_mask_into(matcher_->get(), mask.data(), mask.size_bytes()) == 0 &&
+           forced_bytes <= kMostForcedBytes;
   }
   bool Consume(TokenId token) {
     if (CountValid({&token, 1}) != 1) return false;  // a token that consume_token refuses would break the matcher
@@ -285,11 +310,13 @@ struct Source {
   OutputRule::Kind kind = OutputRule::Kind::kNone;
   std::string text;
   std::optional<json_text::Json> schema;  // of the kinds that are one
+  bool changed = false;                   // a regex is not as the client wrote it
 
   static Result<std::shared_ptr<const Source>> Of(const OutputRule& rule) {
     auto source = std::make_shared<Source>();
     source->kind = rule.kind;
     source->text = rule.kind == OutputRule::Kind::kRegex ? AsciiClasses(rule.text) : rule.text;
+    source->changed = source->text != rule.text;
     if (rule.kind == OutputRule::Kind::kJsonObject) source->schema = json_text::Json{{"type", "object"}};
     if (rule.kind == OutputRule::Kind::kJsonSchema) {
       auto parsed = ParseSchema(rule.text);
@@ -304,10 +331,10 @@ struct Source {
   }
 };
 
-// What became of it: the matcher, unless the status says why there is none.
+// What became of it: the grammar, unless the status says why there is none.
 struct Compiled {
   Status status;
-  std::unique_ptr<Matcher> matcher;
+  std::shared_ptr<const TokenGrammar> grammar;
 };
 
 // On a thread with a large stack.
@@ -330,12 +357,20 @@ void CompileSource(const std::shared_ptr<const LlgVocabulary>& vocabulary, const
   // The first mask belongs to the work that a rule can ask for, and every answer starts with it: clones have it.
   std::vector<uint32_t> mask(static_cast<size_t>((vocabulary->size() + 31) / 32));
   if (!llg.matcher_is_error(matcher->get())) {
+    forced_bytes = 0;
     (void)llg.matcher_compute_mask_into(matcher->get(), mask.data(), mask.size() * sizeof(mask[0]));
+    if (forced_bytes > kMostForcedBytes) {
+      compiled->status = InvalidArgument(fmt::format(
+          "{}: it leaves no choice about {} bytes of text one after the other; the limit is {}; ask for less "
+          "fixed text",
+          RuleName(source.kind), forced_bytes, kMostForcedBytes));
+      return;
+    }
   }
   if (const char* error = llg.matcher_get_error(matcher->get()); error != nullptr) {
-    compiled->status = RuleError(source.kind, error, source.schema ? &*source.schema : nullptr);
+    compiled->status = RuleError(source.kind, error, source.schema ? &*source.schema : nullptr, source.changed);
   } else {
-    compiled->matcher = std::move(matcher);
+    compiled->grammar = std::make_shared<Grammar>(std::move(matcher));
   }
 }
 
@@ -344,7 +379,7 @@ class LlguidanceEngine final : public GrammarEngine {
   LlguidanceEngine(std::shared_ptr<const LlgVocabulary> vocabulary, const GrammarLimits& limits)
       : limits_(limits),
         vocabulary_(std::move(vocabulary)),
-        cache_(limits.kept_rules, limits.kept_text_bytes),
+        cache_(std::make_shared<RuleCache>(limits.kept_rules, limits.kept_text_bytes)),
         calls_(limits.compiles_at_once, kStackBytes) {}
 
   ~LlguidanceEngine() override { vocabulary_->Close(); }
@@ -354,16 +389,22 @@ class LlguidanceEngine final : public GrammarEngine {
       return Status(StatusCode::kTooLarge, fmt::format("{}: {} bytes; the limit is {}", RuleName(rule.kind),
                                                        rule.text.size(), limits_.text_bytes));
     }
-    if (auto kept = cache_.Find(rule)) return kept;
+    auto kept = cache_->Find(rule);
+    if (kept != nullptr) return kept;
     TACTUS_ASSIGN_OR_RETURN(auto source, Source::Of(rule));
     const auto compiled = std::make_shared<Compiled>();
-    const auto call = [compiled, vocabulary = vocabulary_, source = std::move(source)] {
+    const auto call = [compiled, cache = cache_, vocabulary = vocabulary_, source = std::move(source), rule] {
       CompileSource(vocabulary, *source, compiled.get());
+      if (compiled->status.ok()) cache->Keep(rule, compiled->grammar);
     };
-    TACTUS_ASSIGN_OR_RETURN(const DeepCalls::End end, calls_.Run(call, limits_.compile_ms, stop));
+    // Of a burst of one new rule those that wait take what the first have compiled.
+    const auto is_kept = [&] { return (kept = cache_->Find(rule)) != nullptr; };
+    TACTUS_ASSIGN_OR_RETURN(const DeepCalls::End end, calls_.Run(call, limits_.compile_ms, stop, is_kept));
     switch (end) {
       case DeepCalls::End::kDone:
         break;
+      case DeepCalls::End::kNeedless:
+        return kept;
       case DeepCalls::End::kStopped:
         return Status(StatusCode::kCancelled, "stopped");
       case DeepCalls::End::kNoPlace:
@@ -371,19 +412,18 @@ class LlguidanceEngine final : public GrammarEngine {
                       fmt::format("{}: other rules were being compiled for {} s; try again later", RuleName(rule.kind),
                                   limits_.compile_ms / 1000));
       case DeepCalls::End::kTooLong:
-        return InvalidArgument(fmt::format("{}: compiling it takes longer than {} s, the limit; make it simpler",
-                                           RuleName(rule.kind), limits_.compile_ms / 1000));
+        return InvalidArgument(fmt::format(
+            "{}: compiling it takes longer than {} s, the limit; make it simpler, or try again if the machine was busy",
+            RuleName(rule.kind), limits_.compile_ms / 1000));
     }
     if (!compiled->status.ok()) return compiled->status;
-    std::shared_ptr<const TokenGrammar> grammar = std::make_shared<Grammar>(std::move(compiled->matcher));
-    cache_.Keep(rule, grammar);
-    return grammar;
+    return compiled->grammar;
   }
 
  private:
   const GrammarLimits limits_;
   const std::shared_ptr<const LlgVocabulary> vocabulary_;
-  RuleCache cache_;
+  const std::shared_ptr<RuleCache> cache_;  // with compilations that are left behind
   DeepCalls calls_;
 };
 

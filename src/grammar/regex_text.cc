@@ -1,9 +1,12 @@
 #include "grammar/regex_text.h"
 
+#include <cstdint>
+#include <vector>
+
 namespace tactus::grammar {
 namespace {
 
-// The members of a set, as they stand between brackets; null: no set of these.
+// The members of a set, as they stand between brackets; null: no class that is written out.
 const char* MembersOf(char name) {
   switch (name) {
     case 'd':
@@ -13,44 +16,77 @@ const char* MembersOf(char name) {
     case 'W':
       return "0-9A-Za-z_";
     case 's':
-    case 'S':
       return " \\t\\n\\r\\x0b\\x0c";
     default:
       return nullptr;
   }
 }
 
+// What stands last in a set, as far as it decides what a '-' or a class after it means.
+enum class Before : uint8_t {
+  kNothing,  // or an operator, or the end of a range: a '-' is a member
+  kMember,   // a '-' makes a range of it
+  kRange,    // the '-' of a range, whose end is missing
+  kClass,    // that is written out here: a '-' is a member, and must not make a range of the last written one
+};
+
 }  // namespace
 
 std::string AsciiClasses(std::string_view expression) {
   std::string out;
-  int brackets = 0;            // that are open: they may be nested
+  std::vector<bool> sets;      // that are open, which may be nested: whether each or one around it is a complement
   bool may_be_member = false;  // a ']' here is the first member of its set, not its end
+  Before before = Before::kNothing;
+  const auto add_member = [&] { before = before == Before::kRange ? Before::kNothing : Before::kMember; };
   for (size_t i = 0; i < expression.size(); ++i) {
     const char c = expression[i];
+    const char next = i + 1 < expression.size() ? expression[i + 1] : '\0';
     if (c == '\\' && i + 1 < expression.size()) {
-      const char name = expression[++i];
-      const char* members = MembersOf(name);
-      const bool opposite = name >= 'A' && name <= 'Z';
-      if (members == nullptr || (opposite && brackets > 0)) {
-        out += {c, name};
-      } else if (brackets > 0) {
-        out += members;
-      } else {
-        out += std::string(opposite ? "[^" : "[") + members + "]";
-      }
+      ++i;
+      const char* const members = MembersOf(next);
+      const bool opposite = next >= 'A' && next <= 'Z';
       may_be_member = false;
+      if (members == nullptr || (!sets.empty() && (opposite || (next == 's' && sets.back())))) {
+        out += {c, next};
+        add_member();
+      } else if (sets.empty()) {
+        out += std::string(opposite ? "[^" : "[") + members + "]";
+      } else if (before == Before::kRange) {  // a class ends no range: the library says so
+        out += {c, next};
+        before = Before::kNothing;
+      } else {
+        out += members;
+        before = Before::kClass;
+      }
       continue;
     }
-    out += c;
     if (c == '[') {
-      ++brackets;
+      sets.push_back(next == '^' || (!sets.empty() && sets.back()));
       may_be_member = true;
-    } else if (c == ']' && brackets > 0 && !may_be_member) {
-      --brackets;
-    } else if (c != '^' || brackets == 0) {
-      may_be_member = false;
+      before = Before::kNothing;
+      out += c;
+      if (next == '^') out += expression[++i];
+      continue;
     }
+    if (!sets.empty() && c == ']' && !may_be_member) {
+      sets.pop_back();
+      before = Before::kNothing;
+    } else if (!sets.empty()) {
+      may_be_member = false;
+      if (c == next && (c == '&' || c == '-' || c == '~')) {  // an operator between sets
+        out += c;
+        ++i;
+        before = Before::kNothing;
+      } else if (c == '-' && next != ']' && before == Before::kClass) {
+        out += '\\';
+        before = Before::kNothing;
+      } else if (c == '-' && next != ']' && before == Before::kMember) {
+        before = Before::kRange;
+      } else {
+        add_member();
+      }
+    }
+    out += c;
   }
   return out;
 }

@@ -28,8 +28,9 @@ std::vector<std::string_view> Lines(std::string_view text) {
 }
 
 std::string_view Trimmed(std::string_view text) {
-  while (!text.empty() && text.back() <= ' ') text.remove_suffix(1);
-  while (!text.empty() && text.front() <= ' ') text.remove_prefix(1);
+  const auto blank = [](char c) { return static_cast<unsigned char>(c) <= ' '; };
+  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
   return text;
 }
 
@@ -53,7 +54,8 @@ std::optional<std::string_view> Between(std::string_view text, std::string_view 
 //       (?=a)b
 //       ^^^
 //   error: look-around is not supported
-std::string RegexError(std::string_view said) {
+// The place is of the form that was handed over, so it is left out where that was `changed`.
+std::string RegexError(std::string_view said, bool changed) {
   constexpr size_t kMargin = 4;
   size_t column = 0;
   std::string reason;
@@ -63,11 +65,11 @@ std::string RegexError(std::string_view said) {
     if (line.starts_with("error: ")) reason = line.substr(7);
   }
   if (reason.empty()) return "it cannot be read";
-  return column == 0 ? reason : fmt::format("{} (at character {})", reason, column);
+  return column == 0 || changed ? reason : fmt::format("{} (at character {})", reason, column);
 }
 
 // A Lark grammar's: "at 2(5): reason", and a picture of the place. The rule of a regex is line 1 of a grammar of ours.
-std::string GrammarError(std::string_view said, bool is_regex) {
+std::string GrammarError(std::string_view said, bool is_regex, bool changed) {
   if (said.starts_with("at ")) said.remove_prefix(3);
   std::string place;
   const size_t open = said.find('('), close = said.find("): ");
@@ -79,7 +81,7 @@ std::string GrammarError(std::string_view said, bool is_regex) {
   std::string text(Trimmed(said.substr(0, said.find('\n'))));
   if (said.find("regex parse error:") != std::string_view::npos) {
     const auto regex = Between(said, "invalid regex ", " (in regex)");
-    text = RegexError(said);
+    text = RegexError(said, changed);
     if (!is_regex && regex) text = fmt::format("regex {}: {}", *regex, text);
   } else if (said.find("lookarounds not supported yet") != std::string_view::npos) {
     text = "anchors within a regex and word boundaries are not supported";
@@ -95,7 +97,7 @@ struct Fault {
 };
 
 // The words of the library for what it does not take, as parser/src/json has them.
-Fault SchemaFault(std::string_view said) {
+Fault SchemaFault(std::string_view said, const Json& schema) {
   if (const auto keys = Between(said, "Unimplemented keys: [\"", "\"")) {
     return {std::string(*keys), {}, fmt::format("'{}' is not supported", *keys)};
   }
@@ -121,8 +123,9 @@ Fault SchemaFault(std::string_view said) {
     const std::vector<std::string_view> lines = Lines(said);
     const auto head = std::find_if(lines.begin(), lines.end(),
                                    [](std::string_view line) { return line.find("regex parse error:") != line.npos; });
-    const std::string pattern(head + 1 < lines.end() ? Trimmed(head[1]) : "");
-    return {"pattern", Json(pattern), fmt::format("'pattern': {}", RegexError(said))};
+    const std::string handed_over(head + 1 < lines.end() ? Trimmed(head[1]) : "");
+    const std::string pattern = PatternHandedOverAs(schema, handed_over);
+    return {"pattern", Json(pattern), fmt::format("'pattern': {}", RegexError(said, pattern != handed_over))};
   }
   if (said.find("lookarounds not supported yet") != std::string_view::npos) {
     return {"pattern", {}, "'pattern': anchors within it and word boundaries are not supported"};
@@ -146,7 +149,7 @@ Fault SchemaFault(std::string_view said) {
 
 }  // namespace
 
-Status RuleError(OutputRule::Kind kind, std::string_view said, const Json* schema) {
+Status RuleError(OutputRule::Kind kind, std::string_view said, const Json* schema, bool changed) {
   const char* name = RuleName(kind);
   if (said.starts_with("panic: ")) {
     return Internal(
@@ -161,12 +164,13 @@ Status RuleError(OutputRule::Kind kind, std::string_view said, const Json* schem
     }
   }
   if (schema == nullptr) {
-    return InvalidArgument(fmt::format("{}: {}", name, Cut(GrammarError(said, kind == OutputRule::Kind::kRegex))));
+    const bool is_regex = kind == OutputRule::Kind::kRegex;
+    return InvalidArgument(fmt::format("{}: {}", name, Cut(GrammarError(said, is_regex, changed))));
   }
   const std::string_view whole = said;
   said = Trimmed(said.substr(0, said.find("\n  while processing")));
   if (said.starts_with("Unsatisfiable schema: ")) said.remove_prefix(22);
-  Fault fault = SchemaFault(said);
+  Fault fault = SchemaFault(said, *schema);
   std::replace(fault.text.begin(), fault.text.end(), '\n', ' ');
   std::string place = FindKeyword(*schema, fault.keyword, fault.value ? &*fault.value : nullptr);
   if (const size_t at = whole.rfind("while processing "); place.empty() && at != std::string_view::npos) {

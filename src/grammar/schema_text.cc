@@ -1,9 +1,14 @@
 #include "grammar/schema_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "grammar/regex_text.h"
 
@@ -30,51 +35,78 @@ std::string PointerPart(std::string_view key) {
   return part;
 }
 
-bool Find(const Json& schema, std::string_view keyword, const Json* value, std::string* path);
+// The first schema for which `is` holds, in order of the text; null: none. `path` leads there. The recursion is bounded
+// by ParseSchema's limit on nesting.
+template <class Is>
+const Json* FindSchema(const Json& schema, const Is& is, std::string* path);
 
-bool FindInMembers(const Json& map, std::string_view keyword, const Json* value, std::string* path) {
+template <class Is>
+const Json* FindInMembers(const Json& map, const Is& is, std::string* path) {
   const size_t length = path->size();
   for (const auto& [name, member] : map.items()) {
     *path += PointerPart(name);
-    if (Find(member, keyword, value, path)) return true;
+    if (const Json* found = FindSchema(member, is, path)) return found;
     path->resize(length);
   }
-  return false;
+  return nullptr;
 }
 
-// The recursion is bounded by ParseSchema's limit on nesting.
-bool Find(const Json& schema, std::string_view keyword, const Json* value, std::string* path) {
-  if (schema.is_array()) return FindInMembers(schema, keyword, value, path);
-  if (!schema.is_object()) return false;
-  if (const auto found = schema.find(std::string(keyword));
-      found != schema.end() && (value == nullptr || *found == *value)) {
-    return true;
-  }
+template <class Is>
+const Json* FindSchema(const Json& schema, const Is& is, std::string* path) {
+  if (schema.is_array()) return FindInMembers(schema, is, path);
+  if (!schema.is_object()) return nullptr;
+  if (is(schema)) return &schema;
   const size_t length = path->size();
   for (const auto& [name, member] : schema.items()) {
     if (Holds(kPlainValues, name)) continue;
     *path += PointerPart(name);
     const bool map = Holds(kMapsOfSchemas, name) && member.is_object();
-    if (map ? FindInMembers(member, keyword, value, path) : Find(member, keyword, value, path)) return true;
+    if (const Json* found = map ? FindInMembers(member, is, path) : FindSchema(member, is, path)) return found;
     path->resize(length);
   }
-  return false;
+  return nullptr;
+}
+
+const std::string* StringOf(const Json& schema, const char* keyword) {
+  const auto found = schema.find(keyword);
+  return found != schema.end() && found->is_string() ? &found->get_ref<const std::string&>() : nullptr;
+}
+
+// A reference into this document that PatternCount would not follow though the library does.
+bool HasOddRef(const Json& schema) {
+  const std::string* const ref = StringOf(schema, "$ref");
+  return ref != nullptr && ref->starts_with('#') &&
+         (ref->find('%') != std::string::npos || (ref->size() > 1 && (*ref)[1] != '/'));
 }
 
 // Expressions in ASCII (grammar/regex_text.h). The recursion is bounded as above.
 void MakePatternsAscii(Json* schema) {
-  if (!schema->is_structured()) return;
+  if (schema->is_array()) {
+    for (Json& member : *schema) MakePatternsAscii(&member);
+  }
+  if (!schema->is_object()) return;
   for (auto& [name, member] : schema->items()) {
-    if (schema->is_object() && Holds(kPlainValues, name)) continue;
-    if (schema->is_object() && name == "pattern" && member.is_string()) {
+    if (Holds(kPlainValues, name)) continue;
+    if (name == "pattern" && member.is_string()) {
       member = AsciiClasses(member.get_ref<const std::string&>());
-    } else {
+    } else if (!Holds(kMapsOfSchemas, name) || !member.is_object()) {
       MakePatternsAscii(&member);
+    } else {
+      for (Json& value : member) MakePatternsAscii(&value);
+      if (name != "patternProperties") continue;
+      Json in_ascii = Json::object();
+      for (auto& [pattern, value] : member.items()) {
+        const std::string ascii = AsciiClasses(pattern);
+        // Of two that become one the other form stays: the library refuses what overlaps.
+        in_ascii[member.contains(ascii) || in_ascii.contains(ascii) ? pattern : ascii] = std::move(value);
+      }
+      member = std::move(in_ascii);
     }
   }
 }
 
-// Counts each place of the document once, so that references among many definitions cost no more than their number.
+// Counts each place of the document once where it stands alone, so that references among many definitions cost no more
+// than their number.
 class PatternCount {
  public:
   explicit PatternCount(const Json& root) : root_(root) {}
@@ -91,23 +123,123 @@ class PatternCount {
       count = Sum(count, most);
     }
     for (const Json& member : Members(schema, "allOf")) count = Sum(count, Of(member));
-    if (const auto ref = schema.find("$ref"); ref != schema.end() && ref->is_string()) {
-      if (const Json* target = Target(ref->get_ref<const std::string&>())) count = Sum(count, Of(*target));
-    }
+    if (const Json* target = RefOf(schema)) count = Sum(count, Of(*target));
     return known_[&schema] = count;
   }
 
-  // Of any schema in `value`.
+  // Of any schema in `value`, and of any part of an instance that several schemas meet.
   int Most(const Json& value) {
-    int most = Of(value);
+    most_ = std::max(most_, Of(value));
+    // One keyword alone brings nothing together, but for allOf.
+    if (value.is_object() && (value.size() > 1 || value.contains("allOf"))) VisitParts({}, {&value});
     if (value.is_structured()) {
-      for (const Json& member : value) most = std::max(most, Most(member));
+      for (const Json& member : value) Most(member);
     }
-    return most;
+    return most_;
   }
 
  private:
   static constexpr int kMany = 1000;
+  static constexpr int64_t kMostWork = 10'000'000;  // schemas and names that VisitParts looks at
+  using Schemas = std::set<const Json*>;
+
+  // The properties and items of an instance that all of `with` and all of `schemas` bear on. `with` has been expanded:
+  // its members' allOf, $ref and alternatives are in it or were gone through.
+  void VisitParts(Schemas with, std::vector<const Json*> schemas) {
+    if (!Work(with.size())) return;
+    Schemas alternatives, seen;
+    while (!schemas.empty()) {
+      const Json& schema = *schemas.back();
+      schemas.pop_back();
+      if (!schema.is_object() || !seen.insert(&schema).second) continue;
+      if (!Work(1)) return;
+      for (const char* keyword : {"properties", "additionalProperties", "items", "prefixItems"}) {
+        if (schema.contains(keyword)) with.insert(&schema);
+      }
+      for (const Json& member : Members(schema, "allOf")) schemas.push_back(&member);
+      if (const Json* target = RefOf(schema)) schemas.push_back(target);
+      for (const char* either : {"anyOf", "oneOf"}) {
+        for (const Json& member : Members(schema, either)) alternatives.insert(Resolved(&member));
+      }
+    }
+    // What one schema alone says of its parts is counted where those stand.
+    if (with.empty() || (with.size() == 1 && alternatives.empty())) return;
+    if (!visited_.emplace(with, alternatives).second) return;
+    for (const Json* alternative : alternatives) VisitParts(with, {alternative});
+
+    std::set<std::string> names;
+    size_t places = 0, properties_of_all = 0;
+    for (const Json* schema : with) {
+      if (const Json* properties = Object(*schema, "properties")) {
+        for (const auto& [name, member] : properties->items()) names.insert(name);
+        properties_of_all += properties->size();
+      }
+      places = std::max(places, Members(*schema, "prefixItems").size());
+    }
+    for (const std::string& name : names) {
+      if (!Work(properties_of_all)) return;  // they are looked through one by one
+      VisitPart(with, [&](const Json& schema) {
+        const Json* const properties = Object(schema, "properties");
+        const auto own = properties == nullptr ? Json::const_iterator() : properties->find(name);
+        return properties != nullptr && own != properties->end() ? &*own : Object(schema, "additionalProperties");
+      });
+    }
+    VisitPart(with, [](const Json& schema) { return Object(schema, "additionalProperties"); });
+    for (size_t place = 0; place < places; ++place) {
+      VisitPart(with, [&](const Json& schema) {
+        const Json& first = Members(schema, "prefixItems");
+        return place < first.size() ? &first[place] : Object(schema, "items");
+      });
+    }
+    VisitPart(with, [](const Json& schema) { return Object(schema, "items"); });
+  }
+
+  // The one part that each of the schemas describes with part_of(schema), or does not: null.
+  template <class PartOf>
+  void VisitPart(const Schemas& schemas, const PartOf& part_of) {
+    if (!Work(schemas.size())) return;
+    Schemas parts;
+    for (const Json* schema : schemas) {
+      if (const Json* part = part_of(*schema)) parts.insert(Resolved(part));
+    }
+    if (parts.size() < 2) return;
+    int count = 0;
+    for (const Json* part : parts) count = Sum(count, Of(*part));
+    most_ = std::max(most_, count);
+    VisitParts({}, {parts.begin(), parts.end()});
+  }
+
+  // False: enough has been done.
+  bool Work(size_t steps) {
+    work_ += static_cast<int64_t>(steps);
+    if (work_ > kMostWork) most_ = kMany;
+    return work_ <= kMostWork;
+  }
+
+  static const Json* Object(const Json& schema, const char* keyword) {
+    const auto found = schema.find(keyword);
+    return found != schema.end() && found->is_object() ? &*found : nullptr;
+  }
+
+  // What a schema that is a reference alone stands for.
+  const Json* Resolved(const Json* schema) {
+    constexpr int kSteps = 16;
+    for (int step = 0; step < kSteps && schema->is_object() && schema->size() == 1; ++step) {
+      const Json* const target = RefOf(*schema);
+      if (target == nullptr) break;
+      schema = target;
+    }
+    return schema;
+  }
+
+  const Json* RefOf(const Json& schema) {
+    const std::string* const ref = StringOf(schema, "$ref");
+    if (ref == nullptr) return nullptr;
+    const auto [place, is_new] = targets_.try_emplace(&schema, nullptr);
+    if (is_new) place->second = Target(*ref);
+    return place->second;
+  }
+
   static int Sum(int a, int b) { return std::min(kMany, a + b); }
 
   static const Json& Members(const Json& schema, const char* keyword) {
@@ -127,6 +259,10 @@ class PatternCount {
 
   const Json& root_;
   std::unordered_map<const Json*, int> known_;
+  std::set<std::pair<Schemas, Schemas>> visited_;         // what bears on an instance, and its alternatives
+  std::unordered_map<const Json*, const Json*> targets_;  // of $ref; looking one up goes through all definitions
+  int most_ = 0;
+  int64_t work_ = 0;
 };
 
 }  // namespace
@@ -142,6 +278,11 @@ Result<Json> ParseSchema(std::string_view text) {
   TACTUS_ASSIGN_OR_RETURN(Json schema, json_text::ParseJson(text, limits));
   if (!schema.is_object() && !schema.is_boolean()) return InvalidArgument("a schema is an object, true or false");
   if (schema == Json(false)) return InvalidArgument("the schema 'false' allows no answer");
+  std::string path = "#";
+  if (const Json* odd = FindSchema(schema, HasOddRef, &path)) {
+    return InvalidArgument(fmt::format("'$ref': '{}' is no '#' or '#/' with a JSON pointer without escapes in %, at {}",
+                                       *StringOf(*odd, "$ref"), path));
+  }
   return schema;
 }
 
@@ -153,8 +294,23 @@ std::string SchemaText(Json schema) {
 }
 
 std::string FindKeyword(const Json& schema, std::string_view keyword, const Json* value) {
+  const std::string key(keyword);
+  const auto has = [&](const Json& s) {
+    const auto found = s.find(key);
+    return found != s.end() && (value == nullptr || *found == *value);
+  };
   std::string path = "#";
-  return Find(schema, keyword, value, &path) ? path : std::string();
+  return FindSchema(schema, has, &path) != nullptr ? path : std::string();
+}
+
+std::string PatternHandedOverAs(const Json& schema, const std::string& handed_over) {
+  const auto has = [&](const Json& s) {
+    const std::string* const pattern = StringOf(s, "pattern");
+    return pattern != nullptr && AsciiClasses(*pattern) == handed_over;
+  };
+  std::string path;
+  const Json* const found = FindSchema(schema, has, &path);
+  return found != nullptr ? *StringOf(*found, "pattern") : handed_over;
 }
 
 }  // namespace tactus::grammar

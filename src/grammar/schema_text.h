@@ -10,8 +10,8 @@
 
 namespace tactus::grammar {
 
-// Parsed with limits on nesting and keys. kInvalidArgument: no JSON, neither an object
-// nor a boolean, or false.
+// Parsed with limits on nesting and keys. kInvalidArgument: no JSON, neither an object nor a boolean, false, or a $ref
+// into this document that is not written as a plain JSON pointer.
 Result<json_text::Json> ParseSchema(std::string_view text);
 
 // The schema with our settings in place of any that the client wrote for the library: answers have ", " and ": " as
@@ -25,8 +25,12 @@ std::string SchemaText(json_text::Json schema);
 std::string FindKeyword(const json_text::Json& schema, std::string_view keyword,
                         const json_text::Json* value = nullptr);
 
+// The first `pattern` of the schema that SchemaText writes as `handed_over`; that itself where there is none.
+std::string PatternHandedOverAs(const json_text::Json& schema, const std::string& handed_over);
+
 // How many patterns and formats one string may have to match at once, at most: those of a schema, of its allOf, of what
-// it refers to, and of one alternative. Saturates.
+// it refers to, and of one alternative; and so of what all of these say of one property or of items. Saturates at 1000,
+// which also stands for schemas that refer to each other so often that counting takes too long.
 int MostPatterns(const json_text::Json& schema);
 
 }  // namespace tactus::grammar

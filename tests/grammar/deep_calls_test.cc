@@ -47,6 +47,28 @@ TEST(DeepCalls, OneThatTakesTooLongIsLeftBehindAndKeepsItsPlace) {
   while (!*ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
+TEST(DeepCalls, OneThatBecomesNeedlessWhileItWaitsIsNotMade) {
+  DeepCalls calls(1, kStack);
+  std::atomic<bool> started = false, go_on = false, needless = false, made = false;
+  std::thread first([&] {
+    const auto slow = [&] {
+      started = true;
+      while (!go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      needless = true;
+    };
+    EXPECT_EQ(*calls.Run(slow, 60'000, {}), DeepCalls::End::kDone);
+  });
+  while (!started) std::this_thread::yield();
+  std::thread second([&] {
+    const auto end = calls.Run([&] { made = true; }, 60'000, {}, [&] { return needless.load(); });
+    EXPECT_EQ(*end, DeepCalls::End::kNeedless);
+  });
+  go_on = true;
+  first.join();
+  second.join();
+  EXPECT_FALSE(made);
+}
+
 TEST(DeepCalls, WithoutMemoryItSaysSo) {
   DeepCalls calls(1, kStack);
   EXPECT_EQ(calls.Run([] { throw std::bad_alloc(); }, 60'000, {}).status().code(), StatusCode::kResourceExhausted);

@@ -49,5 +49,26 @@ TEST(SchemaText, CountsWhatBearsOnOneString) {
   EXPECT_EQ(MostPatterns(Parsed(R"({"pattern": "a", "$ref": "https://example.com"})")), 1);
 }
 
+// allOf and $ref meet again below properties and items.
+TEST(SchemaText, CountsWhatBearsOnOnePart) {
+  EXPECT_EQ(MostPatterns(Parsed(R"({"allOf": [{"properties": {"a": {"pattern": "x"}, "b": {"pattern": "x"}}},
+                                    {"properties": {"a": {"pattern": "y"}}}]})")),
+            2);
+  EXPECT_EQ(MostPatterns(Parsed(R"({"$ref": "#/$defs/d", "properties": {"a": {"items": {"pattern": "x"}}},
+                                    "$defs": {"d": {"properties": {"a": {"items": {"pattern": "y"}}}}}})")),
+            2);
+  EXPECT_EQ(MostPatterns(Parsed(R"({"additionalProperties": {"pattern": "x"}, "allOf": [
+                                    {"properties": {"a": {"pattern": "y"}}}]})")),
+            2);
+  EXPECT_EQ(MostPatterns(Parsed(R"({"prefixItems": [{"pattern": "x"}], "allOf": [{"items": {"pattern": "y"}}]})")), 2);
+  // One alternative at a time.
+  EXPECT_EQ(MostPatterns(Parsed(R"({"properties": {"a": {"pattern": "x"}}, "anyOf": [
+                                    {"properties": {"a": {"pattern": "y"}}}, {"properties": {"a": {"pattern": "z"}}}]})")),
+            2);
+  EXPECT_EQ(MostPatterns(Parsed(R"({"allOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"},
+                                    "b": {"pattern": "x"}}}]})")),
+            1);
+}
+
 }  // namespace
 }  // namespace tactus::grammar
