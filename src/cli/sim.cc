@@ -131,7 +131,7 @@ int CodeOf(const RunResult& run) {
 
 int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* setup) {
   auto file = OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kWait);
-  if (!file.ok()) return Fail(file.status(), CodeOf(file.status()));
+  if (!file.ok()) return Fail(file.status(), ExitCodeOf(file.status()));
   std::optional<RunRecorder> recorder;
   if (*file != nullptr) setup->config.recorder = &recorder.emplace(std::move(*file), 0);
   std::optional<Progress> progress;
@@ -146,8 +146,8 @@ int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* 
   const SimProgress& p = report->progress;
   progress->End(p);
   if (recorder) {
-    if (const Status written = recorder->Close(JsonLine(report->json)); !written.ok())
-      return Fail(written, kExitFailed);
+    const std::string result = report->json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    if (const Status written = recorder->Close(result); !written.ok()) return Fail(written, kExitFailed);
   }
   if (const int code = Write(options, *report); code != kExitOk) return code;
   if (report->finished) return CodeOf(report->run);
