@@ -13,6 +13,7 @@
 #include "cli/interrupt.h"
 #include "cli/sim_cases.h"
 #include "cli/sim_commands.h"
+#include "obs/run_reader.h"
 #include "obs/seed_interval.h"
 
 namespace tactus::cli {
