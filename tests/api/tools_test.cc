@@ -254,6 +254,18 @@ TEST(ToolRule, IsWrittenForEveryForm) {
   }
 }
 
+// Free text begins neither like a call nor like reasoning, whose bracket a class has to have once.
+TEST(ToolRule, KnowsReasoningInBrackets) {
+  FakeEngine engine;
+  AnswerReading reading;
+  reading.reasoning = FindReasoningFormat("mistral");
+  reading.calls = FindToolFormat("json");
+  reading.tools = *Read(R"("tools":[{"type":"function","function":{"name":"f","strict":true}}])");
+  const auto rule = ToolRule(engine, reading);
+  ASSERT_TRUE(rule.ok());
+  EXPECT_NE(rule->text.find(R"(FREE: /[ \n]*[^{\[ \n](.|\n)*/)"), std::string::npos) << rule->text;
+}
+
 TEST(ToolRule, TakesWorkThatGrowsWithTheSchemas) {
   const test::TimeLimit limit("the work grows faster than the schemas");
   const auto with = [](int properties, const std::string& type, const std::string& definition) {

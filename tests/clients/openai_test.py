@@ -57,10 +57,21 @@ class ChatTest(OpenAiTest):
                 self.assertTrue(after.choices[0].message.content)
 
     def test_a_tool_that_may_be_called(self):
-        answer = self.chat(tools=[TOOL], tool_choice="auto").choices[0]
-        for call in answer.message.tool_calls or []:
+        answer = self.chat(tools=[TOOL], tool_choice="auto", parallel_tool_calls=False).choices[0]
+        calls, content = answer.message.tool_calls or [], answer.message.content or ""
+        for call in calls:
             self.check_call(call.function.name, call.function.arguments)
-        self.assertTrue(answer.message.tool_calls or answer.message.content)
+        self.assertIn(answer.finish_reason, ["tool_calls"] if calls else ["stop", "length"])
+        self.assertFalse(content.lstrip().startswith(("{", "<tool_call>")), content)   # the tool is strict: that is a call
+        self.assertTrue(calls or content)
+
+    def test_a_format_beside_a_strict_tool(self):
+        answer = self.client.chat.completions.parse(model=MODEL, messages=ASK, response_format=Place, tools=[TOOL], parallel_tool_calls=False,
+                                                           max_tokens=80, temperature=0)
+        message = answer.choices[0].message
+        for call in message.tool_calls or []:
+            self.check_call(call.function.name, call.function.arguments)
+        self.assertTrue(message.tool_calls or isinstance(message.parsed, Place), message)
 
     def test_the_streaming_helper_gathers_a_call(self):
         with self.client.chat.completions.stream(model=MODEL, messages=ASK, tools=[TOOL], tool_choice="required", max_tokens=60, temperature=0) as stream:
@@ -76,8 +87,12 @@ class ChatTest(OpenAiTest):
 
     def test_json_object(self):
         answer = self.chat(response_format={"type": "json_object"}, max_tokens=300, extra_body={"temperature": 0.0})
+        text = answer.choices[0].message.content
+        self.assertTrue(text.startswith("{"), text)
         if answer.choices[0].finish_reason == "stop":
-            self.assertIsInstance(json.loads(answer.choices[0].message.content), dict)
+            self.assertIsInstance(json.loads(text), dict)
+        else:
+            self.assertEqual(answer.choices[0].finish_reason, "length")
 
     def test_the_fields_of_vllm(self):
         for extra, holds in (({"guided_choice": ["yes", "no"]}, lambda t: t in ("yes", "no")),
