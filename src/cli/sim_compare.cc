@@ -89,7 +89,7 @@ Result<Operand> ReadOperand(const std::string& file) {
                                          "is there",
                                          Printable(file)));
     }
-    operand.runs = {std::move(run.result)};
+    operand.runs.emplace().push_back(std::move(run.result));
   } else if (text[first] == '{') {
     TACTUS_ASSIGN_OR_RETURN(operand.runs, RunsOf(file, text));
   }
