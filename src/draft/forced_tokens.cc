@@ -6,9 +6,16 @@ namespace tactus::draft {
 
 void ForcedTokens::Begin(SlotId slot, const Request& request, std::span<const TokenId>) {
   Sequence& sequence = sequences_[static_cast<size_t>(slot)];
-  sequence = {};
+  sequence.state.reset();  // before what it may refer to
   sequence.grammar = request.grammar;
+  sequence.seen = 0;
   if (sequence.grammar != nullptr) sequence.state = sequence.grammar->Start();
+}
+
+void ForcedTokens::End(SlotId slot) {
+  Sequence& sequence = sequences_[static_cast<size_t>(slot)];
+  sequence.state.reset();  // before what it may refer to
+  sequence = {};
 }
 
 void ForcedTokens::Propose(std::span<DraftTask> tasks) {

@@ -16,7 +16,7 @@ class ForcedTokens final : public DraftSource {
   explicit ForcedTokens(int32_t slot_capacity) : sequences_(static_cast<size_t>(slot_capacity)) {}
 
   void Begin(SlotId slot, const Request& request, std::span<const TokenId> output) override;
-  void End(SlotId slot) override { sequences_[static_cast<size_t>(slot)] = {}; }
+  void End(SlotId slot) override;
   void Propose(std::span<DraftTask> tasks) override;
   // Cuts guesses that others made to those that the grammar, if there is one, would allow.
   void Cut(DraftTask* task);

@@ -62,6 +62,18 @@ void NgramIndex::Append(TokenId token) {
     match_length_ = length;
     match_next_ = next;
   }
+  Link();
+}
+
+void NgramIndex::Insert(TokenId token) {
+  tokens_[static_cast<size_t>(size_) & mask_] = token;
+  ++size_;
+  match_length_ = 0;
+  if (size_ >= kGram) Link();
+}
+
+// Makes the last gram one to be found.
+void NgramIndex::Link() {
   int32_t& latest = latest_[HashOfLast()];
   previous_[static_cast<size_t>(size_ - 1) & mask_] = latest;
   latest = size_ - 1;

@@ -26,6 +26,9 @@ class NgramIndex {
   // Forgets everything; room for a sequence of at most `tokens` tokens, or the window's.
   void Begin(int64_t tokens);
   void Append(TokenId token);
+  // As Append, but looks for no match, so match_length() is 0 until the next Append: of a text whose middle nobody asks
+  // about.
+  void Insert(TokenId token);
 
   // The length of the longest suffix, of at least kGram and at most kLongest tokens, that occurs earlier in the text
   // among the candidates; of equal ones the latest. 0: there is none.
@@ -41,6 +44,7 @@ class NgramIndex {
   size_t HashOfLast() const;
   int32_t LengthAt(int32_t next) const;
   void FindMatch();
+  void Link();
 
   size_t mask_ = 0;
   std::vector<TokenId> tokens_;    // [window] by position

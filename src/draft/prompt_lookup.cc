@@ -61,6 +61,12 @@ double PromptLookup::ChanceOf(const Sequence& sequence) const {
 void PromptLookup::CatchUp(const DraftTask& task, Sequence* sequence) {
   const auto prompt = static_cast<int32_t>(task.prompt.size());
   const auto end = prompt + static_cast<int32_t>(task.output.size());
+  // A prompt enters at once, on the engine's thread: only what can still be found, and matches are looked for from its
+  // last token on.
+  if (sequence->seen == 0) sequence->seen = std::max(0, prompt - NgramIndex::kWindow);
+  for (; sequence->seen < prompt - 1; ++sequence->seen) {
+    sequence->index.Insert(task.prompt[static_cast<size_t>(sequence->seen)]);
+  }
   for (; sequence->seen < end; ++sequence->seen) {
     const bool generated = sequence->seen >= prompt;
     const TokenId token = generated ? task.output[static_cast<size_t>(sequence->seen - prompt)]

@@ -38,7 +38,7 @@ class PromptLookup final : public DraftSource {
   };
   struct Sequence {
     NgramIndex index;
-    int32_t seen = 0;  // tokens of prompt and output that are in it
+    int32_t seen = 0;  // tokens of prompt and output that are in it, or lie before what it can hold
     std::array<Estimate, kLengths> estimates;
   };
 

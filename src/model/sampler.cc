@@ -68,6 +68,7 @@ int64_t BlockExp(std::span<const float> row, int64_t block, float max, float tem
 }  // namespace
 
 void SequenceHistory::Start(const SamplingSpec& spec, int32_t choice, int64_t vocab) {
+  grammar_.reset();  // before what it may refer to
   spec_ = {.params = spec.params,
            .prompt_logprobs = spec.prompt_logprobs,
            .max_tokens = spec.max_tokens,
@@ -87,7 +88,6 @@ void SequenceHistory::Start(const SamplingSpec& spec, int32_t choice, int64_t vo
 }
 
 void SequenceHistory::StartGrammar(const SamplingSpec& spec) {
-  grammar_.reset();
   grammar_status_ = ItemStatus::kOk;
   if (spec.grammar == nullptr) return;
   grammar_ = spec.grammar->Start();

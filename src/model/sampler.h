@@ -32,7 +32,7 @@ class SequenceHistory {
   void Start(const SamplingSpec& spec, int32_t choice, int64_t vocab);
   // The sequence has ended: its grammar's memory is given back.
   void ForgetGrammar() {
-    grammar_.reset();
+    grammar_.reset();  // before what it may refer to
     spec_.grammar.reset();
   }
   // A token was sampled. False: the grammar does not allow it.

@@ -12,7 +12,10 @@ namespace tactus {
 class SimDrafts final : public DraftSource {
  public:
   SimDrafts(DraftKind kind, int32_t most, double acceptance)
-      : kind_(kind), most_(most), chance_(static_cast<DraftChance>(std::lround(acceptance * kSureDraft))) {}
+      : kind_(kind),
+        most_(most),
+        // Less than sure: those of a grammar alone are.
+        chance_(static_cast<DraftChance>(std::min<long>(kSureDraft - 1, std::lround(acceptance * kSureDraft)))) {}
   void Begin(SlotId, const Request&, std::span<const TokenId>) override {}
   void End(SlotId) override {}
   void Propose(std::span<DraftTask> tasks) override {

@@ -53,15 +53,16 @@ ExecutorTraits SimExecutor::traits() const {
 
 void SimExecutor::Expect(RequestHandle handle, const SimRequest& request) {
   // The token after position p - 1 + k is the (k + 1)-th. With ignore_eos nothing but the length ends an answer.
-  if (!request.stop.ignore_eos) last_positions_[handle] = request.prompt_tokens + request.output_tokens - 1;
+  Known& known = known_[handle];
+  known.text = request.index >= 0 ? static_cast<uint64_t>(request.index) : handle;
+  if (!request.stop.ignore_eos) known.last_position = request.prompt_tokens + request.output_tokens - 1;
 }
 
 void SimExecutor::StartSequences(const StepPlan& plan) {
   for (const SequenceStart& start : plan.starts) {
     SlotState& slot = slots_[static_cast<size_t>(start.slot)];
-    slot.text = start.request;
-    const auto known = last_positions_.find(start.request);
-    slot.last_position = known != last_positions_.end() ? known->second : std::numeric_limits<int32_t>::max();
+    const auto known = known_.find(start.request);
+    slot.known = known != known_.end() ? known->second : Known{.text = start.request};
     if (num_stages_ > 1 && slot.request != start.request) {
       if (slot.request != 0) figures_.request_bubble_ns.Add(slot.bubble_ns);
       slot.request = start.request;
@@ -212,10 +213,10 @@ void SimExecutor::Measure(const StepShape& shape, const StepPlan& plan) {
 int32_t SimExecutor::AcceptedDrafts(const StepItem& item) const {
   const SlotState& slot = slots_[static_cast<size_t>(item.slot)];
   const int32_t sure_end = item.first_position + item.count - item.draft_tokens;
-  const int32_t most = std::clamp(slot.last_position - sure_end, 0, item.draft_tokens);
+  const int32_t most = std::clamp(slot.known.last_position - sure_end, 0, item.draft_tokens);
   int32_t accepted = 0;
-  while (accepted < most &&
-         UniformAt(config_.seed, slot.text, static_cast<uint64_t>(sure_end + accepted)) < config_.draft_acceptance) {
+  while (accepted < most && UniformAt(config_.seed, slot.known.text, static_cast<uint64_t>(sure_end + accepted)) <
+                                config_.draft_acceptance) {
     ++accepted;
   }
   return accepted;
@@ -241,7 +242,7 @@ bool SimExecutor::Poll(StepResult* result) {
       result->accepted_drafts.push_back(accepted);
       end += accepted - item.draft_tokens;
     }
-    if (end >= slots_[static_cast<size_t>(item.slot)].last_position && item.sample) {
+    if (end >= slots_[static_cast<size_t>(item.slot)].known.last_position && item.sample) {
       result->stops.push_back(static_cast<int32_t>(i));
     }
   }

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <functional>
+#include <limits>
 #include <unordered_map>
 #include <vector>
 
@@ -64,7 +65,7 @@ struct SimExecutorConfig {
   int32_t max_slots = 0;
   StepNoise noise = {};
   double draft_acceptance = 0;             // the chance that a guess is right if those before it are; 0: takes none
-  uint64_t seed = 0;                       // of which guesses are right
+  uint64_t seed = 0;                       // of which guesses are right; of all replicas the same
   double slowness = 1;                     // every step takes so many times as long
   const cost::CostModel* meter = nullptr;  // for flops and bytes; may be null
   // Called when a step is submitted, with its times; may be empty.
@@ -83,7 +84,7 @@ class SimExecutor final : public Executor {
 
   // The request with this handle ends as it says, until Forget. Before the step that starts it.
   void Expect(RequestHandle handle, const SimRequest& request);
-  void Forget(RequestHandle handle) { last_positions_.erase(handle); }
+  void Forget(RequestHandle handle) { known_.erase(handle); }
 
   bool busy() const { return count_ > 0; }
   // Takes the bubbles of sequences that have not been replaced yet into the histogram; call once, at the end.
@@ -100,9 +101,14 @@ class SimExecutor final : public Executor {
     int64_t prefill_tokens = 0;
     int64_t decodes = 0;
   };
+  // Of a request.
+  struct Known {
+    uint64_t text =
+        0;  // whose guesses are right at which positions: its number in the workload, the same at any replica
+    int32_t last_position = std::numeric_limits<int32_t>::max();  // the item that reaches it samples the last token
+  };
   struct SlotState {
-    RequestHandle text = 0;     // whose guesses are right at which positions
-    int32_t last_position = 0;  // the item that reaches it samples the last token
+    Known known;
     DurationNs bubble_ns = 0;
     RequestHandle request = 0;  // pp > 1 only: whose bubbles these are
   };
@@ -123,14 +129,14 @@ class SimExecutor final : public Executor {
   std::vector<InFlight> ring_;
   size_t head_ = 0, count_ = 0;
   std::vector<ChunkShape> chunks_;
-  std::unordered_map<RequestHandle, int32_t> last_positions_;  // see SlotState; looked up, never gone through
-  std::vector<SlotState> slots_;                               // [max_slots]
-  std::vector<TimeNs> stage_free_ns_;                          // [stages]
-  std::vector<DurationNs> stage_took_ns_;                      // [stages], of the step before
-  std::vector<Load> loads_;                                    // of the last `stages` steps, a ring by step
-  Load before_;                                                // of the step before
-  IdleByCause step_bubble_ns_{};                               // of the step being submitted, as is the next
-  double factor_ = 1;                                          // that its times are multiplied by
+  std::unordered_map<RequestHandle, Known> known_;  // looked up, never gone through
+  std::vector<SlotState> slots_;                    // [max_slots]
+  std::vector<TimeNs> stage_free_ns_;               // [stages]
+  std::vector<DurationNs> stage_took_ns_;           // [stages], of the step before
+  std::vector<Load> loads_;                         // of the last `stages` steps, a ring by step
+  Load before_;                                     // of the step before
+  IdleByCause step_bubble_ns_{};                    // of the step being submitted, as is the next
+  double factor_ = 1;                               // that its times are multiplied by
   int64_t submitted_ = 0;
   SimExecutorFigures figures_;
 };

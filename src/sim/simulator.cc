@@ -152,7 +152,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   ec.noise = StepNoise(config.step_spread, config.seed, index);
   ec.meter = config.meter;
   ec.draft_acceptance = config.draft_acceptance;
-  ec.seed = config.seed + static_cast<uint64_t>(index);
+  ec.seed = config.seed;
   if (!config.slowness.empty()) ec.slowness = config.slowness[static_cast<size_t>(index) % config.slowness.size()];
   if (config.on_step || step_log != nullptr) {
     ec.observer = [this, index](const StepPlan& plan, TimeNs start, TimeNs end) {

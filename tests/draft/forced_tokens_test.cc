@@ -29,6 +29,39 @@ DraftTask Ask(DraftSource* source, const std::vector<TokenId>& output, std::vect
   return task;
 }
 
+// A state may refer to its grammar, so it goes first.
+class Lender final : public TokenGrammar {
+ public:
+  explicit Lender(bool* alive) : alive_(alive) { *alive_ = true; }
+  ~Lender() override { *alive_ = false; }
+  std::unique_ptr<GrammarState> Start() const override { return std::make_unique<State>(alive_); }
+  int64_t vocab_size() const override { return 64; }
+
+ private:
+  struct State final : GrammarState {
+    explicit State(const bool* alive) : alive_(alive) {}
+    ~State() override { EXPECT_TRUE(*alive_) << "the grammar went before its state"; }
+    bool FillMask(std::span<uint32_t>) override { return true; }
+    bool Accept(TokenId) override { return true; }
+    int32_t CountValid(std::span<const TokenId> tokens) override { return static_cast<int32_t>(tokens.size()); }
+    void Forced(int32_t, std::vector<TokenId>* tokens) override { tokens->clear(); }
+    const bool* const alive_;
+  };
+  bool* const alive_;
+};
+
+TEST(ForcedTokens, AStateGoesBeforeItsGrammar) {
+  ForcedTokens forced(1);
+  bool alive = false;
+  Request request = WithGrammar();
+  request.grammar = std::make_shared<Lender>(&alive);
+  forced.Begin(0, request, {});
+  request.grammar = nullptr;
+  EXPECT_TRUE(alive);
+  forced.End(0);
+  EXPECT_FALSE(alive);
+}
+
 TEST(ForcedTokens, WhatHasNoChoiceIsSure) {
   ForcedTokens forced(1);
   forced.Begin(0, WithGrammar(), {});

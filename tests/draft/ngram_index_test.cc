@@ -92,6 +92,32 @@ TEST(NgramIndex, FindsWhatASearchFinds) {
   EXPECT_GT(longest, 500);
 }
 
+// What was inserted is found as what was appended is; matches are the same from the next token on, but that none is
+// known to have gone on.
+TEST(NgramIndex, InsertedTokensAreFound) {
+  int64_t found = 0;
+  for (uint64_t seed = 0; seed < 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Rng rng(seed);
+    std::vector<TokenId> text;
+    NgramIndex index;
+    index.Begin(700);
+    while (text.size() < 300) Extend(&rng, 40, &text);
+    for (const TokenId token : text) index.Insert(token);
+    EXPECT_EQ(index.match_length(), 0);
+    std::vector<TokenId> more = text;
+    while (more.size() < 600) Extend(&rng, 40, &more);
+    for (size_t i = text.size(); i < 600; ++i) {
+      index.Append(more[i]);
+      text.push_back(more[i]);
+      ASSERT_GE(index.match_length(), Search(text, NgramIndex::kCandidates, 0).length) << "after " << i << " tokens";
+      ASSERT_LE(index.match_length(), Search(text, 1 << 20, 0).length) << "after " << i << " tokens";
+      found += index.match_length() > 0;
+    }
+  }
+  EXPECT_GT(found, 2500);
+}
+
 TEST(NgramIndex, OfEqualMatchesTheLatestCounts) {
   NgramIndex index;
   index.Begin(64);

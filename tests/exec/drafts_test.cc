@@ -28,7 +28,6 @@ SamplingParams Sampled(uint64_t seed) {
 
 class Drafts : public ::testing::Test {
  protected:
-  // `few_rows`: logits of that many rows at once, so that an item's rows are cut.
   void Make(int32_t threads = 1) {
     model_ = LoadTiny("llama-gqa");
     CpuExecutorOptions options = model_.Options();

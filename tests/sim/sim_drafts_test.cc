@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "sim/linear_model.h"
+#include "sim/sim_drafts.h"
 #include "sim/simulator.h"
 #include "trace/replay.h"
 
@@ -69,6 +70,16 @@ TEST(SimDrafts, OneStreamIsAsMuchFasterAsGuessesAreRight) {
   EXPECT_NEAR(static_cast<double>(counts.accepted_tokens) / static_cast<double>(counts.drafts), expected, 0.25);
   EXPECT_EQ(guessed.most_drafts, 7);
   EXPECT_NEAR(plain.seconds / guessed.seconds, 1 + expected, 0.3);
+}
+
+// What is sure is always taken; a guess, however likely, is weighed.
+TEST(SimDrafts, AGuessIsNeverSure) {
+  SimDrafts drafts(DraftKind::kModel, 4, 0.9999);
+  std::vector<TokenId> guesses;
+  DraftTask task{.slot = 0, .most = 4, .tokens = &guesses};
+  drafts.Propose({&task, 1});
+  EXPECT_EQ(guesses.size(), 4u);
+  EXPECT_EQ(task.chance, kSureDraft - 1);
 }
 
 TEST(SimDrafts, UnderLoadThereAreNone) {

@@ -98,6 +98,45 @@ TEST(SimExecutor, SaysWhichItemsEndTheirAnswersAlsoAfterAPreemption) {
   EXPECT_EQ(d.Next().stops, std::vector<int32_t>{0});
 }
 
+// A request has other handles at other replicas.
+TEST(SimExecutor, WhichGuessesAreRightFollowsFromTheRequestWhateverItsHandle) {
+  const auto accepted = [](RequestHandle handle, int64_t index) {
+    LinearModel model;
+    ManualClock clock;
+    SimExecutor executor({.step_time = &model, .clock = &clock, .max_slots = 1, .draft_acceptance = 0.7, .seed = 3});
+    SimRequest request;
+    request.prompt_tokens = 10;
+    request.output_tokens = 10'000;
+    request.index = index;
+    executor.Expect(handle, request);
+    std::vector<int32_t> all;
+    std::deque<StepPlan> plans;
+    for (StepId step = 0; step < 20; ++step) {
+      StepPlan& plan = plans.emplace_back();
+      plan.step = step;
+      if (step == 0) plan.starts.push_back({.slot = 0, .request = handle});
+      StepItem& item = plan.items.emplace_back();
+      item.slot = 0;
+      item.first_position = 10 + 9 * static_cast<int32_t>(step);
+      item.count = 9;
+      item.draft_tokens = 8;
+      item.sample = true;
+      item.logit_rows = 9;
+      plan.num_tokens = 9;
+      plan.draft_tokens = 8;
+      executor.Submit(plan);
+      clock.AdvanceTo(executor.NextReadyNs());
+      StepResult result;
+      EXPECT_TRUE(executor.Poll(&result));
+      all.insert(all.end(), result.accepted_drafts.begin(), result.accepted_drafts.end());
+    }
+    EXPECT_EQ(all.size(), 20u);
+    return all;
+  };
+  EXPECT_EQ(accepted(5, 7), accepted(9, 7));
+  EXPECT_NE(accepted(5, 7), accepted(5, 8));
+}
+
 TEST(SimExecutor, WithIgnoreEosOnlyTheLengthEndsAnAnswer) {
   LinearModel model;
   Driver d(model);
