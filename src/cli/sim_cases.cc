@@ -88,8 +88,9 @@ Result<VariedFlag> ParseOne(const SimOptions& base, const std::string& text) {
   if (field->name == "seed") return BadVary(text, "seeds are varied by --seeds, from --seed on");
   if (*field->spec.implies != '\0')
     return BadVary(text, fmt::format("--{} stands for other options; vary those", field->name));
-  static constexpr std::string_view kOfOneRun[] = {"requests-out", "steps-out", "trace-out", "run-out", "run-interval", "replay", "times",
-                                                   "json",         "output",    "list",      "seeds",  "threads"};
+  static constexpr std::string_view kOfOneRun[] = {"requests-out", "steps-out", "trace-out", "run-out",
+                                                   "run-interval", "replay",    "times",     "json",
+                                                   "output",       "list",      "seeds",     "threads"};
   if (std::find(std::begin(kOfOneRun), std::end(kOfOneRun), field->name) != std::end(kOfOneRun))
     return BadVary(text, fmt::format("--{} is nothing that a configuration is made of", field->name));
 

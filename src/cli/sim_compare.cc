@@ -85,9 +85,10 @@ Result<Operand> ReadOperand(const std::string& file) {
     RunFile run;
     TACTUS_RETURN_IF_ERROR(ReadRunFile(file, &nothing, &run));
     if (!run.complete()) {
-      return InvalidArgument(fmt::format("'{}' was not closed: it has no result to compare; `tactus report` shows what "
-                                         "is there",
-                                         Printable(file)));
+      return InvalidArgument(
+          fmt::format("'{}' was not closed: it has no result to compare; `tactus report` shows what "
+                      "is there",
+                      Printable(file)));
     }
     operand.runs.emplace().push_back(std::move(run.result));
   } else if (text[first] == '{') {

@@ -525,10 +525,9 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
     const DraftLimits limits{size.max_slots, size.max_model_len, info.vocab_size};
     TACTUS_ASSIGN_OR_RETURN(drafts, MakeDrafts(std::move(setup.drafts), setup.options, limits, say));
   }
-  auto engine = std::make_unique<EngineImpl>(std::move(setup), std::move(executor), std::move(drafts),
-                                             std::move(replica), std::move(info), *parts.clock,
-                                             parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock,
-                                             parts.recorder);
+  auto engine = std::make_unique<EngineImpl>(
+      std::move(setup), std::move(executor), std::move(drafts), std::move(replica), std::move(info), *parts.clock,
+      parts.stopwatch != nullptr ? *parts.stopwatch : *parts.clock, parts.recorder);
   TACTUS_RETURN_IF_ERROR(engine->Start(say));
   return std::unique_ptr<Engine>(std::move(engine));
 }
