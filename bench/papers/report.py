@@ -102,7 +102,7 @@ def wrapped(text):
 
 
 def commands(papers):
-    """bench/papers/claims.txt, which `tactus sim --print-papers` prints."""
+    """data/paper_claims.txt, which `tactus sim --print-papers` prints."""
     lines = ["The papers' claims, each with the first of the commands that it compares. `bench/papers/run.py --claim ID` runs all of them and says what",
              "came out. Files in CAPITALS are lengths that it makes, SEED is 1, 2 and so on; a command that is that of the claim before is left out.", ""]
     shown = ""

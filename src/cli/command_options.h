@@ -54,8 +54,8 @@ struct SimCommandOptions {
              .max = 1000,
              .help = "how many seeds each configuration runs with, from --seed on; figures are then means, with the 95 "
                      "% confidence interval over seeds"});
-    v.Field("threads", threads,
-            {.unit = "threads",
+    v.Field("jobs", threads,
+            {.unit = "runs",
              .min = 0,
              .max = 4096,
              .help = "how many of several runs go side by side, each on one thread; 0: one for each core. Results are "

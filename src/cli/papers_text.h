@@ -1,4 +1,4 @@
-// What bench/papers reproduces, as `tactus sim --print-papers` lists it: bench/papers/claims.txt, in the program.
+// What bench/papers reproduces, as `tactus sim --print-papers` lists it: data/paper_claims.txt, in the program.
 #pragma once
 
 #include <string_view>

@@ -90,7 +90,7 @@ Result<VariedFlag> ParseOne(const SimOptions& base, const std::string& text) {
     return BadVary(text, fmt::format("--{} stands for other options; vary those", field->name));
   static constexpr std::string_view kOfOneRun[] = {"requests-out", "steps-out", "trace-out", "run-out",
                                                    "run-interval", "replay",    "times",     "json",
-                                                   "output",       "list",      "seeds",     "threads"};
+                                                   "output",       "list",      "seeds",     "jobs"};
   if (std::find(std::begin(kOfOneRun), std::end(kOfOneRun), field->name) != std::end(kOfOneRun))
     return BadVary(text, fmt::format("--{} is nothing that a configuration is made of", field->name));
 

@@ -40,8 +40,8 @@ class Tables(unittest.TestCase):
             self.assertIn(c.model, calibration.ERRORS, f"{c.id}: nothing is known of the cost model's error there")
 
     def test_the_list_in_the_program_is_that_of_the_tables(self):
-        self.assertEqual((ROOT / "bench/papers/claims.txt").read_text(), report.commands(run.tables(run.PAPERS)),
-                         "write it anew: bench/papers/run.py --list > bench/papers/claims.txt")
+        self.assertEqual((ROOT / "data/paper_claims.txt").read_text(), report.commands(run.tables(run.PAPERS)),
+                         "write it anew: bench/papers/run.py --list > data/paper_claims.txt")
 
     def test_faults_are_named(self):
         faults = claims.check([claim(), claim(), claim(Between(None, None), "nothing"), claim(id="a b"),
@@ -225,7 +225,7 @@ class Smoke(unittest.TestCase):
 
     def test_the_program_lists_the_claims(self):
         done = subprocess.run([TACTUS, "sim", "--print-papers"], stdout=subprocess.PIPE, text=True, timeout=30)
-        self.assertEqual(done.stdout, (ROOT / "bench/papers/claims.txt").read_text())
+        self.assertEqual(done.stdout, (ROOT / "data/paper_claims.txt").read_text())
 
 
 if __name__ == "__main__":

@@ -102,10 +102,10 @@ class SearchesTest(unittest.TestCase):
 
     def test_a_sweep_is_a_table_and_the_same_on_any_number_of_threads(self):
         one, two = self.folder / "one.csv", self.folder / "two.csv"
-        done = self.sweep("--seeds", 2, "--csv", one, "--threads", 1, "--best", "p99(ttft)")
+        done = self.sweep("--seeds", 2, "--csv", one, "--jobs", 1, "--best", "p99(ttft)")
         self.assertIn("8 runs, on 1 threads, about", done.stderr)
         self.assertIn("best p99(ttft): scheduler=", done.stdout)
-        self.sweep("--seeds", 2, "--csv", two, "--threads", 2)
+        self.sweep("--seeds", 2, "--csv", two, "--jobs", 2)
         self.assertEqual(one.read_bytes(), two.read_bytes())
         rows = self.rows(one)
         self.assertEqual([(r["scheduler"], r["rate"], r["seed"]) for r in rows],
@@ -151,7 +151,7 @@ class SearchesTest(unittest.TestCase):
 
     def test_an_interrupt_keeps_what_is_done(self):
         table = self.folder / "t.csv"
-        args = [BINARY, "sim", "sweep", *DEPLOYMENT, "--workload", "chat", "--vary", "rate=1:400:1", "--threads", "1", "--csv", table]
+        args = [BINARY, "sim", "sweep", *DEPLOYMENT, "--workload", "chat", "--vary", "rate=1:400:1", "--jobs", "1", "--csv", table]
         with subprocess.Popen([*map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as running:
             self.addCleanup(lambda: running.poll() is None and running.kill())
             wait_until(lambda: table.exists() and table.read_text().count("\n") > 2, "two rows")
