@@ -83,8 +83,9 @@ case $mode in
     preset=release
     [ "$mode" = ci ] && preset=ci
     python_package "$preset"
-    clients_venv
+    clients_venv & installs=$!  # waits for the network, while the build computes
     scripts/build.sh "$preset"
+    wait "$installs"
     default_model
     grammars
     test_data
