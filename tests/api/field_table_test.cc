@@ -32,8 +32,9 @@ TEST(FieldTable, HasARowForWhatIsAskedAndNoOther) {
       const FieldRow* row = FindField(path, asked.name);
       ASSERT_NE(row, nullptr) << path << " reads " << asked.name << ", which the table does not have";
       asked_for.insert(row);
-      if (asked.kind == FieldRecording::Kind::kAny)
+      if (asked.kind == FieldRecording::Kind::kAny) {
         EXPECT_FALSE(row->schema.empty()) << path << ": " << asked.name << " is no plain value; its row needs a schema";
+      }
     }
   }
   for (const FieldRow& row : FieldTable())

@@ -46,8 +46,8 @@ TEST(Tools, AreRead) {
   const auto named = *Read(std::string(kTwo) + R"(,"tool_choice":{"type":"function","function":{"name":"g"}})");
   EXPECT_EQ(named->choice, ToolSet::Choice::kNamed);
   EXPECT_EQ(named->named, 1u);
-  for (const std::string none : {std::string(), std::string(R"("tools":null,"tool_choice":"auto")"),
-                                 std::string(R"("tools":[])"), std::string(kTwo) + R"(,"tool_choice":"none")"}) {
+  for (const std::string& none : {std::string(), std::string(R"("tools":null,"tool_choice":"auto")"),
+                                  std::string(R"("tools":[])"), std::string(kTwo) + R"(,"tool_choice":"none")"}) {
     EXPECT_EQ(*Read(none), nullptr) << none;
   }
 }
@@ -102,7 +102,7 @@ TEST(Tools, FaultsAreNamedWithTheirPlace) {
     return ToolError(R"({"type":"function","function":{)" + fields + "}}");
   };
   EXPECT_EQ(function(""), "tools[1].function.name|tools[1].function.name: missing");
-  for (const std::string bad : {std::string(), std::string("a b"), std::string("\u00e9"), std::string(65, 'a')})
+  for (const std::string& bad : {std::string(), std::string("a b"), std::string("\u00e9"), std::string(65, 'a')})
     EXPECT_NE(function("\"name\":\"" + bad + "\"").find("is no name of 1 to 64 letters, digits, _ and -"),
               std::string::npos)
         << bad;

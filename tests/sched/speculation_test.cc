@@ -186,7 +186,9 @@ TEST(Speculation, NobodyLosesATokenOrAPlaceToGuesses) {
       ASSERT_EQ(a.preempts, b.preempts);
       ASSERT_EQ(a.starts.size(), b.starts.size());
       ASSERT_EQ(a.num_tokens, b.num_tokens + a.draft_tokens);
-      if (a.draft_tokens > 0) ASSERT_LE(a.num_tokens, with.builder().budget_tokens());
+      if (a.draft_tokens > 0) {
+        ASSERT_LE(a.num_tokens, with.builder().budget_tokens());
+      }
       ASSERT_EQ(with.kv().CheckIntegrity(), "");
       taken += a.draft_tokens;
     }
