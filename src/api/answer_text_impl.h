@@ -15,6 +15,12 @@ namespace tactus::api {
 
 inline constexpr size_t kMaxHeadBytes = 256;  // of a call, a key, a harmony message
 
+// Whether `c` begins a character: where a text is given up for its length, so that what follows is text from a whole
+// one.
+inline bool BeginsCharacter(char c) {
+  return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u;
+}
+
 inline bool IsSpace(char c) {
   return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }

@@ -138,7 +138,7 @@ void AnswerText::Impl::TellArgument(char c, bool in_string) {
 void AnswerText::Impl::KeyByte(char c) {
   key_ += c;
   if (!key_.ends_with(form_.typed_keys ? std::string_view(">") : form_.key_end)) {
-    if (key_.size() > kMaxHeadBytes) Fail(c);
+    if (key_.size() > kMaxHeadBytes && BeginsCharacter(c)) Fail(c);
     return;
   }
   std::string_view key = key_;
@@ -243,7 +243,7 @@ void AnswerText::Impl::ObjectByte(char c) {
     case State::kMemberKey: {
       key_ += c;
       const ValueStep step = follower_.Next(c);
-      if (step == ValueStep::kBad || key_.size() > kMaxHeadBytes) return FailObject(c);
+      if (step == ValueStep::kBad || (key_.size() > kMaxHeadBytes && BeginsCharacter(c))) return FailObject(c);
       if (step != ValueStep::kEnd) return;
       if (!DecodeJsonString(std::string(key_), &key_)) return FailObject(c);
       state_ = State::kMemberColon;
@@ -312,8 +312,9 @@ void AnswerText::Impl::MemberByte(char c) {
       AppendArgumentByte(c, in_string, &arguments_);
     else if (role_ != Role::kOther)
       AppendArgumentByte(c, in_string, &value_);
-    if (arguments_.size() > kMaxEarlyArguments || (role_ == Role::kName && value_.size() > kMaxHeadBytes))
-      return FailObject(c);
+    const bool too_long =
+        arguments_.size() > kMaxEarlyArguments || (role_ == Role::kName && value_.size() > kMaxHeadBytes);
+    if (too_long && BeginsCharacter(c)) return FailObject(c);
     if (step == ValueStep::kMore) return;
   }
   if (role_ == Role::kArguments) {

@@ -419,6 +419,24 @@ TEST(AnswerText, WithoutToolsCallsStayText) {
   ExpectInEveryCut(reading, call, "T:" + call + "\n");
 }
 
+// A key or a name that is given up for its length: what follows is text from a whole character on, wherever the limit
+// is.
+TEST(AnswerText, WhatIsGivenUpForItsLengthLeavesWholeCharacters) {
+  for (const char* form : {"hermes", "qwen3_coder"}) {
+    AnswerReading reading;
+    reading.calls = FindToolFormat(form);
+    reading.tools = Tools();
+    for (size_t shift = 0; shift < 3; ++shift) {
+      std::string text = std::string(form) == "hermes" ? R"(<tool_call>{"name": "add", ")"
+                                                       : "<tool_call>\n<function=add>\n<parameter=";
+      text += std::string(shift, 'k');
+      for (int i = 0; i < 200; ++i) text += "\u65E5";
+      for (const AnswerPart& part : Read(reading, {text}))
+        ASSERT_EQ(ReplaceInvalidUtf8(part.text), part.text) << form << ", shifted by " << shift;
+    }
+  }
+}
+
 TEST(AnswerText, IdsFollowFromTheSeed) {
   AnswerReading reading;
   reading.calls = FindToolFormat("hermes");
