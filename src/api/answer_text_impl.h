@@ -162,6 +162,7 @@ class AnswerText::Impl {
   void EndValue();
 
   // --- JSON objects with a name and arguments ---
+  bool BetweenItems(char c, std::string_view separators);
   void BetweenObjects(char c);
   void ObjectByte(char c);
   void BeginMember(char c);

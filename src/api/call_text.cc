@@ -202,24 +202,32 @@ void AnswerText::Impl::EndValue() {
   state_ = State::kKeyOrEnd;
 }
 
-void AnswerText::Impl::BetweenObjects(char c) {
-  if (IsSpace(c) || c == ',' || c == ';') {
+// What may stand between the items of a list of calls, and its brackets. False: `c` is none of it.
+bool AnswerText::Impl::BetweenItems(char c, std::string_view separators) {
+  if (IsSpace(c) || separators.find(c) != std::string_view::npos) {
     if (!raw_.empty()) raw_ += c;
-    if (IsSpace(c) || raw_.empty()) return;
+    if (IsSpace(c) || raw_.empty()) return true;
     raw_.pop_back();
-    return Fail(c);
+    Fail(c);
+    return true;
   }
   if (c == '[' && !listed_ && (!raw_.empty() || form_.bare)) {
     listed_ = true;
     raw_ += c;
-    return;
+    return true;
   }
-  if (c == ']' && listed_) {
-    if (!raw_.empty()) return Fail(c);  // an empty list
-    listed_ = false;
-    if (form_.bare) ToContent(true);
-    return;
+  if (c != ']' || !listed_) return false;
+  if (!raw_.empty()) {  // an empty list
+    Fail(c);
+    return true;
   }
+  listed_ = false;
+  if (form_.bare && form_.section_end.empty()) ToContent(true);
+  return true;
+}
+
+void AnswerText::Impl::BetweenObjects(char c) {
+  if (BetweenItems(c, ",;")) return;
   if (c != '{') return raw_.empty() ? LeaveWith(c) : Fail(c);
   raw_ += c;
   state_ = State::kMember;
@@ -368,23 +376,7 @@ void AnswerText::Impl::EndObject(char c) {
 }
 
 void AnswerText::Impl::BetweenNames(char c) {
-  if (IsSpace(c) || c == ',') {
-    if (!raw_.empty()) raw_ += c;
-    if (IsSpace(c) || raw_.empty()) return;
-    raw_.pop_back();
-    return Fail(c);
-  }
-  if (c == '[' && !listed_ && (!raw_.empty() || form_.bare)) {
-    listed_ = true;
-    raw_ += c;
-    return;
-  }
-  if (c == ']' && listed_) {
-    if (!raw_.empty()) return Fail(c);
-    listed_ = false;
-    if (form_.bare && form_.section_end.empty()) ToContent(true);
-    return;
-  }
+  if (BetweenItems(c, ",")) return;
   if (!IsNameByte(c)) return raw_.empty() ? LeaveWith(c) : Fail(c);
   raw_ += c;
   head_ = c;

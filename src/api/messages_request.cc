@@ -31,11 +31,6 @@ class Translator {
   }
 
  private:
-  void Rename(const char* chat, const std::string& name, Json value) {
-    out_.chat[chat] = std::move(value);
-    out_.names.Add(chat, name);
-  }
-
   Status ReadSystem() {
     const Json* system = fields_.Find("system");
     if (system == nullptr) return Status();
@@ -221,7 +216,7 @@ class Translator {
     TACTUS_ASSIGN_OR_RETURN(const std::string type, TypeOf(*choice, "tool_choice"));
     Fields fields(*choice, "tool_choice.");
     if (auto v = fields.Boolean("disable_parallel_tool_use"))
-      Rename("parallel_tool_calls", "tool_choice.disable_parallel_tool_use", !*v);
+      out_.Set("parallel_tool_calls", "tool_choice.disable_parallel_tool_use", !*v);
     if (!fields.ok()) return fields.status();
     if (type == "auto" || type == "none") {
       out_.chat["tool_choice"] = type;
@@ -266,7 +261,7 @@ class Translator {
       return fields_.status();
     }
     Fields fields(*config, "output_config.");
-    if (const Json* effort = fields.Find("effort")) Rename("reasoning_effort", "output_config.effort", *effort);
+    if (const Json* effort = fields.Find("effort")) out_.Set("reasoning_effort", "output_config.effort", *effort);
     const Json* format = fields.Find("format");
     if (format == nullptr) return Status();
     const std::string name = "output_config.format";
@@ -274,7 +269,7 @@ class Translator {
     if (type != "json_schema") return NotTaken(type, name, "json_schema");
     Json schema = {{"name", "answer"}, {"strict", true}};
     if (const auto given = format->find("schema"); given != format->end()) schema["schema"] = *given;
-    Rename("response_format", name, {{"type", type}, {"json_schema", std::move(schema)}});
+    out_.Set("response_format", name, {{"type", type}, {"json_schema", std::move(schema)}});
     out_.names.Add("response_format.json_schema", name);
     return Status();
   }
@@ -286,14 +281,14 @@ class Translator {
       fields_.Fail(InvalidArgument("max_tokens: missing", "max_tokens"));
     if (const Json* stops = fields_.Find("stop_sequences")) {
       if (stops->is_array())
-        Rename("stop", "stop_sequences", *stops);
+        out_.Set("stop", "stop_sequences", *stops);
       else
         fields_.FailType("stop_sequences", "a list of strings", *stops);
     }
     if (const Json* metadata = fields_.Find("metadata")) {
       if (!metadata->is_object()) return fields_.FailType("metadata", "an object", *metadata);
       Fields fields(*metadata, "metadata.");
-      if (auto v = fields.String("user_id", kMaxNameBytes)) Rename("user", "metadata.user_id", *v);
+      if (auto v = fields.String("user_id", kMaxNameBytes)) out_.Set("user", "metadata.user_id", *v);
       if (!fields.ok()) fields_.Fail(fields.status());
     }
     RefuseUnbuilt(&fields_);

@@ -29,11 +29,6 @@ class Translator {
   }
 
  private:
-  void Rename(const char* chat, const std::string& name, Json value) {
-    out_.chat[chat] = std::move(value);
-    out_.names.Add(chat, name);
-  }
-
   Status ReadInput() {
     if (const auto text = fields_.String("instructions", std::numeric_limits<size_t>::max()))
       messages_.Add({{"role", "system"}, {"content", *text}}, "instructions");
@@ -147,7 +142,7 @@ class Translator {
     const Json* format = fields.Find("format");
     if (format == nullptr) return Status();
     TACTUS_ASSIGN_OR_RETURN(const std::string type, TypeOf(*format, "text.format"));
-    Rename("response_format", "text.format", *format);
+    out_.Set("response_format", "text.format", *format);
     if (type != "json_schema") return Status();
     Json schema = *format;
     schema.erase("type");
@@ -193,18 +188,18 @@ class Translator {
       return fields_.status();
     }
     Fields fields(*reasoning, "reasoning.");
-    if (const Json* effort = fields.Find("effort")) Rename("reasoning_effort", "reasoning.effort", *effort);
+    if (const Json* effort = fields.Find("effort")) out_.Set("reasoning_effort", "reasoning.effort", *effort);
     return Status();
   }
 
   void ReadRest() {
     if (auto v = fields_.Integer("max_output_tokens", 1, std::numeric_limits<int64_t>::max()))
-      Rename("max_completion_tokens", "max_output_tokens", *v);
+      out_.Set("max_completion_tokens", "max_output_tokens", *v);
     out_.names.Add("max_tokens", "max_output_tokens");  // as what finds no room for it calls it
     if (auto v = fields_.Boolean("parallel_tool_calls")) out_.chat["parallel_tool_calls"] = *v;
     if (const Json* stop = fields_.Find("stop")) out_.chat["stop"] = *stop;
     for (const char* name : {"safety_identifier", "user"}) {
-      if (auto v = fields_.String(name, kMaxNameBytes)) Rename("user", name, *v);
+      if (auto v = fields_.String(name, kMaxNameBytes)) out_.Set("user", name, *v);
     }
     ReadMetadata();
     (void)fields_.Boolean("store");  // nothing is kept either way; the response says so

@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include "api/field_names.h"
 #include "api/json.h"
@@ -17,6 +19,12 @@ namespace tactus::api {
 struct Translation {
   Json chat;         // the body of a chat
   FieldNames names;  // of its fields
+
+  // A field of the chat that comes of the field `name` of the body.
+  void Set(const char* field, const std::string& name, Json value) {
+    chat[field] = std::move(value);
+    names.Add(field, name);
+  }
 };
 
 // `body` is an object. Images, files and tools that run on a server are kUnimplemented and named.

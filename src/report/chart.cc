@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "base/json_text.h"
+#include "base/markup_text.h"
 
 namespace tactus::report {
 namespace {
@@ -284,29 +285,11 @@ std::string Cell(double value) {
 }  // namespace
 
 std::string Escaped(std::string_view text) {
-  std::string out;
-  for (const char c : json_text::ReplaceInvalidUtf8(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += static_cast<uint8_t>(c) < 0x20 ? ' ' : c;
-    }
+  std::string shown = json_text::ReplaceInvalidUtf8(text);
+  for (char& c : shown) {
+    if (static_cast<uint8_t>(c) < 0x20) c = ' ';
   }
-  return out;
+  return EscapeMarkup(shown);
 }
 
 std::string Number(double value) {

@@ -68,7 +68,6 @@ class BoundArguments {
 
 // json.dumps as transformers' tojson filter calls it.
 Value ToJson(Interpreter& run, const Value& input, const Arguments& args);
-std::string EscapeHtml(std::string_view text);
 double ParsePythonFloat(std::string_view text, bool* ok);
 
 }  // namespace tactus::jinja

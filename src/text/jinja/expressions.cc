@@ -1,6 +1,7 @@
 // Expressions: names, operators, calls, filters and tests, with Python's semantics.
 #include <algorithm>
 
+#include "base/markup_text.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/methods.h"
 #include "text/jinja/unicode.h"
@@ -381,8 +382,8 @@ Value Interpreter::Add(const Value& a, const Value& b) {
       ThrowLimit("a text of more than " + std::to_string(limits_.output_bytes >> 20) + " MiB");
     }
     const bool markup = a.s->markup || b.s->markup;
-    std::string out = markup && !a.s->markup ? EscapeHtml(a.str()) : std::string(a.str());
-    out += markup && !b.s->markup ? EscapeHtml(b.str()) : std::string(b.str());
+    std::string out = markup && !a.s->markup ? EscapeMarkup(a.str()) : std::string(a.str());
+    out += markup && !b.s->markup ? EscapeMarkup(b.str()) : std::string(b.str());
     return Text(out, markup);
   }
   const auto plain = [](const Value& v) {

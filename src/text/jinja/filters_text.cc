@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/markup_text.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/string_methods.h"
 #include "text/jinja/unicode.h"
@@ -73,7 +74,7 @@ Value Safe(Run& run, const Value& input, const Arguments& args) {
 Value Escape(Run& run, const Value& input, const Arguments& args) {
   const BoundArguments none("escape", args, {});
   if (input.is_string() && input.s->markup) return input;
-  return run.Text(EscapeHtml(run.ToText(input)), true);
+  return run.Text(EscapeMarkup(run.ToText(input)), true);
 }
 
 Value Indent(Run& run, const Value& input, const Arguments& args) {
@@ -181,32 +182,6 @@ const FilterEntry kFilters[] = {
 
 std::span<const FilterEntry> TextFilters() {
   return kFilters;
-}
-
-std::string EscapeHtml(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      case '"':
-        out += "&#34;";
-        break;
-      default:
-        out.push_back(c);
-    }
-  }
-  return out;
 }
 
 double ParsePythonFloat(std::string_view text, bool* ok) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/markup_text.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/search.h"
 #include "text/jinja/unicode.h"
@@ -154,7 +155,7 @@ Value Replace(Run& run, const Value& self, const Arguments& args) {
   NoKeywords("replace", args);
   const BoundArguments bound("replace", args, {"old", "new", "count"}, 2);
   const std::string_view from = bound.Text(0, ""), to = bound.Text(1, "");
-  const std::string escaped = self.s->markup && !bound[1].s->markup ? EscapeHtml(to) : std::string(to);
+  const std::string escaped = self.s->markup && !bound[1].s->markup ? EscapeMarkup(to) : std::string(to);
   return run.Text(ReplaceText(run, self.str(), from, escaped, bound.Int(2, -1)), self.s->markup);
 }
 
@@ -169,7 +170,7 @@ Value Join(Run& run, const Value& self, const Arguments& args) {
     if (!items[k].is_string()) {
       Throw("sequence item " + std::to_string(k) + ": expected str instance, " + TypeName(items[k]) + " found");
     }
-    out.append(self.s->markup && !items[k].s->markup ? EscapeHtml(items[k].str()) : std::string(items[k].str()));
+    out.append(self.s->markup && !items[k].s->markup ? EscapeMarkup(items[k].str()) : std::string(items[k].str()));
     if (out.size() > run.limits().output_bytes) ThrowLimit("a joined text of more than the output limit");
   }
   return run.Text(out, self.s->markup);
