@@ -12,6 +12,7 @@ constexpr double kKeep = 0.9;  // an estimate remembers 1 / (1 - keep) guesses
 constexpr double kPrior = 0.6, kPriorTokens = 2;
 constexpr double kLeastChance = 0.3;  // a sequence whose guesses are less likely rests
 constexpr int32_t kRestTokens = 32;
+constexpr int32_t kFirstGuesses = 4, kLeastGuesses = 2;
 
 }  // namespace
 
@@ -41,6 +42,7 @@ void DraftModel::Begin(SlotId slot, const Request& request, std::span<const Toke
   sequence.begun = true;
   sequence.right = kPrior * kPriorTokens;
   sequence.all = kPriorTokens;
+  sequence.wanted = std::min(kFirstGuesses, most_);
   const auto longest =
       std::min<int64_t>(static_cast<int64_t>(request.prompt->size()) + request.stop.max_tokens, size_.max_model_len);
   sequence.blocks.reserve(static_cast<size_t>((longest + size_.block_size - 1) / size_.block_size));
@@ -59,7 +61,8 @@ TokenId DraftModel::TokenAt(const DraftTask& task, int32_t position) {
                            : task.output[static_cast<size_t>(position - prompt)];
 }
 
-// What came in the place of its last guesses.
+// What came in the place of its last guesses. Each costs a step of this model: twice as many as brought tokens are
+// enough to find out whether more would have.
 void DraftModel::Learn(const DraftTask& task, Sequence* sequence) {
   const auto known = static_cast<int32_t>(task.prompt.size() + task.output.size());
   int32_t hits = 0;
@@ -72,6 +75,8 @@ void DraftModel::Learn(const DraftTask& task, Sequence* sequence) {
     ++hits;
   }
   sequence->computed = std::min(sequence->computed, sequence->guessed_at + hits);
+  if (!sequence->guesses.empty())
+    sequence->wanted = std::clamp(2 * (known - sequence->guessed_at), std::min(kLeastGuesses, most_), most_);
   sequence->guesses.clear();
 }
 
@@ -159,7 +164,8 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
     AddItem(&job, first, count, through);
     sequence.computed = first + count;
     task.waits = true;
-    rounds = std::max(rounds, std::min(task.most, most_));
+    job.most = std::min(task.most, sequence.wanted);
+    rounds = std::max(rounds, job.most);
   }
   for (int32_t round = 0; round < rounds && !plan_.items.empty(); ++round) {
     const bool ran = Run();
@@ -174,7 +180,7 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
         job.last = result_.tokens[static_cast<size_t>(r->token_offset)];
         job.runs = job.last < vocab_size_;
         if (job.runs) job.task->tokens->push_back(job.last);
-        job.runs = job.runs && static_cast<int32_t>(job.task->tokens->size()) < std::min(job.task->most, most_);
+        job.runs = job.runs && static_cast<int32_t>(job.task->tokens->size()) < job.most;
       }
     }
     plan_.Clear();

@@ -7,8 +7,9 @@
 // served, and compute on the cores that stand idle meanwhile. A prompt that is longer than a step enters piece by
 // piece, one at each call; until it is through, its sequence has no guesses.
 //
-// How likely guesses are is measured, for each sequence: how many came, whether or not they were verified. One whose
-// guesses are seldom right is left alone and tried again later. So is one for which no KV block is left.
+// Guesses that no step verifies are made for nothing, so a sequence gets at most twice as many as tokens came after the
+// last ones. How likely guesses are is measured, for each sequence: how many came, whether or not they were verified.
+// One whose guesses are seldom right is left alone and tried again later. So is one for which no KV block is left.
 #pragma once
 
 #include <condition_variable>
@@ -43,6 +44,7 @@ class DraftModel final : public DraftSource {
     int32_t guessed_at = 0;        // tokens that were known then
     int32_t computed = 0;          // leading positions whose KV is of the text as it is now
     int32_t rests_until = 0;       // known tokens
+    int32_t wanted = 0;            // guesses, next time
     double right = 0, all = 0;     // of its guesses, later ones counting more
     bool begun = false, started = false;
   };
@@ -51,6 +53,7 @@ class DraftModel final : public DraftSource {
     Sequence* sequence = nullptr;
     int32_t known = 0;
     TokenId last = 0;  // guess
+    int32_t most = 0;  // guesses
     bool runs = true;
   };
 
