@@ -6,12 +6,14 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/json_text.h"
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
+#include "cli/run_out.h"
 #include "http/client.h"
 #include "route/balancer.h"
 #include "router/router_server.h"
@@ -104,6 +106,18 @@ int Ask(const Action& action, const Args& args) {
   return kExitOk;
 }
 
+struct RouteOptions {
+  router::RouterOptions router;
+  RunOut run_out;
+
+  template <class V>
+  void VisitFields(V& v) {
+    router.VisitFields(v);
+    v.Group("Output");
+    run_out.VisitFields(v);
+  }
+};
+
 std::string BalancerHelp() {
   std::string text = "\nBalancers (--balancer):\n";
   for (const route::BalancerInfo& b : route::Balancers()) text += fmt::format("  {:18} {}\n", b.name, b.help);
@@ -118,15 +132,23 @@ int RouteCommand(const Args& args) {
   for (const Action& action : kActions) {
     if (!args.empty() && args[0] == action.name) return Ask(action, Args(args.begin() + 1, args.end()));
   }
-  router::RouterOptions options;
+  RouteOptions options;
   CommandLine line("route", "--replicas URL,... [options]",
                    "Balances requests over replicas of a model, by what they say of their queues and memory.");
   line.Add(options);
   line.Epilog(BalancerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  const Status status = router::RunRouter(options, [](std::string_view text) {
-    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
-  });
+  auto file = OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kGiveUp);
+  Status status = file.status();
+  if (file.ok()) {
+    std::optional<router::RouteRecorder> recorder;
+    if (*file != nullptr) recorder.emplace(std::move(*file), SystemClock().NowNs());
+    status = router::RunRouter(
+        options.router,
+        [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); },
+        recorder ? &*recorder : nullptr);
+    if (status.ok() && recorder) status = recorder->Close();
+  }
   if (status.ok()) return kExitOk;
   std::fprintf(stderr, "tactus route: %s\n", status.message().c_str());
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;

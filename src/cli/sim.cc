@@ -237,20 +237,21 @@ int SimCommand(const Args& args) {
                                     Printable(options.sim.step_noise))),
         kExitUsage);
   }
-  if (!options.run_out.path.empty() &&
-      (!options.replay.empty() || sched::FindSearch(options.sim.scheduler) != nullptr)) {
-    return Fail(
-        InvalidArgument("--run-out records one simulated run: leave it out beside --replay, and with a scheduler "
-                        "that makes many runs give it to a run of the scheduler that it names"),
-        kExitUsage);
+  if (!options.run_out.path.empty() && sched::FindSearch(options.sim.scheduler) != nullptr) {
+    return Fail(InvalidArgument("--run-out records one simulated run: with a scheduler that makes many runs give it to "
+                                "a run of the scheduler that it names"),
+                kExitUsage);
   }
   if (!options.output.empty()) {
     if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
   }
   if (!options.replay.empty()) {
     const SimOptions& o = options.sim;
+    auto run_file = OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kWait);
+    if (!run_file.ok()) return Fail(run_file.status(), ExitCodeOf(run_file.status()));
     return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp,
-                      options.json, options.output, o.steps_out});
+                      options.json, options.output, o.steps_out},
+                     std::move(*run_file));
   }
   auto setup = SetUp(options.sim);
   if (!setup.ok()) return Fail(setup.status(), ExitCodeOf(setup.status()));

@@ -5,12 +5,14 @@
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/output_file.h"
 #include "cost/cost_model.h"
 #include "cost/step_table.h"
 #include "engine/profile_model.h"
 #include "kernels/thread_pool.h"
+#include "loop/metrics.h"
 #include "obs/run_result.h"
 #include "sim/replay_model.h"
 
@@ -130,8 +132,18 @@ int Write(const SimReplayOptions& o, const Json& result) {
   return written.ok() ? kExitOk : Fail(written);
 }
 
-int ReplayRecorded(const SimReplayOptions& o) {
-  const auto report = ReplayTrace(o.file);
+int Close(RunRecorder* recorder, const RunResult& result) {
+  if (recorder == nullptr) return kExitOk;
+  const Status written = recorder->Close(ToJson(result));
+  return written.ok() ? kExitOk : Fail(written);
+}
+
+int ReplayRecorded(const SimReplayOptions& o, RunRecorder* recorder) {
+  EngineMetrics metrics("", {}, 0, true);
+  ReplayHooks hooks;
+  hooks.recorder = recorder;
+  if (recorder != nullptr) hooks.sink = &metrics;
+  const auto report = ReplayTrace(o.file, hooks);
   if (!report.ok()) return Fail(report.status());
   if (!o.json) {
     std::printf("%lld requests, %lld steps recorded, %lld replayed under %s\n",
@@ -143,6 +155,7 @@ int ReplayRecorded(const SimReplayOptions& o) {
                 report->identical() ? "identical" : "DIFFERENT");
   }
   if (!report->complete) std::fprintf(stderr, "the recording was not closed in order; what is there was replayed\n");
+  if (const int code = Close(recorder, metrics.Outcome(report->stats)); code != kExitOk) return code;
   if (const int code = Write(o, RecordedJson(*report)); code != kExitOk) return code;
   return report->identical() ? kExitOk : kExitFailed;
 }
@@ -159,11 +172,11 @@ Status WriteSteps(const std::string& path, const std::vector<StepPrediction>& st
   return out ? Status() : DataLoss(fmt::format("cannot write '{}'", path));
 }
 
-int ReplayModel(const SimReplayOptions& o) {
+int ReplayModel(const SimReplayOptions& o, RunRecorder* recorder) {
   auto model = MakeModel(o);
   if (!model.ok()) return Fail(model.status());
   std::fprintf(stderr, "step times: %s\n", model->about.c_str());
-  auto replay = ReplayWithModel(o.file, *model->step_time);
+  auto replay = ReplayWithModel(o.file, *model->step_time, recorder);
   if (!replay.ok()) return Fail(replay.status());
   replay->most.chunks = {&replay->most_chunk, 1};
   std::string beyond;
@@ -189,17 +202,21 @@ int ReplayModel(const SimReplayOptions& o) {
   if (!o.steps_out.empty()) {
     if (const Status status = WriteSteps(o.steps_out, replay->steps); !status.ok()) return Fail(status);
   }
+  if (const int code = Close(recorder, replay->predicted); code != kExitOk) return code;
   if (!o.json) PrintTable(*replay);
   return Write(o, result);
 }
 
 }  // namespace
 
-int SimReplay(const SimReplayOptions& options) {
+int SimReplay(const SimReplayOptions& options, std::unique_ptr<RunFileWriter> run_file) {
   if (!options.steps_out.empty()) {
     if (const Status status = CheckWritable(options.steps_out, "steps-out"); !status.ok()) return Fail(status);
   }
-  return options.times == "model" ? ReplayModel(options) : ReplayRecorded(options);
+  std::optional<RunRecorder> recorder;
+  if (run_file != nullptr) recorder.emplace(std::move(run_file), kNever);
+  RunRecorder* const told = recorder ? &*recorder : nullptr;
+  return options.times == "model" ? ReplayModel(options, told) : ReplayRecorded(options, told);
 }
 
 }  // namespace tactus::cli

@@ -1,7 +1,10 @@
 // `tactus sim --replay FILE --times recorded|model`.
 #pragma once
 
+#include <memory>
+
 #include "cli/commands.h"
+#include "obs/run_file.h"
 
 namespace tactus::cli {
 
@@ -15,6 +18,7 @@ struct SimReplayOptions {
   std::string steps_out;  // CSV of every step, measured and predicted; empty: none
 };
 
-int SimReplay(const SimReplayOptions& options);
+// `run_file` (may be null): of the run as it was recorded or, by a model, as it was predicted.
+int SimReplay(const SimReplayOptions& options, std::unique_ptr<RunFileWriter> run_file);
 
 }  // namespace tactus::cli

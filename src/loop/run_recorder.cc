@@ -21,6 +21,7 @@ RunRecorder::RunRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns)
 
 void RunRecorder::Arrived(TimeNs at_ns) {
   std::lock_guard lock(mutex_);
+  if (origin_ns_ == kNever) origin_ns_ = at_ns;
   series_.Arrived(Since(at_ns));
 }
 

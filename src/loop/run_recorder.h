@@ -17,7 +17,7 @@ namespace tactus {
 
 class RunRecorder {
  public:
-  // Times in the file count from `origin_ns`, by the clock of the loops.
+  // Times in the file count from `origin_ns`, by the clock of the loops; kNever: from the first arrival.
   RunRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns);
 
   void Arrived(TimeNs at_ns);  // every request, those that are refused too
@@ -31,11 +31,11 @@ class RunRecorder {
   Status Close(const std::string& result_json);
 
  private:
-  TimeNs Since(TimeNs ns) const { return std::max<TimeNs>(0, ns - origin_ns_); }
+  TimeNs Since(TimeNs ns) const { return origin_ns_ == kNever ? 0 : std::max<TimeNs>(0, ns - origin_ns_); }
 
   std::mutex mutex_;
   const std::unique_ptr<RunFileWriter> file_;
-  const TimeNs origin_ns_;
+  TimeNs origin_ns_;
   RunSeries series_;
 };
 

@@ -93,6 +93,12 @@ std::string MessageOf(const std::string& error) {
   return error.substr(0, 500);
 }
 
+// Of an answer with this status, as a load test counts it.
+RouteRecorder::End::How HowOf(int status) {
+  using How = RouteRecorder::End::How;
+  return status / 100 == 2 ? How::kCompleted : status == 429 || status == 503 ? How::kRejected : How::kFailed;
+}
+
 // Somebody else may do better.
 bool Elsewhere(int status) {
   return status == 502 || status == 503 || status == 504;
@@ -142,6 +148,7 @@ class Forward::Attempt final : public http::ResponseHandler {
   bool ended = false;     // its ticket
   bool followed = false;  // a request for the rest of an answer
   int64_t before = 0;     // events of that answer that came from other replicas
+  int64_t noted = 0;      // events that are recorded
   TimeNs heard_ns = 0;
 };
 
@@ -155,6 +162,9 @@ Forward::Forward(ForwardContext& context, std::shared_ptr<http::Exchange> exchan
       places_(std::move(places)),
       arrival_ns_(context.clock.NowNs()) {
   ++context_.counts.in_flight;
+  const http::HttpRequest& request = exchange_->request();
+  if (context_.recorder != nullptr && request.method == "POST" && request.path.starts_with("/v1/"))
+    seen_ = context_.recorder->Arrived(arrival_ns_);
 }
 
 Forward::~Forward() {
@@ -290,7 +300,18 @@ bool Forward::Pass(Attempt& attempt, std::string_view told) {
     body_.reset();
     follows_ = 0;
   }
+  NoteEvents(attempt);
   return Write(attempt, told);
+}
+
+void Forward::NoteEvents(Attempt& attempt) {
+  if (seen_.number < 0) return;
+  const int64_t events = attempt.scan.events();
+  context_.recorder->Told(events - std::exchange(attempt.noted, events), context_.clock.NowNs(), &seen_);
+}
+
+void Forward::NoteEnd(const Attempt& attempt, RouteRecorder::End::How how) {
+  end_ = {how, attempt.at.replica, attempt.scan.prompt_tokens(), attempt.scan.output_tokens(attempt.before)};
 }
 
 // False: the client has enough for now.
@@ -349,10 +370,12 @@ void Forward::StreamEnded(Attempt& attempt, const Status& status) {
     return Broken(attempt, "the connection ended before the answer");
   if (!led) Lead(attempt);
   if (!rest.empty()) exchange_->Write(rest);
+  NoteEvents(attempt);
   if (attempt.scan.failed())
     context_.watch.Failed(attempt.at.replica);
   else
     context_.watch.Succeeded(attempt.at.replica);
+  NoteEnd(attempt, attempt.scan.failed() ? RouteRecorder::End::How::kFailed : RouteRecorder::End::How::kCompleted);
   Count(attempt, attempt.status);
   EndTicket(attempt);
   exchange_->End();
@@ -446,6 +469,7 @@ void Forward::Answer(Attempt& attempt) {
   if (stream_begun_) {  // as an event stream, by a replica that told nothing
     return Fail(502, fmt::format("replica {}: it says {}", attempt.at.address, attempt.status));
   }
+  NoteEnd(attempt, HowOf(attempt.status));
   http::HttpResponse response = Head(attempt);
   response.body = std::move(attempt.body);
   exchange_->Respond(std::move(response));
@@ -474,6 +498,7 @@ void Forward::ForgetTicket(Attempt& attempt) {
 
 void Forward::Fail(int status, const std::string& message) {
   if (over_) return;
+  end_.how = stream_begun_ ? RouteRecorder::End::How::kFailed : HowOf(status);
   const api::Api& api = api::ApiOfPath(exchange_->request().path);
   if (!stream_begun_) {
     http::HttpResponse response;
@@ -514,6 +539,10 @@ void Forward::Tick(TimeNs now_ns) {
 
 void Forward::End() {
   if (std::exchange(over_, true)) return;
+  if (seen_.number >= 0) {
+    const std::string* id = http::FindHeader(headers_, "X-Request-Id");
+    context_.recorder->Ended(seen_, end_, id != nullptr ? *id : std::string_view(), context_.clock.NowNs());
+  }
   --context_.counts.in_flight;
   if (retrying_) --context_.counts.retrying;
   for (const auto& attempt : attempts_) {

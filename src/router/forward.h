@@ -26,6 +26,7 @@
 #include "router/answer_scan.h"
 #include "router/fleet_watch.h"
 #include "router/request_view.h"
+#include "router/route_recorder.h"
 #include "router/router_options.h"
 
 namespace tactus::router {
@@ -48,6 +49,7 @@ struct ForwardContext {
   ForwardCounts counts;
   double bytes_per_token = kBytesPerToken;
   std::optional<FleetKeys> keys = {};  // of the fleet's secret
+  RouteRecorder* recorder = nullptr;   // null: nothing is recorded
 };
 
 class Forward : public std::enable_shared_from_this<Forward> {
@@ -77,6 +79,8 @@ class Forward : public std::enable_shared_from_this<Forward> {
   void Lead(Attempt& attempt);
   bool Write(Attempt& attempt, std::string_view bytes);
   bool Pass(Attempt& attempt, std::string_view bytes);
+  void NoteEvents(Attempt& attempt);
+  void NoteEnd(const Attempt& attempt, RouteRecorder::End::How how);
   std::shared_ptr<Attempt> Take(Attempt& attempt);
   void StreamEnded(Attempt& attempt, const Status& status);
   void ErrorFirst(Attempt& attempt);
@@ -110,6 +114,8 @@ class Forward : public std::enable_shared_from_this<Forward> {
   bool in_event_ = false;    // a part of one was told
   bool may_hedge_ = false;   // it has not been sent to a second replica, and may be
   int64_t told_events_ = 0;  // by those that have ended
+  RouteRecorder::Seen seen_;
+  RouteRecorder::End end_;
 };
 
 }  // namespace tactus::router

@@ -66,9 +66,10 @@ bool IsProxied(const http::HttpRequest& request) {
 
 class RouterServerImpl final : public RouterServer, public http::Handler {
  public:
-  RouterServerImpl(const RouterOptions& options, Clock& clock, Log log)
+  RouterServerImpl(const RouterOptions& options, Clock& clock, Log log, RouteRecorder* recorder)
       : options_(options),
         clock_(clock),
+        recorder_(recorder),
         log_(log ? std::move(log) : [](std::string_view) {}),
         keys_(options.api_key),
         admin_(options.admin_key.empty() ? std::vector<std::string>() : std::vector<std::string>{options.admin_key}),
@@ -126,6 +127,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   http::HttpResponse Own(const http::HttpRequest& request) const;
   http::HttpResponse Admin(const http::HttpRequest& request, const http::Body& body);
   void ForwardOn(std::shared_ptr<http::Exchange> exchange);
+  void Refused(const http::HttpRequest& request);
   struct Request;
   void Begin(Request request);
   http::Client& ClientOf(const std::string& url);
@@ -134,6 +136,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
 
   const RouterOptions options_;
   Clock& clock_;
+  RouteRecorder* const recorder_;
   const Log log_;
   const http::ApiKeys keys_, admin_;
   const http::Origins origins_;
@@ -192,6 +195,7 @@ Status RouterServerImpl::Bind() {
                                     .loop = server_->loop(),
                                     .client = [this](const std::string& url) -> http::Client& { return ClientOf(url); },
                                     .counts = {}});
+  context_->recorder = recorder_;
   if (keys) {
     context_->keys = *keys;
     mover_ = std::make_unique<Mover>(*keys, options_.rebalance_interval.ns, *watch_, clock_, server_->loop(), log_,
@@ -340,6 +344,7 @@ void RouterServerImpl::ForwardOn(std::shared_ptr<http::Exchange> exchange) {
   const auto key = keys_.Find(request);
   auto places = places_.Enter(key ? http::KeyName(*key) : request.peer);
   if (!places.ok()) {
+    if (recorder_ != nullptr && request.method == "POST") Refused(request);
     return exchange->Respond(Error(
         request, 429,
         fmt::format("{} requests of this client are in flight, the limit (--max-streams-per-client); try again when "
@@ -358,6 +363,13 @@ void RouterServerImpl::ForwardOn(std::shared_ptr<http::Exchange> exchange) {
     heavy->view = ViewRequest(heavy->body.text(), secret_);
     server_->loop().Post([this, heavy] { Begin(std::move(*heavy)); });
   });
+}
+
+void RouterServerImpl::Refused(const http::HttpRequest& request) {
+  const std::string* id = request.Find("X-Request-Id");
+  const TimeNs now_ns = clock_.NowNs();
+  recorder_->Ended(recorder_->Arrived(now_ns), {RouteRecorder::End::How::kRejected},
+                   id != nullptr ? *id : std::string_view(), now_ns);
 }
 
 void RouterServerImpl::Begin(Request request) {
@@ -425,8 +437,9 @@ std::string RouterServerImpl::Metrics() const {
 
 }  // namespace
 
-Result<std::unique_ptr<RouterServer>> RouterServer::Listen(const RouterOptions& options, Clock& clock, Log log) {
-  auto server = std::make_unique<RouterServerImpl>(options, clock, std::move(log));
+Result<std::unique_ptr<RouterServer>> RouterServer::Listen(const RouterOptions& options, Clock& clock, Log log,
+                                                           RouteRecorder* recorder) {
+  auto server = std::make_unique<RouterServerImpl>(options, clock, std::move(log), recorder);
   TACTUS_RETURN_IF_ERROR(server->Bind());
   return std::unique_ptr<RouterServer>(std::move(server));
 }

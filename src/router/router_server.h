@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/clock.h"
+#include "router/route_recorder.h"
 #include "router/router_options.h"
 #include "tactus/status.h"
 
@@ -18,7 +19,9 @@ class RouterServer {
   virtual ~RouterServer() = default;
 
   // Binds, listens and begins to ask the replicas. kInvalidArgument names the option; kUnavailable: the port is in use.
-  static Result<std::unique_ptr<RouterServer>> Listen(const RouterOptions& options, Clock& clock, Log log);
+  // `recorder`: told of what is forwarded; may be null; outlives the server.
+  static Result<std::unique_ptr<RouterServer>> Listen(const RouterOptions& options, Clock& clock, Log log,
+                                                      RouteRecorder* recorder = nullptr);
 
   virtual uint16_t port() const = 0;
   virtual int64_t ready_replicas() const = 0;
@@ -33,6 +36,6 @@ class RouterServer {
 
 // Until SIGTERM or SIGINT; then requests may finish. The log gets a line when it listens, when the first replica is
 // ready, and for each change of a replica.
-Status RunRouter(const RouterOptions& options, const RouterServer::Log& log);
+Status RunRouter(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder = nullptr);
 
 }  // namespace tactus::router

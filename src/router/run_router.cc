@@ -11,7 +11,7 @@ namespace {
 
 constexpr DurationNs kFlushNs = 5 * kSecond;  // for the clients to take what ends their answers
 
-Status Run(const RouterOptions& options, const RouterServer::Log& log) {
+Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder) {
   if (options.host.empty()) {
     return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
                            "host");
@@ -19,7 +19,7 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log) {
   signal(SIGPIPE, SIG_IGN);
   http::StopSignals signals;
   http::RaiseFileLimit(2 * options.max_connections, log);  // each has one to a replica
-  TACTUS_ASSIGN_OR_RETURN(const auto server, RouterServer::Listen(options, SystemClock(), log));
+  TACTUS_ASSIGN_OR_RETURN(const auto server, RouterServer::Listen(options, SystemClock(), log, recorder));
   const std::string url = http::UrlOf(options.host, server->port());
   if (!http::IsLoopback(options.host) && options.api_key.empty())
     log(fmt::format("warning: {} is reachable from other machines and asks for no key; set --api-key", url));
@@ -44,8 +44,8 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log) {
 
 }  // namespace
 
-Status RunRouter(const RouterOptions& options, const RouterServer::Log& log) {
-  return CatchShortage([&] { return Run(options, log); });
+Status RunRouter(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder) {
+  return CatchShortage([&] { return Run(options, log, recorder); });
 }
 
 }  // namespace tactus::router

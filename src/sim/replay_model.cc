@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <optional>
 
 #include "base/sim_request.h"
 #include "base/step_shape.h"
@@ -80,8 +81,8 @@ class StepComparison {
 class ModelRun {
  public:
   ModelRun(const TraceHeader& header, const StepTimeModel& model, const std::vector<RecordedRequest>& requests,
-           const std::map<RequestHandle, int32_t>& outputs)
-      : header_(header), model_(model), requests_(requests), outputs_(outputs) {}
+           const std::map<RequestHandle, int32_t>& outputs, RunRecorder* recorder)
+      : header_(header), model_(model), requests_(requests), outputs_(outputs), recorder_(recorder) {}
 
   Result<RunResult> Go() {
     // What was chosen at the start (a budget, a pivot) stays as recorded; from then on the model answers.
@@ -98,6 +99,9 @@ class ModelRun {
     parts.executor = &executor;
     parts.clock = &clock_;
     parts.sink = &watcher;
+    std::optional<RecordingSink> recording;
+    if (recorder_ != nullptr)
+      parts.sink = &recording.emplace(recorder_, &watcher, [&replica] { return replica->loop().Stats(); });
     parts.generated_key = [this](RequestHandle handle, int32_t choice, int32_t block) {
       return KeyOf(handle, choice, block);
     };
@@ -118,6 +122,7 @@ class ModelRun {
         const auto request = std::static_pointer_cast<const SimRequest>(prepared.request);
         TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop.Submit(std::move(prepared)));
         executor.Expect(handle, *request);
+        if (recorder_ != nullptr) recorder_->Arrived(requests_[next].arrival_ns);
         if (handle != requests_[next].handle) return Internal("handles of the recording are not in order of arrival");
       }
       for (; next_cancel < cancels.size() && cancels[next_cancel].first <= now; ++next_cancel)
@@ -165,12 +170,13 @@ class ModelRun {
   const StepTimeModel& model_;
   const std::vector<RecordedRequest>& requests_;
   const std::map<RequestHandle, int32_t>& outputs_;
+  RunRecorder* const recorder_;
   ManualClock clock_;
 };
 
 }  // namespace
 
-Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel& model) {
+Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel& model, RunRecorder* recorder) {
   ModelReplay out;
   Watcher watcher;
   StepComparison comparison(model);
@@ -198,7 +204,7 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
   out.most = comparison.most;
   out.most_chunk = comparison.most_chunk;
   out.measured = watcher.Outcome(out.recorded.stats);
-  TACTUS_ASSIGN_OR_RETURN(out.predicted, ModelRun(header, model, requests, watcher.outputs).Go());
+  TACTUS_ASSIGN_OR_RETURN(out.predicted, ModelRun(header, model, requests, watcher.outputs, recorder).Go());
   return out;
 }
 

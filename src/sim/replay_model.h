@@ -31,7 +31,9 @@ struct ModelReplay {
   ChunkShape most_chunk;
 };
 
-// kInvalidArgument for a recording with more than one step in flight, or that does not replay.
-Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel& model);
+// `recorder` (may be null) is told of the predicted run; its owner closes it. kInvalidArgument for a recording with
+// more than one step in flight, or that does not replay.
+Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel& model,
+                                    RunRecorder* recorder = nullptr);
 
 }  // namespace tactus

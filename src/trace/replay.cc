@@ -520,6 +520,9 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   parts.executor = &executor;
   parts.clock = &clock;
   parts.sink = hooks.sink != nullptr ? hooks.sink : &no_sink;
+  std::optional<RecordingSink> recording;
+  if (hooks.recorder != nullptr)
+    parts.sink = &recording.emplace(hooks.recorder, parts.sink, [&replica] { return replica->loop().Stats(); });
   if (header.max_draft_tokens > 0) parts.drafts = &drafts;
   parts.generated_key = [&](RequestHandle handle, int32_t choice, int32_t block) {
     if (keys.empty() || keys.front().handle != handle || keys.front().choice != choice || keys.front().block != block) {
@@ -552,6 +555,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
       if (!handle.ok() || *handle != a.handle) return corrupt("arrivals are out of order or beyond the slots");
       ++report.arrivals;
       explaining.Arrived(a);
+      if (hooks.recorder != nullptr) hooks.recorder->Arrived(a.arrival_ns);
     }
     for (const RequestHandle handle : pass.cancels) loop.Cancel(handle);
     for (TransferCommand& command : pass.transfers) loop.Transfer(std::move(command));

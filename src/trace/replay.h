@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "loop/run_recorder.h"
 #include "trace/trace_format.h"
 
 namespace tactus {
@@ -49,6 +50,7 @@ struct ReplayHooks {
   std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> on_step;
   std::vector<RecordedRequest>* requests = nullptr;  // filled, by handle
   TraceHeader* header = nullptr;                     // filled
+  RunRecorder* recorder = nullptr;                   // told of the run; its owner closes it
   // The schedule of a request, when it has ended or the recording has: of the newest with this id (or all its prompts,
   // by handle), else of the one with this number.
   struct Explain {

@@ -9,6 +9,7 @@ import xml.etree.ElementTree
 import zipfile
 
 from cli_test import BINARY, ENVIRONMENT, Folder, tactus
+from route_test import Router
 from server_process import ServerProcess, wait_until
 
 SIM = ("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "random:in=512,out=32", "--seed", "3")
@@ -132,6 +133,64 @@ class ReportTest(Folder):
             self.assertEqual(table(run, "steps"), [])
         page = self.folder / "page.html"
         self.assertEqual(tactus("report", served, sent, "-o", page).returncode, 0)
+
+    def test_a_router_records_what_passes_through_it(self):
+        routed, sent = self.folder / "routed.run", self.folder / "sent.run"
+        server = ServerProcess(real_model=False)
+        try:
+            router = Router([server.url], "--run-out", routed)
+            try:
+                router.await_ready(1)
+                done = tactus("bench", "--url", router.url, "--vocab-size", "256", "--requests", "6", "--concurrency", "2", "--workload",
+                              "random:in=8,out=5", "--run-out", sent, "--json")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                seen = json.loads(done.stdout)
+                self.assertEqual(router.post("/v1/completions", {"model": "none", "prompt": "x"})[0], 404)
+                router.get("/v1/models")
+            finally:
+                router.stop()
+        finally:
+            server.stop()
+        with zipfile.ZipFile(routed) as run:
+            about, result = json.loads(run.read("run.json")), json.loads(run.read("result.json"))
+            requests, series = table(run, "requests"), table(run, "timeseries")
+            self.assertEqual(table(run, "steps"), [])
+        self.assertEqual(about["command"], "route")
+        self.assertEqual([row["finish"] for row in requests], ["completed"] * 6 + ["failed"])
+        self.assertEqual([row["output_tokens"] for row in requests[:6]], ["5"] * 6)
+        self.assertEqual({row["prompt_tokens"] for row in requests[:6]}, {"8"})
+        self.assertEqual([row["replica"] for row in requests], ["0"] * 7)
+        self.assertEqual((result["requests"]["completed"], result["requests"]["failed"]), (6, 1))
+        self.assertEqual(sum(int(row["arrived"]) for row in series), 7)
+        # The router is between the client and the server: what it saw was no slower than what the client saw.
+        ttft_ms = [1000 * (float(row["first_token_s"]) - float(row["arrival_s"])) for row in requests[:6]]
+        self.assertLessEqual(max(ttft_ms), seen["ttft_ms"]["max"])
+        page = self.folder / "page.html"
+        self.assertEqual(tactus("report", routed, sent, "-o", page).returncode, 0)
+
+    def test_a_replay_is_recorded_as_the_run_was(self):
+        trace, first, again = (self.folder / name for name in ("a.trace", "first.run", "again.run"))
+        path, result = self.record(first, "--trace-out", trace)
+        done = tactus("sim", "--replay", trace, "--run-out", again)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with zipfile.ZipFile(path) as run, zipfile.ZipFile(again) as replay:
+            self.assertEqual(json.loads(replay.read("result.json"))["requests"]["completed"], 60)
+            for name, columns in (("requests", ("arrival_s", "first_token_s", "done_s", "output_tokens", "ttft_missed_by")),
+                                  ("steps", ("start_s", "end_s", "prompt_tokens", "decodes", "running"))):
+                a, b = table(run, name), table(replay, name)
+                self.assertEqual(len(a), len(b), name)
+                origin = float(table(run, "requests")[0]["arrival_s"])
+                for row, other in zip(a, b):
+                    for column in columns:
+                        if column.endswith("_s"):
+                            self.assertAlmostEqual(float(row[column]) - origin, float(other[column]), 6, f"{name}: {column}")
+                        else:
+                            self.assertEqual(row[column], other[column], f"{name}: {column}")
+        done = tactus("sim", "--replay", trace, "--times", "model", "--model", "llama-3.1-8b", "--device", "a100", "--run-out", again)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        with zipfile.ZipFile(again) as run:
+            slower = json.loads(run.read("result.json"))
+        self.assertGreater(slower["e2e_ms"]["p50"], result["e2e_ms"]["p50"])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,50 @@
+// Records in a run file what a router sees of the requests that it forwards: when they came, when their answers did,
+// and how they ended. An event of a stream stands for a token, where usage does not tell how many there were. What a
+// request waited for at its replica, and the objectives that it states, are the replica's to record.
+//
+// Thread rule: the io thread, and Close when nothing else will be told. Memory does not grow with the run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "obs/run_file.h"
+#include "obs/run_result.h"
+#include "obs/run_series.h"
+
+namespace tactus::router {
+
+class RouteRecorder {
+ public:
+  // Times in the file count from `origin_ns`.
+  RouteRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns);
+
+  // A request on its way. Nothing of it is kept here.
+  struct Seen {
+    int64_t number = -1;  // -1: it is not recorded
+    TimeNs arrival_ns = 0, first_ns = -1, last_ns = -1;
+    DurationNs longest_gap_ns = 0;
+    int64_t gaps = 0;
+  };
+  struct End {
+    enum class How : uint8_t { kCompleted, kFailed, kCancelled, kRejected } how = How::kCancelled;
+    int32_t replica = -1;                          // whose answer it was; -1: nobody's
+    int64_t prompt_tokens = 0, output_tokens = 0;  // 0: not known
+  };
+  Seen Arrived(TimeNs now_ns);
+  void Told(int64_t events, TimeNs now_ns, Seen* seen);
+  void Ended(const Seen& seen, const End& end, std::string_view id, TimeNs now_ns);
+
+  // kDataLoss: the file is incomplete.
+  Status Close();
+
+ private:
+  const std::unique_ptr<RunFileWriter> file_;
+  const TimeNs origin_ns_;
+  int64_t requests_ = 0;
+  RunSeries series_;
+  RunAccumulator run_;
+};
+
+}  // namespace tactus::router
