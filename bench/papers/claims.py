@@ -42,8 +42,15 @@ class Near:
     neutral: float | None = 1
     absolute: bool = False
 
+    def margin(self):
+        return self.within if self.absolute else self.within * abs(self.value)
+
+    def aim(self):
+        """The paper's value, and from where to where ours counts as reproduced."""
+        return {"value": self.value, "low": self.value - self.margin(), "high": self.value + self.margin()}
+
     def holds(self, x):
-        return abs(x - self.value) <= (self.within if self.absolute else self.within * abs(self.value))
+        return abs(x - self.value) <= self.margin()
 
     def direction(self, x):
         return self.neutral is not None and points_alike(x, self.value, self.neutral)
@@ -59,14 +66,22 @@ class Between:
     high: float | None
     neutral: float | None = None
 
+    def edge(self):
+        """The end that is the paper's value: where one has to come to, from no effect."""
+        if self.low is None or self.high is None:
+            return self.high if self.low is None else self.low
+        return self.low if self.neutral is None or self.low >= self.neutral else self.high
+
+    def aim(self):
+        return {"value": self.edge(), "low": self.low, "high": self.high}
+
     def holds(self, x):
         return (self.low is None or x >= self.low) and (self.high is None or x <= self.high)
 
     def direction(self, x):
         if self.neutral is None:
             return self.holds(x)
-        edge = self.low if self.low is not None and self.low >= self.neutral else self.high
-        return points_alike(x, edge, self.neutral)
+        return points_alike(x, self.edge(), self.neutral)
 
     def difference(self, x):
         edge = self.low if self.low is not None and x < self.low else self.high if self.high is not None and x > self.high else None

@@ -2,6 +2,7 @@
 import collections
 import textwrap
 
+import picture
 from claims import DIRECTION, DISAGREES, FAILED, REPRODUCED
 from simulations import commands_of
 
@@ -60,14 +61,22 @@ def cell(text):
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def markdown(results):
-    """The tables of docs/papers.md."""
+def pictures(results, folder):
+    """One of each paper, which the tables show."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for _, name, title, mine in by_paper(results):
+        (folder / f"{name}.svg").write_text(picture.svg(title, mine))
+
+
+def markdown(results, folder="papers"):
+    """The tables of docs/papers.md; the pictures are in `folder` beside it."""
     lines = ["| paper | claims | " + " | ".join(ORDER) + " |", "|---" * (2 + len(ORDER)) + "|"]
     for _, _, title, mine in by_paper(results):
         lines.append(f"| {cell(title)} | {len(mine)} | " + " | ".join(str(sum(r["verdict"] == v for r in mine)) for v in ORDER) + " |")
-    for result, _, title, mine in by_paper(results):
+    for result, name, title, mine in by_paper(results):
         calibrated = any(r["variants"] for r in mine)
         lines += ["", f"## {title}", "", f"Commit {result['commit']}, {result['date'][:10]}:", "", f"    {result['command']}", "",
+                  f"![Ours over the paper's value, claim by claim]({folder}/{name}.svg)", "",
                   "| claim | where | paper | ours | difference | verdict |" + (" with wrong step times |" if calibrated else ""), "|---" * (7 if calibrated else 6) + "|"]
         for r in mine:
             lines.append(f"| {cell(r['claim'])} (`{r['id']}`) | {cell(r['section'])} | {cell(r['paper_value'])} | {ours(r)} | {r['difference']} | {r['verdict']} |" +

@@ -141,7 +141,7 @@ def finished(row):
     return {
         "paper": row["paper"], "id": claim.id, "section": claim.section, "claim": claim.says, "paper_value": claim.paper, "unit": claim.unit,
         "ours": value, "least": found[1] if found else None, "largest": found[2] if found else None,
-        "difference": claim.expects.difference(value) if found else "", "verdict": said, "why": claim.why if said != "reproduced" else "",
+        "aim": claim.expects.aim(), "difference": claim.expects.difference(value) if found else "", "verdict": said, "why": claim.why if said != "reproduced" else "",
         "stands_in": claim.stands_in, "model": claim.model, "model_error": calibration.error_text(claim.model), "variants": variants,
         "turns": turns(claim, variants), "commands": dict(commands_of(claim)), "errors": row["errors"],
     }
@@ -176,7 +176,7 @@ def main():
     parse.add_argument("--cache", type=pathlib.Path, default=ROOT / "build/papers.jsonl", help="results of simulations; default: build/papers.jsonl")
     parse.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="simulations at once; default: the number of cores")
     parse.add_argument("-o", "--output", type=pathlib.Path, help="write everything there, as JSON")
-    parse.add_argument("--markdown", type=pathlib.Path, help="write the tables there: between its marks where it has them, as docs/papers.md does")
+    parse.add_argument("--markdown", type=pathlib.Path, help="write the tables there: between its marks where it has them, as docs/papers.md does; pictures into a folder of its name beside it")
     parse.add_argument("--report", type=pathlib.Path, nargs="+", help="print what earlier runs wrote with -o, and run nothing")
     parse.add_argument("--list", action="store_true", help="print the claims and their commands (as `tactus sim --print-papers`), and run nothing")
     args = parse.parse_args()
@@ -207,7 +207,9 @@ def main():
             args.output.write_text(json.dumps(result, indent=1) + "\n")
         results = [result]
     if args.markdown:
-        report.write(args.markdown, report.markdown(results))
+        folder = args.markdown.with_suffix("")
+        report.write(args.markdown, report.markdown(results, folder.name))
+        report.pictures(results, folder)
     print(report.plain(results), end="")
     return 1 if any(row["verdict"] == FAILED for result in results for row in result["rows"]) else 0
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -19,6 +20,7 @@ sys.path.insert(0, str(ROOT / "bench/papers"))
 import calibration  # noqa: E402
 import claims  # noqa: E402
 import files  # noqa: E402
+import picture  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 import simulations  # noqa: E402
@@ -197,6 +199,7 @@ class Running(unittest.TestCase):
 
 class Report(unittest.TestCase):
     ROW = {"paper": "p", "id": "c", "section": "1", "claim": "a | b", "paper_value": "2", "unit": "x", "ours": 1.5, "least": 1.4, "largest": 1.6, "difference": "-25 %",
+           "aim": {"value": 2, "low": 1.8, "high": 2.2},
            "verdict": "direction only", "why": "because", "stands_in": "another", "model": "m", "model_error": "10 %", "variants": {"unchanged": 1.5, "roofline": 0.5}, "turns": ["roofline"],
            "commands": {}, "errors": []}
 
@@ -209,6 +212,44 @@ class Report(unittest.TestCase):
     def test_a_difference_without_a_reason_is_said(self):
         text = report.markdown([{"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [self.ROW | {"why": ""}]}])
         self.assertIn("No reason is known for `c`.", text)
+
+
+class Picture(unittest.TestCase):
+    """Where marks lie: the axis goes from 1/8 to 8, so its middle is the paper's value and a quarter of it is a factor of 2.83."""
+    ROWS = [Report.ROW | {"id": "half", "ours": 1.0}, Report.ROW | {"id": "same", "ours": 2.0, "verdict": "reproduced", "variants": {}},
+            Report.ROW | {"id": "far", "ours": 40.0, "verdict": "disagrees", "variants": {}},
+            Report.ROW | {"id": "negative", "aim": {"value": -2, "low": -3, "high": -1}}, Report.ROW | {"id": "none", "ours": None, "verdict": "not measured"}]
+
+    def test_marks_and_bands(self):
+        root = xml.etree.ElementTree.fromstring(picture.svg("A <paper>", self.ROWS))
+        space = "{http://www.w3.org/2000/svg}"
+        words = [t.text for t in root.iter(space + "text")]
+        self.assertEqual([w for w in words if w in ("half", "same", "far", "negative", "none")], ["half", "same", "far"])
+        self.assertIn("20", words, "a mark at the end of the axis has its number")
+        self.assertIn("ours / the paper's value (2 claims have no such ratio)", words)
+        self.assertIn("A <paper>", words)
+        middle = picture.LABEL + picture.WIDTH / 2
+        circles = [float(c.get("cx")) for c in root.iter(space + "circle")]
+        self.assertAlmostEqual(circles[1], middle, 1, "of the claim that is the paper's value; the first is the legend's")
+        bands = [(float(r.get("x")), float(r.get("width"))) for r in root.iter(space + "rect") if r.get("x")][1:]
+        self.assertAlmostEqual(bands[0][0], middle + picture.WIDTH * math.log(0.9) / math.log(64), 1)
+        wrong = [l for l in root.iter(space + "line") if l.get("stroke-width") == "1.5"][1:]
+        self.assertEqual(len(wrong), 1)
+        self.assertAlmostEqual(float(wrong[0].get("x1")), middle + picture.WIDTH * math.log(0.25) / math.log(64), 1)
+
+    def test_every_kind_of_claim_says_its_aim(self):
+        self.assertEqual(Near(2, 0.1).aim(), {"value": 2, "low": 1.8, "high": 2.2})
+        self.assertEqual(Near(5, 2, None, absolute=True).aim(), {"value": 5, "low": 3, "high": 7})
+        self.assertEqual(Between(1.4, None, 1).aim()["value"], 1.4)
+        self.assertEqual(Between(None, 0.9, 1).aim()["value"], 0.9)
+        self.assertEqual((Between(1.2, 3, 1).aim()["value"], Between(0.2, 0.8, 1).aim()["value"]), (1.2, 0.8))
+
+    def test_pictures_stand_beside_the_tables(self):
+        result = {"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [Report.ROW]}
+        with tempfile.TemporaryDirectory() as folder:
+            report.pictures([result], pathlib.Path(folder) / "papers")
+            self.assertIn("](papers/p.svg)", report.markdown([result]))
+            self.assertTrue((pathlib.Path(folder) / "papers/p.svg").is_file())
 
 
 @unittest.skipIf(TACTUS is None, "no program was named")
