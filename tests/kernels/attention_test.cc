@@ -117,7 +117,8 @@ std::string NameOf(const Ops* ops, const Shape& s) {
 // Whether this set rounds q and the softmax weights to bf16 (attention/avx512/bf16.cc).
 bool RoundsToBF16([[maybe_unused]] const Ops* ops, [[maybe_unused]] DType kv_dtype) {
 #if defined(__x86_64__)
-  return std::string_view(ops->name) == "avx512" && kv_dtype == DType::kBF16 && CpuHasAvx512Bf16();
+  const std::string_view name = ops->name;  // "amx" takes the attention of "avx512"
+  return (name == "avx512" || name == "amx") && kv_dtype == DType::kBF16 && CpuHasAvx512Bf16();
 #else
   return false;
 #endif
