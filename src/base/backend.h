@@ -43,7 +43,7 @@ struct MemoryDemand {
   int64_t kv_bytes = 0;         // 0: the backend's share of what is left
   int64_t swap_bytes = 0;       // for sequences that are swapped out
   int64_t front_end_bytes = 0;  // what requests take outside the engine, where it comes from the same memory
-  int64_t other_bytes = 0;      // what another model of the engine takes of it (a draft model)
+  int64_t other_bytes = 0;      // of it, what a draft model and the rules of answers take
 };
 
 struct MemoryGrant {

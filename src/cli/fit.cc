@@ -11,6 +11,7 @@
 #include "cli/capacity.h"
 #include "cli/interrupt.h"
 #include "cli/sim_commands.h"
+#include "engine/output_rules.h"
 #include "engine/profile_model.h"
 #include "exec/make_backend.h"
 #include "model/catalog.h"
@@ -81,6 +82,7 @@ Status UseThisMachine(SimOptions* o) {
   demand.block_size = static_cast<int32_t>(o->block_size);
   demand.kv_bytes = engine.kv_cache_memory.bytes;
   demand.front_end_bytes = engine.front_end_bytes;
+  demand.other_bytes = OutputRules::MemoryBytes(description.config.vocab_size);
   TACTUS_ASSIGN_OR_RETURN(demand.max_step_tokens, MaxStepTokens(asked));
   TACTUS_ASSIGN_OR_RETURN(const MemoryGrant memory, backend->PlanMemory(demand));
   if (o->kv_blocks == 0) o->kv_blocks = memory.num_blocks;

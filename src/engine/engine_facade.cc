@@ -122,7 +122,7 @@ Status PlanEverything(Setup* s) {
   demand.swap_bytes = asked->scheduler().swaps() || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
   if (on_disk) demand.swap_bytes += kDiskRoomBytes;
   demand.front_end_bytes = o.front_end_bytes;
-  demand.other_bytes = s->drafts.memory.total_bytes;
+  demand.other_bytes = s->drafts.memory.total_bytes + OutputRules::MemoryBytes(config.vocab_size);
   TACTUS_ASSIGN_OR_RETURN(s->memory, s->backend->PlanMemory(demand));
   c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
   c.limits.blocks_total = s->memory.num_blocks;

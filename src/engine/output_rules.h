@@ -29,6 +29,9 @@ class OutputRules {
   OutputRules(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids);
   ~OutputRules();
 
+  // Of the vocabulary and of some rules and answers in use, beside the model (docs/measurements/structured_output.md).
+  static constexpr int64_t MemoryBytes(int64_t model_size) { return 800 * model_size + (int64_t{32} << 20); }
+
   // As GrammarEngine::Compile; waits for the vocabulary first. kUnimplemented, kDataLoss as GrammarEngine::Create: it
   // is tried again each time, so that a library fetched meanwhile is found.
   Result<std::shared_ptr<const TokenGrammar>> Compile(const OutputRule& rule, StopToken stop);

@@ -71,13 +71,17 @@ class CpuBackend final : public Backend {
     input.kv_dtype = chosen_.numerics.kv_dtype;
     input.threads = chosen_.threads;
     TACTUS_ASSIGN_OR_RETURN(const MemoryPlan plan, tactus::PlanMemory(description_.config, input));
+    const std::string beside = demand.other_bytes > 0
+                                   ? fmt::format("  left besides {:>8} MiB   for rules of answers and draft models\n",
+                                                 demand.other_bytes >> 20)
+                                   : "";
     return MemoryGrant{.max_model_len = plan.max_model_len,
                        .num_blocks = plan.num_blocks,
                        .swap_blocks = plan.swap_blocks,
                        .front_end_bytes = plan.front_end_bytes,
                        .kv_bytes = plan.kv_bytes,
                        .total_bytes = plan.total_bytes,
-                       .text = plan.ToString()};
+                       .text = plan.ToString() + beside};
   }
 
   Result<std::string> LoadWeights(const Say& say) override {
