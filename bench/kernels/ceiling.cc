@@ -17,6 +17,7 @@ volatile float sink;
 
 CeilingLoops LoopsFor(std::string_view set) {
 #if defined(__x86_64__)
+  if (set == "amx") return AmxLoops();
   if (set == "avx512") return Avx512Loops();
   if (set == "avx2") return Avx2Loops();
   if (set == "avxvnni") return AvxVnniLoops();

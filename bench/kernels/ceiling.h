@@ -9,8 +9,8 @@ namespace tactus::bench {
 
 struct Ceilings {
   double f32_flops = 0;   // multiply-adds on f32 in the widest registers of the set, all threads
-  double bf16_flops = 0;  // vdpbf16ps; 0 where the CPU has none
-  double int8_ops = 0;    // vpdpbusd, a multiply-add counted as two; 0 where the CPU has none
+  double bf16_flops = 0;  // vdpbf16ps or tdpbf16ps; 0 where the CPU has none
+  double int8_ops = 0;    // vpdpbusd or tdpbsud, a multiply-add counted as two; 0 where the CPU has none
   double read_bytes = 0;  // bytes per second read from memory, all threads, buffer far beyond the caches
 };
 
@@ -38,6 +38,7 @@ CeilingLoops PortableLoops();
 CeilingLoops Avx2Loops();
 CeilingLoops AvxVnniLoops();
 CeilingLoops Avx512Loops();
+CeilingLoops AmxLoops();
 #endif
 
 }  // namespace tactus::bench

@@ -85,6 +85,7 @@ class Bench {
     if (std::string(ops_.name) == "avx2") loops_ = Avx2Loops();
     if (std::string(ops_.name) == "avxvnni") loops_ = AvxVnniLoops();
     if (std::string(ops_.name) == "avx512") loops_ = Avx512Loops();
+    if (std::string(ops_.name) == "amx") loops_ = AmxLoops();
 #endif
     std::printf("%s, %d thread%s\n%-8s %-11s %6s %6s %8s %10s %9s %10s %7s\n", ops_.name, threads,
                 threads > 1 ? "s" : "", "format", "shape", "rows", "tokens", "GB/s", "of", "GOP/s", "of", "share");

@@ -1,6 +1,7 @@
 // Products of packed weights by matrix tiles, for the set "amx" (compiled for AMX-TILE, AMX-INT8, AMX-BF16 and
-// AVX-512). Integer sums have the same bits either way, so few tokens go to AVX-512; bf16 always takes tiles, because
-// its sums would not. Tokens of f32 always go to AVX-512.
+// AVX-512). bf16 always takes tiles. Integer sums have the same bits either way, so they go where they are faster: to
+// AVX-512, but for tokens of 16 bits over weights with one scale a row (docs/arm_amx.md). Tokens of f32 always go to
+// AVX-512.
 #include "kernels/packed/amx/tile.h"
 #include "kernels/packed/kernel.h"
 #include "kernels/packed/operators.h"
@@ -43,8 +44,8 @@ SumPanelFn Pick(const PackedTokens&, const PackedMatrix&) {
 }
 
 bool TakesTiles(const PackedTokens& x) {
-  if (x.format.values == TokenValues::kF32) return false;
-  return !x.format.integer() || x.rows() >= kLeastTileRows;
+  if (!x.format.integer()) return x.format.values == TokenValues::kBF16;
+  return x.format.parts == 2 && x.format.block == kTokenBlock && x.rows() >= kLeastTileRows;
 }
 
 }  // namespace

@@ -1,0 +1,61 @@
+// Matrix tiles: four tiles of sums, as the kernels keep them. What has no tiles, and reading, is AVX-512's.
+#include <cstdint>
+
+#include "ceiling.h"
+
+namespace tactus::bench {
+namespace {
+
+constexpr int64_t kSums = 4, kRows = 16, kColumns = 16;
+
+// As ldtilecfg reads it.
+struct alignas(64) TileConfig {
+  uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {kRows, kRows, kRows, kRows, kRows, kRows, kRows, kRows};
+};
+
+void Configure() {
+  const TileConfig config;
+  __asm__ volatile(
+      "ldtilecfg %0\n\t"
+      "tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3\n\t"
+      "tilezero %%tmm4\n\ttilezero %%tmm5\n\ttilezero %%tmm6\n\ttilezero %%tmm7"
+      :
+      : "m"(config));
+}
+
+float Int8Loop(int64_t rounds) {
+  Configure();
+  for (int64_t r = 0; r < rounds; ++r) {
+    __asm__ volatile(
+        "tdpbsud %%tmm6, %%tmm4, %%tmm0\n\ttdpbsud %%tmm7, %%tmm4, %%tmm1\n\t"
+        "tdpbsud %%tmm6, %%tmm5, %%tmm2\n\ttdpbsud %%tmm7, %%tmm5, %%tmm3" ::);
+  }
+  __asm__ volatile("tilerelease");
+  return 0;
+}
+
+float Bf16Loop(int64_t rounds) {
+  Configure();
+  for (int64_t r = 0; r < rounds; ++r) {
+    __asm__ volatile(
+        "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+        "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::);
+  }
+  __asm__ volatile("tilerelease");
+  return 0;
+}
+
+}  // namespace
+
+CeilingLoops AmxLoops() {
+  CeilingLoops loops = Avx512Loops();
+  loops.int8 = Int8Loop;
+  loops.int8_ops_per_round = kSums * kRows * kColumns * 64 * 2;
+  loops.bf16 = Bf16Loop;
+  loops.bf16_flops_per_round = kSums * kRows * kColumns * 32 * 2;
+  return loops;
+}
+
+}  // namespace tactus::bench
