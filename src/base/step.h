@@ -107,11 +107,12 @@ struct StepPlan {
   int64_t draft_tokens = 0;     // sum of the items'
   // For step-time models: what is not in prompt_items is a decode. Kept by PlanBuilder, so that nobody has to scan the
   // items.
-  std::vector<int32_t> prompt_items;     // indices of items that compute (or recompute) a prompt
-  int64_t decode_context_tokens = 0;     // KV tokens that the decodes read, summed, each one's own token included
-  std::vector<PrefixShape> prefixes;     // that decodes share, where the device reads those once for all of them
-  int64_t logit_rows = 0;                // sum of the items'
-  int64_t padded_tokens = 0;             // computed for nothing (--pad)
+  std::vector<int32_t> prompt_items;  // indices of items that compute (or recompute) a prompt
+  int64_t decode_context_tokens = 0;  // KV tokens that the decodes read, summed, each one's own token included
+  std::vector<PrefixShape> prefixes;  // that decodes share, where the device reads those once for all of them
+  int64_t logit_rows = 0;             // sum of the items'
+  int64_t padded_tokens = 0;          // computed for nothing (--pad)
+  bool guesses_pay = true;  // false: even a sure guess at what follows a decode would cost more than it brings
   DurationNs longest_preemption_ns = 0;  // see StepRecord
 
   void Clear() {
@@ -120,6 +121,7 @@ struct StepPlan {
     num_tokens = 0;
     num_decodes = 0;
     draft_tokens = 0;
+    guesses_pay = true;
     starts.clear();
     table_updates.clear();
     table_blocks.clear();

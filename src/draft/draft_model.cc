@@ -131,7 +131,7 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
     Learn(task, &sequence);
     const auto known = static_cast<int32_t>(task.prompt.size() + task.output.size());
     const int64_t left = size_.max_step_tokens - plan_.num_tokens;
-    if (task.waits || known < sequence.rests_until || known + most_ > size_.max_model_len) continue;
+    if (task.waits || !task.pays || known < sequence.rests_until || known + most_ > size_.max_model_len) continue;
     const double chance = sequence.right / sequence.all;
     if (chance < kLeastChance) {
       sequence.rests_until = known + kRestTokens;

@@ -11,7 +11,8 @@ namespace {
 // The sequence has been requeued, rolled back or ended since the item was planned.
 // A sequence whose guesses no step takes is asked for none for a while: under load they would be made for nothing.
 constexpr uint8_t kMostDeclined = 4;
-constexpr int32_t kRestTokens = 32;
+constexpr int32_t kRestTokens = 32;  // at first, twice as many each further time
+constexpr uint8_t kMostRests = 4;
 
 inline bool Stale(const SequenceTable& table, SlotId s, uint32_t planned_epoch) {
   return table.epoch(s) != planned_epoch;
@@ -77,6 +78,7 @@ StepRecord Commit::RecordOf(const StepPlan& plan, bool ok) const {
 void Commit::CommitStep() {
   const InFlight& f = steps_.Oldest();
   const StepPlan& plan = f.plan;
+  guesses_pay_ = plan.guesses_pay;
   TACTUS_CHECK_MSG(result_.step == plan.step, "the executor answered step " + std::to_string(result_.step) +
                                                   " instead of " + std::to_string(plan.step));
   const bool ok = result_.status.ok() && (result_.as_planned || result_.items.size() == plan.items.size());
@@ -238,8 +240,9 @@ void Commit::DraftsVerified(SlotId s, const StepItem& item, int32_t accepted_dra
     slot.drafts_declined = 0;
     live_.CountDrafts(slot, item.draft_tokens, std::max(accepted_drafts, 0));
   } else if (item.sample && live_.sequences().columns().draft_tokens[s] > 0 && ++slot.drafts_declined > kMostDeclined) {
-    slot.drafts_declined = kMostDeclined;  // one more sends it to rest again
-    slot.no_drafts_until = slot.generated + kRestTokens;
+    const auto rests = static_cast<uint8_t>(slot.drafts_declined - kMostDeclined);
+    slot.no_drafts_until = slot.generated + (kRestTokens << (rests - 1));
+    if (rests == kMostRests) --slot.drafts_declined;
   }
 }
 
@@ -262,6 +265,7 @@ void Commit::AskForDrafts() {
     task.output = slot.buffers->output;
     if (table.columns().flight[s] == FlightState::kIdle && slot.generated >= slot.no_drafts_until)
       task.most = std::max(0, std::min(config_.max_draft_tokens, slot.max_tokens - slot.generated - 1));
+    task.pays = guesses_pay_;
     slot.buffers->drafts.clear();
     task.tokens = &slot.buffers->drafts;
   }

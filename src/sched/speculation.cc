@@ -15,6 +15,7 @@ constexpr int64_t kGuessedInARow = 32;  // steps, then one takes none; so many
 constexpr int64_t kGuessedAtFirst = 4;  // until enough of those are known
 // A step of so few tokens tries guesses that are likelier than not, whatever is predicted: at first, and now and then.
 constexpr int64_t kFewTokens = 4, kTried = 2, kPlainInARow = 64;
+constexpr int32_t kSureTried = 4;      // guesses, where one alone would not pay
 constexpr double kForget = 1.0 / 512;  // of what guesses cost, by a step that took none for it
 constexpr double kLeastWithoutModel = 0.5;
 constexpr int64_t kTokensWithoutModel = 16;
@@ -153,8 +154,31 @@ void Speculation::TakeByTime(const StepView& view, const StepPlan& plan, int64_t
   predictions_[static_cast<size_t>(plan.step) % predictions_.size()] = prediction;
 }
 
+bool Speculation::Pays(const StepPlan& plan, int64_t left) {
+  if (step_time_ == nullptr || plan.num_decodes == 0 || plan.num_tokens <= kFewTokens) return true;
+  const auto context = static_cast<int32_t>(plan.decode_context_tokens / plan.num_decodes);
+  StepShape shape = ShapeOf(plan, &chunks_);
+  const auto time_ns = [&] { return static_cast<double>(std::max<DurationNs>(1, step_time_->StepTimeNs(shape))); };
+  const double base_ns = time_ns(), rate = static_cast<double>(plan.num_tokens) / base_ns;
+  chunks_.push_back({context - 1, 1});
+  --shape.decodes;
+  shape.decode_context_tokens -= context;
+  const int64_t logit_rows = shape.logit_rows;
+  for (const int32_t guesses : {1, kSureTried}) {
+    if (guesses > left) break;
+    chunks_.back().tokens = 1 + guesses;
+    shape.chunks = chunks_;
+    shape.logit_rows = logit_rows + guesses;
+    const double more_ns = std::max(0.0, time_ns() * GuessedOverPlain() - base_ns);
+    if (static_cast<double>(plan.num_tokens + guesses) / (base_ns + kCostMargin * more_ns) > rate) return true;
+  }
+  return false;
+}
+
 void Speculation::Complete(PlanBuilder* plan) {
-  if (!plan->view().has_drafts || plan->tokens_left() <= 0) return;
+  if (!plan->view().has_drafts) return;
+  plan->SetGuessesPay(Pays(plan->step(), plan->tokens_left()));
+  if (plan->tokens_left() <= 0) return;
   const int64_t sure = FindCandidates(*plan);
   if (candidates_.empty()) return;
   const StepPlan& step = plan->step();

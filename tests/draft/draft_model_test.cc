@@ -59,14 +59,19 @@ class DraftModelTest : public ::testing::Test {
     return right;
   }
   // Asks about all of these; each has got one token more.
-  std::vector<DraftTask> Ask(const std::vector<std::pair<SlotId, TokenId>>& came, int32_t most = kMost) {
+  std::vector<DraftTask> Ask(const std::vector<std::pair<SlotId, TokenId>>& came, int32_t most = kMost,
+                             bool pays = true) {
     std::vector<DraftTask> tasks;
     for (const auto& [slot, token] : came) {
       Sequence& s = sequences_[static_cast<size_t>(slot)];
       s.output.push_back(token);
       s.guesses.clear();
-      tasks.push_back(
-          {.slot = slot, .prompt = *s.request.prompt, .output = s.output, .most = most, .tokens = &s.guesses});
+      tasks.push_back({.slot = slot,
+                       .prompt = *s.request.prompt,
+                       .output = s.output,
+                       .most = most,
+                       .pays = pays,
+                       .tokens = &s.guesses});
     }
     model_->Propose(tasks);
     EXPECT_EQ(executor_->violation(), "");
@@ -119,6 +124,16 @@ TEST_F(DraftModelTest, NoMoreThanTwiceWhatCame) {
   sequences_[0].output.push_back(Guesses(0)[0]);
   Ask({{0, 3}});
   EXPECT_EQ(Guesses(0), Right(0, 4));
+}
+
+// Where no step would take a guess it computes nothing, not even what it has missed; then it goes on.
+TEST_F(DraftModelTest, WhereGuessesDoNotPayItRests) {
+  Make();
+  Begin(0, 9);
+  for (TokenId t = 1; t < 6; ++t) EXPECT_FALSE(Ask({{0, t}}, kMost, false)[0].waits);
+  EXPECT_EQ(executor_->steps(), 0);
+  Ask({{0, 6}});
+  EXPECT_EQ(Guesses(0), Right(0, kMost));
 }
 
 TEST_F(DraftModelTest, ManySequencesGoTogether) {

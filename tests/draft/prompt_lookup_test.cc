@@ -22,10 +22,11 @@ class Asked {
     lookup_.Begin(slot_, request_, {});
   }
   ~Asked() { lookup_.End(slot_); }
-  DraftTask Came(TokenId token, int32_t most = 16) {
+  DraftTask Came(TokenId token, int32_t most = 16, bool pays = true) {
     output_.push_back(token);
     guesses_.clear();
-    DraftTask task{.slot = slot_, .prompt = *request_.prompt, .output = output_, .most = most, .tokens = &guesses_};
+    DraftTask task{
+        .slot = slot_, .prompt = *request_.prompt, .output = output_, .most = most, .pays = pays, .tokens = &guesses_};
     lookup_.Propose({&task, 1});
     return task;
   }
@@ -50,6 +51,18 @@ TEST(PromptLookup, ACopyOfThePromptIsGuessed) {
   EXPECT_EQ(task.kind, DraftKind::kNgram);
   EXPECT_GT(task.chance, kSureDraft / 2);
   EXPECT_LT(task.chance, kSureDraft) << "a guess is never sure";
+}
+
+TEST(PromptLookup, WhereGuessesDoNotPayItLearnsAndSaysNothing) {
+  std::vector<TokenId> prompt;
+  for (TokenId t = 0; t < 50; ++t) prompt.push_back(1000 + t);
+  PromptLookup lookup(4, 8, 4096);
+  Asked s(&lookup, 2, prompt);
+  for (TokenId t = 0; t < 10; ++t) {
+    EXPECT_FALSE(s.Came(1000 + t, 16, false).waits);
+    EXPECT_TRUE(s.guesses().empty());
+  }
+  EXPECT_EQ(s.Came(1010).tokens->size(), 8U);
 }
 
 // What it would have guessed counts, whether or not anybody verified it: it says so as soon as it is worth waiting.

@@ -120,6 +120,7 @@ class Harness final : public EventSink {
   KvCache& kv() { return replica_->kv(); }
   ManualClock& clock() { return clock_; }
   FakeExecutor& executor() { return *executor_; }
+  const GuessingDrafts& drafts() const { return *drafts_; }
   const std::vector<std::string>& plans() const { return logging_->log; }
   const std::map<RequestHandle, int64_t>& chained_items() const { return logging_->chained_items; }
   sched::Scheduler& scheduler() { return replica_->scheduler(); }

@@ -52,6 +52,32 @@ TEST(StepLoop, ManyRequestsDoNotDisturbEachOther) {
   EXPECT_GT(h.loop().Stats().preemptions, 0);
 }
 
+// A device that reads weights for 8 us in every step and computes a token in 1 us, both at once.
+struct EightFree final : StepTimeModel {
+  DurationNs StepTimeNs(const StepShape& s) const override { return std::max<DurationNs>(8000, 1000 * s.tokens()); }
+};
+
+TEST(StepLoop, NobodyIsAskedForGuessesThatCannotPay) {
+  const EightFree device;
+  for (const int sequences : {2, 12}) {
+    HarnessConfig config;
+    config.num_blocks = 400;
+    config.max_num_seqs = 16;
+    config.executor.max_draft_tokens = 4;
+    config.draft_accuracy = 1;
+    config.scheduler.limits.step_time = &device;
+    config.scheduler.limits.token_budget = 64;
+    Harness h(config);
+    for (int i = 0; i < sequences; ++i) h.MustSubmit(MakeRequest(Tokens(static_cast<uint64_t>(i), 4), 40));
+    ASSERT_EQ(h.Run(), "");
+    if (sequences == 2) {
+      EXPECT_EQ(h.drafts().unpaid(), 0);
+    } else {
+      EXPECT_GT(h.drafts().unpaid(), 12 * 35) << "twelve decodes fill the step: guesses cost their time";
+    }
+  }
+}
+
 TEST(StepLoop, StopIdsStopStringsAndMinTokens) {
   HarnessConfig config;
   config.model_stop_ids = {5};

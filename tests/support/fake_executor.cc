@@ -83,6 +83,10 @@ void GuessingDrafts::Propose(std::span<DraftTask> tasks) {
     if (tokens.size() <= shown.size() || !std::equal(shown.begin(), shown.end(), tokens.begin()))
       violation_ = "asked without new tokens, or about other ones";
     shown = tokens;
+    if (!task.pays) {
+      ++unpaid_;
+      continue;
+    }
     task.waits = rng_.Uniform() < 0.75;
     task.chance = rng_.Uniform() < 0.5 ? kSureDraft : static_cast<DraftChance>(rng_.UniformInt(0, kSureDraft));
     task.kind = static_cast<DraftKind>(rng_.UniformInt(0, 2));

@@ -115,12 +115,14 @@ class GuessingDrafts final : public DraftSource {
   // What the loop broke of the contract, first finding only; empty: nothing.
   const std::string& violation() const { return violation_; }
   size_t live() const { return live_.size(); }
+  int64_t unpaid() const { return unpaid_; }  // times that a sequence's guesses could not have paid
 
  private:
   const FakeExecutor& executor_;
   const double accuracy_;
   Rng rng_;
   std::map<SlotId, std::vector<TokenId>> live_;  // what each was shown last
+  int64_t unpaid_ = 0;
   std::string violation_;
 };
 
