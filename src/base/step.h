@@ -112,7 +112,7 @@ struct StepPlan {
   std::vector<PrefixShape> prefixes;  // that decodes share, where the device reads those once for all of them
   int64_t logit_rows = 0;             // sum of the items'
   int64_t padded_tokens = 0;          // computed for nothing (--pad)
-  bool guesses_pay = true;  // false: even a sure guess at what follows a decode would cost more than it brings
+  double least_chance = 0;  // of a guess at what follows its decodes; a less likely one costs more than it brings
   DurationNs longest_preemption_ns = 0;  // see StepRecord
 
   void Clear() {
@@ -121,7 +121,7 @@ struct StepPlan {
     num_tokens = 0;
     num_decodes = 0;
     draft_tokens = 0;
-    guesses_pay = true;
+    least_chance = 0;
     starts.clear();
     table_updates.clear();
     table_blocks.clear();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 
@@ -13,6 +14,15 @@ constexpr double kPrior = 0.6, kPriorTokens = 2;
 constexpr double kLeastChance = 0.3;  // a sequence whose guesses are less likely rests
 constexpr int32_t kRestTokens = 32;
 constexpr int32_t kFirstGuesses = 4, kLeastGuesses = 2;
+constexpr double kTimeKeep = 1.0 / 8;  // what a measured time counts
+constexpr double kForget = 0.02;       // of what is known of guesses, by a token that was not guessed at
+
+// Something else may have held it up: twice the usual at most.
+void Average(DurationNs measured, double* mean) {
+  const auto value = static_cast<double>(measured);
+  if (value <= 0) return;
+  *mean = *mean == 0 ? value : *mean + (std::clamp(value, *mean / 2, *mean * 2) - *mean) * kTimeKeep;
+}
 
 }  // namespace
 
@@ -131,12 +141,16 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
     Learn(task, &sequence);
     const auto known = static_cast<int32_t>(task.prompt.size() + task.output.size());
     const int64_t left = size_.max_step_tokens - plan_.num_tokens;
-    if (task.waits || !task.pays || known < sequence.rests_until || known + most_ > size_.max_model_len) continue;
+    if (task.waits || known < sequence.rests_until || known + most_ > size_.max_model_len) continue;
     const double chance = sequence.right / sequence.all;
     if (chance < kLeastChance) {
       sequence.rests_until = known + kRestTokens;
       sequence.right += 1;  // it is worth another look then
       sequence.all += 1;
+      continue;
+    }
+    if (chance < task.least_chance + OwnCost()) {
+      sequence.right += (kPrior * sequence.all - sequence.right) * kForget;  // a bad spell is not for ever
       continue;
     }
     task.kind = DraftKind::kModel;
@@ -167,8 +181,15 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
     job.most = std::min(task.most, sequence.wanted);
     rounds = std::max(rounds, job.most);
   }
+  const TimeNs before_ns = std::exchange(last_end_ns_, kNever);
   for (int32_t round = 0; round < rounds && !plan_.items.empty(); ++round) {
     const bool ran = Run();
+    if (ran) {
+      if (round == 0 && before_ns != kNever) Average(result_.start_ns - before_ns, &step_ns_);
+      const bool catches_up = plan_.num_tokens > 2 * static_cast<int64_t>(plan_.items.size());
+      if (!catches_up) Average(result_.end_ns - result_.start_ns, &round_ns_);
+    }
+    last_end_ns_ = result_.end_ns;
     size_t at = 0;
     for (Job& job : jobs_) {
       if (round > 0 && !job.runs) continue;

@@ -10,6 +10,10 @@
 // Guesses that no step verifies are made for nothing, so a sequence gets at most twice as many as tokens came after the
 // last ones. How likely guesses are is measured, for each sequence: how many came, whether or not they were verified.
 // One whose guesses are seldom right is left alone and tried again later. So is one for which no KV block is left.
+//
+// A guess must be worth what the scheduler wants of it (DraftTask::least_chance) and this model's own time: a round of
+// guesses, one for each sequence, takes a share of a step of the model that is served. Both times are measured. Where
+// guesses are not worth it nothing is computed; what was missed meanwhile is made up for once they are.
 #pragma once
 
 #include <condition_variable>
@@ -61,6 +65,8 @@ class DraftModel final : public DraftSource {
   bool Cover(SlotId slot, int32_t tokens, Sequence* sequence);
   void AddItem(Job* job, int32_t first, int32_t count, bool sample);
   bool Run();
+  // A round's share of a step of the model that is served; 0: not known.
+  double OwnCost() const { return step_ns_ > 0 ? round_ns_ / step_ns_ : 0; }
   static TokenId TokenAt(const DraftTask& task, int32_t position);
 
   const std::unique_ptr<Backend> backend_;  // outlives the executor
@@ -74,6 +80,8 @@ class DraftModel final : public DraftSource {
   StepPlan plan_;
   StepResult result_;
   StepId next_step_ = 0;
+  double round_ns_ = 0, step_ns_ = 0;  // of a round of guesses, and from a call's end to the next one; 0: not known
+  TimeNs last_end_ns_ = kNever;        // of the call before; kNever: it computed nothing
   std::mutex mutex_;
   std::condition_variable wake_;
   bool woken_ = false;  // under mutex_

@@ -85,9 +85,9 @@ void PromptLookup::Propose(std::span<DraftTask> tasks) {
   for (DraftTask& task : tasks) {
     Sequence& sequence = *sequences_[static_cast<size_t>(task.slot)];
     CatchUp(task, &sequence);
-    if (task.waits || !task.pays || sequence.index.match_length() == 0) continue;
+    if (task.waits || sequence.index.match_length() == 0) continue;
     const double chance = ChanceOf(sequence);
-    if (chance < kLeastChance) continue;
+    if (chance < std::max(kLeastChance, task.least_chance)) continue;
     task.waits = true;
     task.kind = DraftKind::kNgram;
     // Less than sure, whatever it has seen.

@@ -78,7 +78,7 @@ StepRecord Commit::RecordOf(const StepPlan& plan, bool ok) const {
 void Commit::CommitStep() {
   const InFlight& f = steps_.Oldest();
   const StepPlan& plan = f.plan;
-  guesses_pay_ = plan.guesses_pay;
+  least_chance_ = plan.least_chance;
   TACTUS_CHECK_MSG(result_.step == plan.step, "the executor answered step " + std::to_string(result_.step) +
                                                   " instead of " + std::to_string(plan.step));
   const bool ok = result_.status.ok() && (result_.as_planned || result_.items.size() == plan.items.size());
@@ -265,7 +265,7 @@ void Commit::AskForDrafts() {
     task.output = slot.buffers->output;
     if (table.columns().flight[s] == FlightState::kIdle && slot.generated >= slot.no_drafts_until)
       task.most = std::max(0, std::min(config_.max_draft_tokens, slot.max_tokens - slot.generated - 1));
-    task.pays = guesses_pay_;
+    task.least_chance = least_chance_;
     slot.buffers->drafts.clear();
     task.tokens = &slot.buffers->drafts;
   }

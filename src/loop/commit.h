@@ -56,7 +56,7 @@ class Commit {
   std::vector<SlotId> recompute_;   // scratch
   std::vector<SlotId> new_tokens_;  // sequences that have some, in this pass
   std::vector<DraftTask> tasks_;    // of them, those that go on
-  bool guesses_pay_ = true;         // of the newest step
+  double least_chance_ = 0;         // of a guess, as the newest step said
 };
 
 }  // namespace tactus

@@ -76,7 +76,7 @@ class PlanBuilder {
   // The item takes so many of them along, or as many as tokens and blocks are left for: none that a running sequence
   // may need for its next token. Once the step is composed.
   void TakeDrafts(int32_t index, int32_t drafts);
-  void SetGuessesPay(bool pay) { plan_->guesses_pay = pay; }
+  void SetLeastChance(double chance) { plan_->least_chance = chance; }
   // Starts a waiting sequence with its first positions beyond what is cached, cut the same way.
   AddResult Start(SlotId slot, const Admission& admission, int32_t limit, bool whole);
   // Precondition: running and not yet in this plan. kSwap saves the KV where the ledger has swap space left, else as

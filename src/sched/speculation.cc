@@ -9,13 +9,13 @@ namespace tactus::sched {
 namespace {
 
 constexpr double kCostMargin = 1.5;
-constexpr double kKeep = 1.0 / 16;      // what a step counts in Measured
-constexpr int64_t kLeastMeasured = 8;   // steps before it is gone by
-constexpr int64_t kGuessedInARow = 32;  // steps, then one takes none; so many
-constexpr int64_t kGuessedAtFirst = 4;  // until enough of those are known
+constexpr double kKeep = 1.0 / 16;           // what a step counts in Measured
+constexpr int64_t kLeastMeasured = 8;        // steps before it is gone by
+constexpr int64_t kGuessedStepsInARow = 32;  // steps, then one takes none; so many
+constexpr int64_t kGuessedAtFirst = 4;       // until enough of those are known
 // A step of so few tokens tries guesses that are likelier than not, whatever is predicted: at first, and now and then.
 constexpr int64_t kFewTokens = 4, kTried = 2, kPlainInARow = 64;
-constexpr int32_t kSureTried = 4;      // guesses, where one alone would not pay
+constexpr int32_t kGuessesInARow = 4;  // which may pay where one alone would not
 constexpr double kForget = 1.0 / 512;  // of what guesses cost, by a step that took none for it
 constexpr double kLeastWithoutModel = 0.5;
 constexpr int64_t kTokensWithoutModel = 16;
@@ -23,6 +23,19 @@ constexpr int64_t kTokensWithoutModel = 16;
 // Whether a step with so many guesses is asked for its time: all up to eight, four of each doubling beyond.
 bool Asked(int64_t guesses) {
   return guesses <= 8 || guesses % static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(guesses)) / 4) == 0;
+}
+
+// The chance p at which `guesses` of them are worth so many tokens: p + p^2 + ... = worth. Above 1: not even sure ones.
+double ChanceOf(double worth, int32_t guesses) {
+  if (guesses == 1 || worth >= guesses) return worth;
+  double low = 0, high = 1;
+  for (int i = 0; i < 12; ++i) {
+    const double p = (low + high) / 2;
+    double sum = 0;
+    for (int32_t g = 0; g < guesses; ++g) sum = (sum + 1) * p;
+    (sum < worth ? low : high) = p;
+  }
+  return high;
 }
 
 }  // namespace
@@ -122,7 +135,7 @@ void Speculation::TakeByTime(const StepView& view, const StepPlan& plan, int64_t
   const double base_ns = TimeWith(plan), correction = GuessedOverPlain();
   Prediction prediction{plan.step, base_ns, false};
   double best_rate = worth / base_ns;
-  const bool compares = guessed_since_plain_ >= (plain_.steps < kLeastMeasured ? kGuessedAtFirst : kGuessedInARow);
+  const bool compares = guessed_since_plain_ >= (plain_.steps < kLeastMeasured ? kGuessedAtFirst : kGuessedStepsInARow);
   if (compares) most = 0;
   for (int64_t taken = 1; taken <= most; ++taken) {
     const double one = TakeNext();
@@ -154,30 +167,31 @@ void Speculation::TakeByTime(const StepView& view, const StepPlan& plan, int64_t
   predictions_[static_cast<size_t>(plan.step) % predictions_.size()] = prediction;
 }
 
-bool Speculation::Pays(const StepPlan& plan, int64_t left) {
-  if (step_time_ == nullptr || plan.num_decodes == 0 || plan.num_tokens <= kFewTokens) return true;
+double Speculation::LeastChance(const StepPlan& plan, int64_t left) {
+  if (step_time_ == nullptr || plan.num_decodes == 0 || plan.num_tokens <= kFewTokens) return 0;
   const auto context = static_cast<int32_t>(plan.decode_context_tokens / plan.num_decodes);
   StepShape shape = ShapeOf(plan, &chunks_);
   const auto time_ns = [&] { return static_cast<double>(std::max<DurationNs>(1, step_time_->StepTimeNs(shape))); };
-  const double base_ns = time_ns(), rate = static_cast<double>(plan.num_tokens) / base_ns;
+  const double base_ns = time_ns();
   chunks_.push_back({context - 1, 1});
   --shape.decodes;
   shape.decode_context_tokens -= context;
   const int64_t logit_rows = shape.logit_rows;
-  for (const int32_t guesses : {1, kSureTried}) {
+  double least = 2;
+  for (const int32_t guesses : {1, kGuessesInARow}) {
     if (guesses > left) break;
     chunks_.back().tokens = 1 + guesses;
     shape.chunks = chunks_;
     shape.logit_rows = logit_rows + guesses;
     const double more_ns = std::max(0.0, time_ns() * GuessedOverPlain() - base_ns);
-    if (static_cast<double>(plan.num_tokens + guesses) / (base_ns + kCostMargin * more_ns) > rate) return true;
+    least = std::min(least, ChanceOf(static_cast<double>(plan.num_tokens) * kCostMargin * more_ns / base_ns, guesses));
   }
-  return false;
+  return least;
 }
 
 void Speculation::Complete(PlanBuilder* plan) {
   if (!plan->view().has_drafts) return;
-  plan->SetGuessesPay(Pays(plan->step(), plan->tokens_left()));
+  plan->SetLeastChance(LeastChance(plan->step(), plan->tokens_left()));
   if (plan->tokens_left() <= 0) return;
   const int64_t sure = FindCandidates(*plan);
   if (candidates_.empty()) return;

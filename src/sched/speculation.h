@@ -15,8 +15,8 @@
 // too: a step of at most four tokens tries two that are likelier than not, the first eight times and then one step in
 // 64, whatever is predicted.
 //
-// Guesses cost who makes them, too. So each plan says whether it would have taken a sure one (StepPlan::guesses_pay):
-// where it would not, the loop asks for none.
+// Guesses cost who makes them, too. So each plan says how likely a guess must be to be taken (StepPlan::least_chance),
+// and who makes them makes no less likely ones for the next step.
 //
 // Without a step-time model: those whose p^j is at least 1/2, while the step has at most 16 tokens.
 //
@@ -72,8 +72,9 @@ class Speculation {
   void Keep();
   void TakeByTime(const StepView& view, const StepPlan& plan, int64_t sure, int64_t most);
   double TimeWith(const StepPlan& plan);
-  // Whether a guess beside one of its decodes would be taken if it were sure, with room for `left` tokens.
-  bool Pays(const StepPlan& plan, int64_t left);
+  // From where on a guess beside one of its decodes pays, with room for `left` tokens; above 1: even a sure one does
+  // not.
+  double LeastChance(const StepPlan& plan, int64_t left);
 
   const StepTimeModel* const step_time_;
   std::vector<Candidate> candidates_;

@@ -20,7 +20,7 @@ class SimDrafts final : public DraftSource {
   void End(SlotId) override {}
   void Propose(std::span<DraftTask> tasks) override {
     for (DraftTask& task : tasks) {
-      if (!task.pays) continue;
+      if (static_cast<double>(chance_) / kSureDraft < task.least_chance) continue;
       task.tokens->assign(static_cast<size_t>(std::min(task.most, most_)), 0);
       task.waits = true;
       task.kind = kind_;

@@ -16,6 +16,26 @@ struct Sequence {
   std::vector<TokenId> output, guesses;
 };
 
+// Says of every step of `inner` that it took a microsecond of a clock that stands still otherwise.
+class TimedExecutor final : public Executor {
+ public:
+  explicit TimedExecutor(std::unique_ptr<FakeExecutor> inner) : inner_(std::move(inner)) {}
+  ExecutorTraits traits() const override { return inner_->traits(); }
+  void Submit(const StepPlan& plan) override { inner_->Submit(plan); }
+  bool Poll(StepResult* result) override {
+    if (!inner_->Poll(result)) return false;
+    result->start_ns = now_ns;
+    result->end_ns = now_ns += 1000;
+    return true;
+  }
+  void SetWakeup(std::function<void()> wakeup) override { inner_->SetWakeup(std::move(wakeup)); }
+
+  TimeNs now_ns = 0;
+
+ private:
+  const std::unique_ptr<FakeExecutor> inner_;
+};
+
 class DraftModelTest : public ::testing::Test {
  protected:
   void Make(int64_t blocks = 100, int64_t step_tokens = 64, int64_t context = 200) {
@@ -32,7 +52,9 @@ class DraftModelTest : public ::testing::Test {
     size.max_step_items = 4;
     auto executor = std::make_unique<FakeExecutor>(config_);
     executor_ = executor.get();
-    model_ = std::make_unique<DraftModel>(nullptr, std::move(executor), size, kVocab, kMost);
+    auto timed = std::make_unique<TimedExecutor>(std::move(executor));
+    timed_ = timed.get();
+    model_ = std::make_unique<DraftModel>(nullptr, std::move(timed), size, kVocab, kMost);
   }
   void Begin(SlotId slot, int32_t prompt) {
     std::vector<TokenId> tokens;
@@ -60,7 +82,7 @@ class DraftModelTest : public ::testing::Test {
   }
   // Asks about all of these; each has got one token more.
   std::vector<DraftTask> Ask(const std::vector<std::pair<SlotId, TokenId>>& came, int32_t most = kMost,
-                             bool pays = true) {
+                             double least_chance = 0) {
     std::vector<DraftTask> tasks;
     for (const auto& [slot, token] : came) {
       Sequence& s = sequences_[static_cast<size_t>(slot)];
@@ -70,7 +92,7 @@ class DraftModelTest : public ::testing::Test {
                        .prompt = *s.request.prompt,
                        .output = s.output,
                        .most = most,
-                       .pays = pays,
+                       .least_chance = least_chance,
                        .tokens = &s.guesses});
     }
     model_->Propose(tasks);
@@ -81,6 +103,7 @@ class DraftModelTest : public ::testing::Test {
 
   FakeExecutorConfig config_;
   FakeExecutor* executor_ = nullptr;
+  TimedExecutor* timed_ = nullptr;
   std::unique_ptr<DraftModel> model_;
   std::array<Sequence, 8> sequences_;
 };
@@ -130,10 +153,30 @@ TEST_F(DraftModelTest, NoMoreThanTwiceWhatCame) {
 TEST_F(DraftModelTest, WhereGuessesDoNotPayItRests) {
   Make();
   Begin(0, 9);
-  for (TokenId t = 1; t < 6; ++t) EXPECT_FALSE(Ask({{0, t}}, kMost, false)[0].waits);
+  for (TokenId t = 1; t < 6; ++t) EXPECT_FALSE(Ask({{0, t}}, kMost, 0.61)[0].waits) << "0.6 is believed at first";
   EXPECT_EQ(executor_->steps(), 0);
-  Ask({{0, 6}});
+  Ask({{0, 6}}, kMost, 0.59);
   EXPECT_EQ(Guesses(0), Right(0, kMost));
+}
+
+// A round of its own takes a quarter of a step of the model that is served, so a guess must be so much likelier.
+TEST_F(DraftModelTest, ItsOwnTimeCounts) {
+  Make();
+  Begin(0, 9);
+  Ask({{0, 1}});
+  for (int i = 0; i < 40; ++i) {  // two of three are right
+    timed_->now_ns += 4000;
+    const std::vector<TokenId> guesses = Guesses(0);
+    ASSERT_GE(guesses.size(), 2U) << i;
+    if (i % 2 == 0) sequences_[0].output.push_back(guesses[0]);
+    Ask({{0, i % 2 == 0 ? guesses[1] : (guesses[0] + 1) % kVocab}});
+  }
+  const int64_t steps = executor_->steps();
+  timed_->now_ns += 4000;
+  EXPECT_TRUE(Ask({{0, 1}}, kMost, 0.01)[0].waits);
+  EXPECT_GT(executor_->steps(), steps);
+  timed_->now_ns += 4000;
+  EXPECT_FALSE(Ask({{0, 1}}, kMost, 0.6)[0].waits) << "0.6 and a quarter are more than two thirds";
 }
 
 TEST_F(DraftModelTest, ManySequencesGoTogether) {

@@ -22,11 +22,15 @@ class Asked {
     lookup_.Begin(slot_, request_, {});
   }
   ~Asked() { lookup_.End(slot_); }
-  DraftTask Came(TokenId token, int32_t most = 16, bool pays = true) {
+  DraftTask Came(TokenId token, int32_t most = 16, double least_chance = 0) {
     output_.push_back(token);
     guesses_.clear();
-    DraftTask task{
-        .slot = slot_, .prompt = *request_.prompt, .output = output_, .most = most, .pays = pays, .tokens = &guesses_};
+    DraftTask task{.slot = slot_,
+                   .prompt = *request_.prompt,
+                   .output = output_,
+                   .most = most,
+                   .least_chance = least_chance,
+                   .tokens = &guesses_};
     lookup_.Propose({&task, 1});
     return task;
   }
@@ -59,7 +63,7 @@ TEST(PromptLookup, WhereGuessesDoNotPayItLearnsAndSaysNothing) {
   PromptLookup lookup(4, 8, 4096);
   Asked s(&lookup, 2, prompt);
   for (TokenId t = 0; t < 10; ++t) {
-    EXPECT_FALSE(s.Came(1000 + t, 16, false).waits);
+    EXPECT_FALSE(s.Came(1000 + t, 16, 1.01).waits);
     EXPECT_TRUE(s.guesses().empty());
   }
   EXPECT_EQ(s.Came(1010).tokens->size(), 8U);

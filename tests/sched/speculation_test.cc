@@ -46,30 +46,31 @@ TEST(Speculation, AStepThatComputesAllTheTimeTakesNone) {
   EXPECT_EQ(bed.planned().draft_tokens, 0);
 }
 
-// Nobody is to make guesses that no step would take, were they sure: the plan says so. Four
-// tokens more may be worth what one is not, and a step of few tokens tries some whatever is predicted.
-TEST(Speculation, APlanSaysWhetherASureGuessWouldPay) {
-  struct Steps final : StepTimeModel {  // in tiles of four tokens
+// Nobody is to make guesses that no step would take: the plan says how likely one must be. Four together may pay where
+// one alone does not, and a step of few tokens tries some whatever is predicted.
+TEST(Speculation, APlanSaysHowLikelyAGuessMustBe) {
+  struct Tiles final : StepTimeModel {  // of four tokens
     DurationNs StepTimeNs(const StepShape& s) const override { return 1000 + 100 * ((s.tokens() + 3) / 4); }
   };
-  const Device device(8000, 1000);
-  const Steps steps;
+  const Device device(8000, 1000), busy(0, 1000);
+  const Tiles tiles;
   const struct {
     const StepTimeModel* device;
     int decodes;
-    bool pay;
-  } cases[] = {{&device, 7, true}, {&device, 8, false}, {&device, 12, false}, {&steps, 8, true}, {nullptr, 12, true}};
+    double least;
+  } cases[] = {
+      {&device, 7, 0},      // an eighth token is free
+      {&device, 8, 1.5},    // 8 tokens in 8 us; one more takes 1 us, which counts as 1.5
+      {&device, 12, 1.5},   // likewise in 12 us
+      {&tiles, 8, 0.5188},  // 100 ns more of 1,200 ns for four guesses: together they must be worth one
+      {nullptr, 12, 0},    {&busy, 4, 0},
+  };
   for (const auto& c : cases) {
     StepBed bed(On(c.device));
     for (int i = 0; i < c.decodes; ++i) bed.Draft(bed.Decoding(4, 2), 0, kLikely);
     bed.Plan();
-    EXPECT_EQ(bed.planned().guesses_pay, c.pay) << c.decodes << " decodes";
+    EXPECT_NEAR(bed.planned().least_chance, c.least, 1e-3) << c.decodes << " decodes";
   }
-  const Device busy(0, 1000);
-  StepBed bed(On(&busy));
-  for (int i = 0; i < 4; ++i) bed.Draft(bed.Decoding(4, 2), 0, kLikely);
-  bed.Plan();
-  EXPECT_TRUE(bed.planned().guesses_pay);
 }
 
 // In between, the likeliest go first, whichever sequences they are of.

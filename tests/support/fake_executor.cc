@@ -83,7 +83,7 @@ void GuessingDrafts::Propose(std::span<DraftTask> tasks) {
     if (tokens.size() <= shown.size() || !std::equal(shown.begin(), shown.end(), tokens.begin()))
       violation_ = "asked without new tokens, or about other ones";
     shown = tokens;
-    if (!task.pays) {
+    if (task.least_chance > 1) {
       ++unpaid_;
       continue;
     }
