@@ -70,7 +70,8 @@ Result<std::vector<std::string>> Range(const std::string& text, const std::strin
   const double last = *high + 1e-9 * std::abs(*high);
   double value = *low;
   while (value <= last) {
-    if (values.size() == kMostValues) return BadVary(text, fmt::format("more than {} values", kMostValues));
+    if (values.size() == kMostValues)
+      return BadVary(text, fmt::format("more than {} values: take a larger step", kMostValues));
     values.push_back(fmt::format("{:.12g}", value));
     value = by_factor ? value * *step : *low + static_cast<double>(values.size()) * *step;
   }
