@@ -28,6 +28,7 @@ struct BenchOptions : OfferedLoad {
   int64_t requests = 100;
   bool json = false;
   RunOut run_out;
+  Timeseries timeseries;
   DurationText timeout{600 * kSecond};
 
   template <class V>
@@ -61,6 +62,7 @@ struct BenchOptions : OfferedLoad {
             {.help = "send objectives and class with each request; else requests are only scored by them"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
     run_out.VisitFields(v);
+    timeseries.VisitFields(v);
     v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
   }
 };
@@ -202,6 +204,8 @@ int BenchCommand(const Args& args) {
   if (!options.output.empty()) {
     if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
   }
+  const auto series = KeepSeries(options.timeseries, &options.run_out);
+  if (!series.ok()) return Fail(series.status(), kExitUsage);
   const auto run_file = OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kWait);
   if (!run_file.ok()) return Fail(run_file.status(), CodeOf(run_file.status()));
   if (options.load.model.empty()) {
@@ -238,11 +242,13 @@ int BenchCommand(const Args& args) {
   const auto text = [&report](int indent) {
     return report.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   };
+  AddRows(input, run_file->get(), series->get());
   if (*run_file != nullptr) {
-    AddRows(input, run_file->get());
     if (const Status written = (*run_file)->Close(text(-1)); !written.ok()) code = Fail(written, kExitFailed);
   }
+  if (*series != nullptr) report["timeseries"] = (*series)->ToJson();
   std::printf("%s", options.json ? text(-1).c_str() : RunTable(run).c_str());
+  if (*series != nullptr && !options.json) std::printf("\n%s", (*series)->Table().c_str());
   if (options.output.empty()) return code;
   const Status written = ReplaceFile(options.output, text(1), "output");
   return written.ok() ? code : Fail(written, kExitFailed);

@@ -6,9 +6,11 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 
 #include "cli/interrupt.h"
+#include "cli/sweep_table.h"
 #include "obs/seed_interval.h"
 #include "sim/run_many.h"
 
@@ -67,31 +69,153 @@ SimOptions At(const CapacityOptions& o, const SimCase& of, double value, size_t 
   return options;
 }
 
+std::string BrokenText(const CapacityCase& c, const Probe& probe) {
+  std::string text;
+  for (size_t i = 0; i < probe.verdicts.size(); ++i) {
+    if (probe.verdicts[i].held) continue;
+    text += (text.empty() ? "" : "; ") + VerdictText(c.condition->clauses()[i], probe.verdicts[i]);
+  }
+  if (!probe.nothing_completed.empty()) text += "; " + probe.nothing_completed;
+  return text;
+}
+
+// Why a seed has no capacity; "": it has one.
+std::string WhyNone(const CapacityOptions& o, const SeedOutcome& s) {
+  if (!s.status.ok()) return s.status.message();
+  if (!s.none.empty()) return s.none;
+  if (!s.found.finished) {
+    return fmt::format("interrupted; the largest that held: {}, the least that broke: {}",
+                       s.held ? ValueText(o, s.held->value) : "none", s.broke ? ValueText(o, s.broke->value) : "none");
+  }
+  if (!s.found.held) return fmt::format("even the lowest, {}, breaks {}", ValueText(o, s.broke->value), s.breaks);
+  if (!s.found.broke) {
+    return fmt::format(
+        "even the highest, {}, holds: raise --to, make the load longer than queues take to grow "
+        "(--requests), or state what an overload breaks, such as p50(delay)<=2s",
+        ValueText(o, s.held->value));
+  }
+  return "";
+}
+
+// The rows of --csv. One configuration and seed is one row. What could not be run has an error, and is tried again.
+class CapacityTable {
+ public:
+  static Result<CapacityTable> Open(const CapacityOptions& o, const std::vector<VariedFlag>& varied) {
+    std::vector<std::string> columns;
+    for (const VariedFlag& flag : varied) columns.push_back(flag.name);
+    columns.insert(columns.end(), {"seed", "capacity", "breaks_at", "breaks", "no_capacity"});
+    for (const RunMetric& metric : RunMetric::All()) columns.push_back(metric.Name());
+    columns.insert(columns.end(), {"error", "base"});
+    const std::string base =
+        BaseOf(o.sim, varied, fmt::format("{}\n{}\n{}\n{}\n{}", o.until, o.over, o.from, o.to, o.tolerance));
+    TACTUS_ASSIGN_OR_RETURN(SweepTable rows, SweepTable::Open(o.csv, std::move(columns), varied.size() + 1, base));
+    return CapacityTable(o, base, std::move(rows));
+  }
+
+  // Whether it was found before; fills it in.
+  bool Find(const CapacityCase& c, size_t seed, SeedOutcome* out) const {
+    const SweepTable::Row* row = rows_.Find(Key(c, seed));
+    if (row == nullptr || !(*row)[row->size() - 2].empty()) return false;
+    const std::string* cells = row->data() + Key(c, seed).size();
+    const double held = std::strtod(cells[0].c_str(), nullptr), broke = std::strtod(cells[1].c_str(), nullptr);
+    out->none = cells[3];
+    if (!out->none.empty()) return true;
+    if (!(held > 0) || !(broke > held)) return false;
+    out->found = {.held = held, .broke = broke, .finished = true};
+    out->held = Probe{.value = held};
+    out->broke = Probe{.value = broke};
+    out->breaks = cells[2];
+    for (size_t i = 0; i < metrics_.size(); ++i) {
+      if (metrics_[i].Name() == kCost && !cells[4 + i].empty()) out->cost = std::strtod(cells[4 + i].c_str(), nullptr);
+    }
+    return true;
+  }
+  Status Add(const CapacityCase& c, size_t seed, const SeedOutcome& s) {
+    SweepTable::Row row = Key(c, seed);
+    const Status& error = c.status.ok() ? s.status : c.status;
+    const std::string none = error.ok() ? WhyNone(o_, s) : error.message();
+    const auto number = [](double value) { return fmt::format("{:.17g}", value); };
+    row.push_back(none.empty() ? number(*s.found.held) : "");
+    row.push_back(s.broke ? number(s.broke->value) : "");
+    row.push_back(s.breaks);
+    row.push_back(error.ok() ? none : "");
+    for (const RunMetric& metric : metrics_) {
+      const auto value = none.empty() ? metric.Value(s.held->result) : std::nullopt;
+      row.push_back(value ? fmt::format("{:.9g}", *value) : "");
+    }
+    row.push_back(error.message());
+    row.push_back(base_);
+    return rows_.Add(std::move(row));
+  }
+  Status Finish(const std::vector<CapacityCase>& cases) {
+    std::vector<SweepTable::Row> keys;
+    for (const CapacityCase& c : cases) {
+      for (size_t seed = 0; seed < c.seeds.size(); ++seed) keys.push_back(Key(c, seed));
+    }
+    return rows_.Finish(keys);
+  }
+  static constexpr const char* kCost = "cost";
+
+ private:
+  CapacityTable(const CapacityOptions& o, std::string base, SweepTable rows)
+      : o_(o), base_(std::move(base)), rows_(std::move(rows)), metrics_(RunMetric::All()) {}
+  static SweepTable::Row Key(const CapacityCase& c, size_t seed) {
+    SweepTable::Row key = c.of.values;
+    key.push_back(fmt::format("{}", c.of.options.seed + static_cast<int64_t>(seed)));
+    return key;
+  }
+
+  const CapacityOptions& o_;
+  std::string base_;
+  SweepTable rows_;
+  std::vector<RunMetric> metrics_;
+};
+
 class CapacitySearch {
  public:
-  CapacitySearch(const CapacityOptions& options, std::vector<CapacityCase>* cases) : o_(options), cases_(*cases) {}
+  CapacitySearch(const CapacityOptions& options, std::vector<CapacityCase>* cases, CapacityTable* table)
+      : o_(options), cases_(*cases), table_(*table) {}
 
-  void Run() {
+  // How many were found before, by the table; they are not searched.
+  size_t Begin() {
+    size_t found = 0;
+    for (CapacityCase& c : cases_) {
+      c.seeds.resize(static_cast<size_t>(o_.seeds));
+      for (size_t seed = 0; seed < c.seeds.size(); ++seed) found += table_.Find(c, seed, &c.seeds[seed]);
+    }
+    return found;
+  }
+  // Not ok: the table could not be written.
+  Status Run() {
     const auto seeds = static_cast<size_t>(o_.seeds);
-    for (CapacityCase& c : cases_) c.seeds.resize(seeds);
     ForEachOnThreads(cases_.size() * seeds, ThreadsOf(o_), [&](size_t i) { RunSeed(&cases_[i / seeds], i % seeds); });
+    return unwritten_.ok() ? table_.Finish(cases_) : unwritten_;
   }
 
  private:
   void RunSeed(CapacityCase* c, size_t seed) {
     SeedOutcome& out = c->seeds[seed];
-    if (!c->status.ok()) return;
+    if (out.held || !out.none.empty()) return;  // found before
+    if (c->status.ok()) Search(c, seed, &out);
+    if (c->status.ok() && out.status.ok() && !out.found.finished) return;  // interrupted
+    if (out.broke) out.breaks = BrokenText(*c, *out.broke);
+    if (out.held) out.cost = RunMetric::Parse(CapacityTable::kCost)->Value(out.held->result);
+    const std::lock_guard lock(say_);
+    if (const Status added = table_.Add(*c, seed, out); !added.ok()) unwritten_ = added;
+  }
+
+  void Search(CapacityCase* c, size_t seed, SeedOutcome* out) {
     auto found = FindLargest(RangeOf(o_, *c), [&](double value) -> Result<bool> {
       TACTUS_ASSIGN_OR_RETURN(Probe probe, Try(*c, value, seed));
       Say(*c, seed, probe);
       const bool held = probe.held();
-      (held ? out.held : out.broke) = std::move(probe);
+      (held ? out->held : out->broke) = std::move(probe);
       return held;
     });
     if (found.ok()) {
-      out.found = *found;
+      out->found = *found;
     } else {
-      out.status = found.status();
+      out->status = found.status();
     }
   }
 
@@ -122,7 +246,9 @@ class CapacitySearch {
 
   const CapacityOptions& o_;
   std::vector<CapacityCase>& cases_;
+  CapacityTable& table_;
   std::mutex say_;
+  Status unwritten_;
 };
 
 Json ProbeJson(const CapacityCase& c, const std::optional<Probe>& probe) {
@@ -160,36 +286,14 @@ Result<std::vector<CapacityCase>> MakeCapacityCases(const CapacityOptions& o, co
 }  // namespace
 
 std::string ValueText(const CapacityOptions& o, double value) {
-  return OverRate(o) ? fmt::format("{:.4g} requests/s", value) : fmt::format("{:.0f} in flight", value);
-}
-
-std::string BrokenText(const CapacityCase& c, const Probe& probe) {
-  std::string text;
-  for (size_t i = 0; i < probe.verdicts.size(); ++i) {
-    if (probe.verdicts[i].held) continue;
-    text += (text.empty() ? "" : "; ") + VerdictText(c.condition->clauses()[i], probe.verdicts[i]);
-  }
-  if (!probe.nothing_completed.empty()) text += "; " + probe.nothing_completed;
-  return text;
+  if (!OverRate(o)) return fmt::format("{:.0f} in flight", value);
+  return value < 1e4 ? fmt::format("{:.4g} requests/s", value) : fmt::format("{:.0f} requests/s", value);
 }
 
 std::string WhyNone(const CapacityOptions& o, const CapacityCase& c) {
   if (!c.status.ok()) return c.status.message();
   for (const SeedOutcome& s : c.seeds) {
-    if (!s.status.ok()) return s.status.message();
-    if (!s.found.finished) {
-      return fmt::format("interrupted; the largest that held: {}, the least that broke: {}",
-                         s.held ? ValueText(o, s.held->value) : "none",
-                         s.broke ? ValueText(o, s.broke->value) : "none");
-    }
-    if (!s.found.held)
-      return fmt::format("even the lowest, {}, breaks {}", ValueText(o, s.broke->value), BrokenText(c, *s.broke));
-    if (!s.found.broke) {
-      return fmt::format(
-          "even the highest, {}, holds: raise --to, make the load longer than queues take to grow "
-          "(--requests), or state what an overload breaks, such as p50(delay)<=2s",
-          ValueText(o, s.held->value));
-    }
+    if (const std::string none = WhyNone(o, s); !none.empty()) return none;
   }
   return "";
 }
@@ -254,11 +358,15 @@ Status CheckCapacity(const CapacityOptions& o, const std::vector<VariedFlag>& va
 
 Result<std::vector<CapacityCase>> FindCapacities(const CapacityOptions& o, const std::vector<VariedFlag>& varied) {
   TACTUS_ASSIGN_OR_RETURN(std::vector<CapacityCase> cases, MakeCapacityCases(o, varied));
-  std::fprintf(stderr, "%zu %s, %lld %s each, about a dozen runs per seed, on %d threads\n", cases.size(),
+  TACTUS_ASSIGN_OR_RETURN(CapacityTable table, CapacityTable::Open(o, varied));
+  CapacitySearch search(o, &cases, &table);
+  const size_t before = search.Begin();
+  std::fprintf(stderr, "%zu %s, %lld %s each%s, about a dozen runs per seed, on %d threads\n", cases.size(),
                cases.size() == 1 ? "configuration" : "configurations", static_cast<long long>(o.seeds),
-               o.seeds == 1 ? "seed" : "seeds", ThreadsOf(o));
+               o.seeds == 1 ? "seed" : "seeds",
+               before > 0 ? fmt::format(", {} of them all found before", before).c_str() : "", ThreadsOf(o));
   CatchInterrupt();
-  CapacitySearch(o, &cases).Run();
+  TACTUS_RETURN_IF_ERROR(search.Run());
   return cases;
 }
 

@@ -17,7 +17,7 @@
 namespace tactus::cli {
 
 struct CapacityOptions : SimManyOptions {
-  std::string until, over = "rate";
+  std::string until, over = "rate", csv;
   double from = 0, to = 0, tolerance = 2;
 
   CapacityOptions() { seeds = 3; }
@@ -37,6 +37,10 @@ struct CapacityOptions : SimManyOptions {
              .min = 0.01,
              .max = 50,
              .help = "how far the highest that held may be below the lowest that broke"});
+    v.Field(
+        "csv", csv,
+        {.help = "a table with a row per configuration and seed, written as each is found: its capacity, what broke "
+                 "above it, and every metric at the capacity. A file that the same search began is gone on with"});
     SimManyOptions::VisitFields(v);
   }
 };
@@ -55,7 +59,10 @@ struct Probe {
 struct SeedOutcome {
   Status status;  // not ok: a run could not be made
   Largest found;
-  std::optional<Probe> held, broke;
+  std::optional<Probe> held, broke;  // of what --csv had found before: their values alone
+  std::string none;                  // why it has no capacity, where --csv had found that before
+  std::string breaks;                // each clause that the least that broke broke, with its value
+  std::optional<double> cost;        // per million tokens, at the capacity
 };
 
 // What is asked of one configuration.
@@ -71,15 +78,13 @@ struct CapacityCase {
 // kInvalidArgument: what is asked makes no sense, with the flag as param.
 Status CheckCapacity(const CapacityOptions& options, const std::vector<VariedFlag>& varied);
 // Sets every configuration up, then searches. A single configuration's error is the answer; of several each keeps its
-// own. Says on stderr what it tries. Ctrl-C: what is known so far.
+// own. Says on stderr what it tries. Ctrl-C: what is known so far, also in --csv. kDataLoss: that could not be written.
 Result<std::vector<CapacityCase>> FindCapacities(const CapacityOptions& options, const std::vector<VariedFlag>& varied);
 
 // Why a configuration has no capacity; "": it has one.
 std::string WhyNone(const CapacityOptions& options, const CapacityCase& of);
 // The largest value that held, of each seed; of a configuration that has a capacity.
 std::vector<double> HeldValues(const CapacityCase& of);
-// Each clause that a probe broke, with its value.
-std::string BrokenText(const CapacityCase& of, const Probe& probe);
 std::string ValueText(const CapacityOptions& options, double value);  // "3.2 requests/s", "14 in flight"
 // {options, until, capacity: {mean, low, high}, why_none, of_first, seeds: [{seed, held, broke}]}
 nlohmann::ordered_json CapacityJson(const CapacityOptions& options, const std::vector<VariedFlag>& varied,

@@ -44,6 +44,7 @@ struct SimCommandOptions {
   bool list = false, print_papers = false, json = false;
   std::string output, replay, times = "recorded";
   RunOut run_out;
+  Timeseries timeseries;
 
   template <class V>
   void VisitFields(V& v) {
@@ -61,6 +62,7 @@ struct SimCommandOptions {
              .help = "how many of several runs go side by side, each on one thread; 0: one for each core. Results are "
                      "the same on any number"});
     run_out.VisitFields(v);
+    timeseries.VisitFields(v);
     v.Field("replay", replay,
             {.help = "a run that `tactus serve` or `sim` recorded with --trace-out, instead of a workload"});
     v.Field("times", times,

@@ -59,6 +59,11 @@ int Main(int argc, char** argv) {
   for (const Command& c : kCommands) {
     if (name == c.name) return c.run(Args(argv + 2, argv + argc));
   }
+  for (const char* of_sim : {"capacity", "sweep", "compare", "step"}) {
+    if (name != of_sim) continue;
+    std::fprintf(stderr, "tactus: unknown command '%s'; it is 'tactus sim %s'\n", of_sim, of_sim);
+    return kExitUsage;
+  }
   std::fprintf(stderr, "tactus: unknown command '%s'; the commands are:", argv[1]);
   for (const Command& c : kCommands) std::fprintf(stderr, " %s", c.name);
   std::fprintf(stderr, "\n");

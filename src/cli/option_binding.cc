@@ -104,9 +104,10 @@ Status SetField(const FieldBinding& field, const std::string& text) {
     }
     auto value = ParseDuration(text);
     if (!value.ok() || (value->ns == 0 && may_be("none"))) {
-      return BadValue(field, text,
-                      may_be("none") ? "a duration of more than 0 such as 50ms, 1.5s or 2m, nor auto or none"
-                                     : "a duration such as 50ms, 1.5s or 2m");
+      std::string wanted =
+          may_be("none") ? "a duration of more than 0 such as 50ms, 1.5s or 2m" : "a duration such as 50ms, 1.5s or 2m";
+      for (size_t i = 0; i < words.size(); ++i) wanted += (i == 0 ? ", nor " : " or ") + words[i];
+      return BadValue(field, text, wanted);
     }
     TACTUS_RETURN_IF_ERROR(CheckRange(field, text, static_cast<double>(value->ns)));
     **p = *value;

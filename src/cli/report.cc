@@ -1,7 +1,12 @@
 // `tactus report RUN...`: run files as a page with pictures.
 #include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -19,6 +24,7 @@ constexpr size_t kMostRuns = 500;
 
 struct ReportOptions {
   std::string output, pictures, perfetto;
+  bool png = false;
   std::vector<std::string> runs;
   template <class V>
   void VisitFields(V& v) {
@@ -26,6 +32,7 @@ struct ReportOptions {
     v.Field("output", output, {.alias = "o", .help = "the page, one HTML file that needs no other"});
     v.Field("pictures", pictures,
             {.help = "folder for each picture as SVG and its points as CSV, and report.json with the runs' results"});
+    v.Field("png", png, {.help = "with --pictures: each picture also as PNG, by the program rsvg-convert"});
     v.Field("perfetto", perfetto,
             {.help = "trace of the steps and requests of one run, JSON for ui.perfetto.dev or chrome://tracing"});
   }
@@ -38,20 +45,50 @@ int Fail(const Status& status) {
 
 Status Check(const ReportOptions& options) {
   if (options.runs.empty())
-    return InvalidArgument("no run to report: name run files, which --run-out of sim, bench, serve and others write");
+    return InvalidArgument(
+        "no run to report: name run files, which --run-out of serve, sim, bench, batch and route writes");
   if (options.runs.size() > kMostRuns)
     return InvalidArgument(fmt::format("{} runs; a report has at most {}", options.runs.size(), kMostRuns));
   if (options.output.empty() && options.pictures.empty() && options.perfetto.empty())
     return InvalidArgument("nothing to write: give -o page.html, --pictures FOLDER or --perfetto FILE");
+  if (options.png && options.pictures.empty())
+    return InvalidArgument("--png is of the pictures: name their folder with --pictures", "png");
   if (!options.perfetto.empty() && options.runs.size() > 1)
     return InvalidArgument(fmt::format("--perfetto is of one run, and {} are named", options.runs.size()), "perfetto");
   for (const auto& [path, option] : {std::pair{&options.output, "output"}, std::pair{&options.perfetto, "perfetto"}}) {
-    if (!path->empty()) TACTUS_RETURN_IF_ERROR(CheckWritable(*path, option));
+    if (path->empty()) continue;
+    // It would be gone before it is read, or replaced by its own picture.
+    for (const std::string& run : options.runs) {
+      std::error_code error;
+      if (std::filesystem::equivalent(run, *path, error))
+        return InvalidArgument(fmt::format("--{} '{}' is a run to report: name another file", option, Printable(*path)),
+                               option);
+    }
+    TACTUS_RETURN_IF_ERROR(CheckWritable(*path, option));
   }
   return Status();
 }
 
-Status WritePictures(const report::Report& report, const std::string& folder) {
+// Twice as large as the SVG says, which is sharp enough for print.
+Status WritePng(std::string svg, std::string png) {
+  std::string program = "rsvg-convert", zoom = "--zoom=2", output = "--output", end = "--";
+  char* argv[] = {program.data(), zoom.data(), output.data(), png.data(), end.data(), svg.data(), nullptr};
+  pid_t child = 0;
+  if (const int error = posix_spawnp(&child, program.c_str(), nullptr, nullptr, argv, environ); error != 0) {
+    return InvalidArgument(
+        fmt::format("--png needs the program rsvg-convert, which cannot be started: {}; install it (Debian's "
+                    "librsvg2-bin) or leave --png out, the SVG pictures are there",
+                    std::strerror(error)),
+        "png");
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Status();
+  return DataLoss(fmt::format("rsvg-convert could not make '{}'", Printable(png)));
+}
+
+Status WritePictures(const report::Report& report, const std::string& folder, bool png) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error)
@@ -69,6 +106,9 @@ Status WritePictures(const report::Report& report, const std::string& folder) {
                                  std::visit([](const auto& plot) { return report::Svg(plot, true); }, figure->plot)));
     TACTUS_RETURN_IF_ERROR(
         write(figure->id() + ".csv", std::visit([](const auto& plot) { return report::Csv(plot); }, figure->plot)));
+    if (!png) continue;
+    const std::string path = (std::filesystem::path(folder) / figure->id()).string();
+    TACTUS_RETURN_IF_ERROR(WritePng(path + ".svg", path + ".png"));
   }
   return write("report.json",
                report::ReportJson(report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
@@ -87,7 +127,7 @@ Status Write(const ReportOptions& options) {
     report::LabelRuns(&runs);
     const report::Report report = report::MakeReport(std::move(runs));
     if (!options.output.empty()) TACTUS_RETURN_IF_ERROR(ReplaceFile(options.output, report::Page(report), "output"));
-    if (!options.pictures.empty()) TACTUS_RETURN_IF_ERROR(WritePictures(report, options.pictures));
+    if (!options.pictures.empty()) TACTUS_RETURN_IF_ERROR(WritePictures(report, options.pictures, options.png));
   }
   return options.perfetto.empty() ? Status() : report::WritePerfetto(options.runs[0], options.perfetto);
 }

@@ -6,16 +6,36 @@
 #include "tactus/version.h"
 
 namespace tactus::cli {
+namespace {
+
+Status CheckInterval(const char* flag, DurationNs interval_ns) {
+  constexpr DurationNs kLeast = kMillisecond, kMost = 24 * 3600 * kSecond;
+  if (interval_ns >= kLeast && interval_ns <= kMost) return Status();
+  return InvalidArgument(fmt::format("--{} is {}; it must be between {} and {}", flag, FormatDuration(interval_ns),
+                                     FormatDuration(kLeast), FormatDuration(kMost)),
+                         flag);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<KeptSeries>> KeepSeries(const Timeseries& timeseries, RunOut* out) {
+  const DurationNs interval_ns = timeseries.interval.ns;
+  if (interval_ns == 0) return std::unique_ptr<KeptSeries>();
+  TACTUS_RETURN_IF_ERROR(CheckInterval("timeseries", interval_ns));
+  if (out->interval.ns != RunOut().interval.ns && out->interval.ns != interval_ns) {
+    return InvalidArgument(
+        fmt::format("--timeseries is {} and --run-interval {}: a run has one time series; leave --run-interval out",
+                    FormatDuration(interval_ns), FormatDuration(out->interval.ns)),
+        "timeseries");
+  }
+  out->interval.ns = interval_ns;
+  return std::make_unique<KeptSeries>(interval_ns);
+}
 
 Result<std::unique_ptr<RunFileWriter>> OpenRunFile(const RunOut& out, const CommandLine& line,
                                                    RunFileWriter::WhenBehind when_behind) {
-  constexpr DurationNs kLeast = kMillisecond, kMost = 24 * 3600 * kSecond;
   if (out.path.empty()) return std::unique_ptr<RunFileWriter>();
-  if (out.interval.ns < kLeast || out.interval.ns > kMost) {
-    return InvalidArgument(fmt::format("--run-interval is {}; it must be between {} and {}",
-                                       FormatDuration(out.interval.ns), FormatDuration(kLeast), FormatDuration(kMost)),
-                           "run-interval");
-  }
+  TACTUS_RETURN_IF_ERROR(CheckInterval("run-interval", out.interval.ns));
   TACTUS_RETURN_IF_ERROR(CheckWritable(out.path, "run-out"));
   RunAbout about;
   about.command = line.command();

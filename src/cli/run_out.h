@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "cli/option_binding.h"
 #include "loop/run_recorder.h"
+#include "obs/kept_series.h"
 #include "obs/run_file.h"
 
 namespace tactus::cli {
@@ -22,6 +23,24 @@ struct RunOut {
     v.Field("run-interval", interval, {.unit = "duration", .help = "interval of the run file's time series"});
   }
 };
+
+// `--timeseries`, of a command that makes one run: its time series in the result, and in the run file too.
+struct Timeseries {
+  DurationText interval{0};
+
+  template <class V>
+  void VisitFields(V& v) {
+    v.Field("timeseries", interval,
+            {.unit = "duration",
+             .choices = "none",
+             .help = "what happened in each interval of this length: after the result's table, and as `timeseries` in "
+                     "the result's JSON object; beside --run-out also the run file's interval"});
+  }
+};
+
+// Where the result wants a time series: sets the run file's interval by it. Null: it does not. kInvalidArgument: an
+// interval that is out of range, or that --run-interval contradicts.
+Result<std::unique_ptr<KeptSeries>> KeepSeries(const Timeseries& timeseries, RunOut* out);
 
 // The file begun, with the options of `line` except secret ones. Null: none is asked for. kInvalidArgument: an interval
 // that is out of range; kDataLoss: the file cannot be made.

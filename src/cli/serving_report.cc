@@ -67,7 +67,8 @@ RunResult ResultOf(const ReportInput& input) {
   return result;
 }
 
-void AddRows(const ReportInput& input, RunFileWriter* file) {
+void AddRows(const ReportInput& input, RunFileWriter* file, KeptSeries* kept) {
+  if (file == nullptr && kept == nullptr) return;
   TimeNs origin_ns = kNever;
   for (const RequestRecord& r : input.records) origin_ns = std::min(origin_ns, r.due_ns);
   struct Moment {
@@ -110,10 +111,14 @@ void AddRows(const ReportInput& input, RunFileWriter* file) {
       row.missed_by[0] = cause;
     if (missed(row.slo.tbt_ns, row.longest_gap_ns)) row.missed_by[1] = cause;
     if (missed(row.slo.jct_ns, row.done_ns - row.arrival_ns)) row.missed_by[2] = cause;
-    file->Add(row);
+    if (file != nullptr) file->Add(row);
   }
   std::stable_sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) { return a.at_ns < b.at_ns; });
-  RunSeries series(file->interval_ns(), [file](const RunInterval& interval) { file->Add(interval); });
+  RunSeries series(kept != nullptr ? kept->interval_ns() : file->interval_ns(),
+                   [file, kept](const RunInterval& interval) {
+                     if (file != nullptr) file->Add(interval);
+                     if (kept != nullptr) kept->Add(interval);
+                   });
   for (const Moment& m : moments) {
     switch (m.what) {
       case Moment::What::kArrival:

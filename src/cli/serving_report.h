@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "obs/kept_series.h"
 #include "obs/run_file.h"
 #include "obs/run_window.h"
 #include "tactus/request.h"
@@ -41,8 +42,8 @@ struct ReportInput {
 // Latencies count from the time the workload wanted the request sent: a client that falls behind hides nothing.
 RunResult ResultOf(const ReportInput& input);
 
-// The requests and the time series of the load, all of it, in a run file. Times count from the first that was due. Not
-// its result: Close brings that.
-void AddRows(const ReportInput& input, RunFileWriter* file);
+// The requests and the time series of the load, all of it, in a run file (null: none is written) and as what is kept of
+// the series (null: nothing). Times count from the first that was due. Not the file's result: Close brings that.
+void AddRows(const ReportInput& input, RunFileWriter* file, KeptSeries* kept);
 
 }  // namespace tactus::cli

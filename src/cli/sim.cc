@@ -118,8 +118,9 @@ class Progress {
   bool drawn_ = false;
 };
 
-int Write(const SimCommandOptions& options, const SimReport& report) {
+int Write(const SimCommandOptions& options, const SimReport& report, const KeptSeries* series) {
   if (!options.json) std::printf("%s", RunTable(report.run).c_str());
+  if (!options.json && series != nullptr) std::printf("\n%s", series->Table().c_str());
   const Status written = WriteResult(report.json, options.json, options.output);
   return written.ok() ? kExitOk : Fail(written, kExitFailed);
 }
@@ -130,10 +131,14 @@ int CodeOf(const RunResult& run) {
 }
 
 int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* setup) {
-  auto file = OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kWait);
+  RunOut run_out = options.run_out;
+  const auto series = KeepSeries(options.timeseries, &run_out);
+  if (!series.ok()) return Fail(series.status(), ExitCodeOf(series.status()));
+  auto file = OpenRunFile(run_out, line, RunFileWriter::WhenBehind::kWait);
   if (!file.ok()) return Fail(file.status(), ExitCodeOf(file.status()));
   std::optional<RunRecorder> recorder;
-  if (*file != nullptr) setup->config.recorder = &recorder.emplace(std::move(*file), 0);
+  if (*file != nullptr || *series != nullptr)
+    setup->config.recorder = &recorder.emplace(std::move(*file), 0, series->get());
   std::optional<Progress> progress;
   SimWatch watch;
   watch.begun = [&progress](const std::string& scheduler) {
@@ -141,7 +146,7 @@ int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* 
     progress.emplace(isatty(STDERR_FILENO) != 0);
   };
   watch.run = [&progress](const SimProgress& p) { return progress->Show(p); };
-  const auto report = RunSetup(options.sim, setup, SystemClock(), watch);
+  auto report = RunSetup(options.sim, setup, SystemClock(), watch);
   if (!report.ok()) return Fail(report.status(), progress ? kExitFailed : ExitCodeOf(report.status()));
   const SimProgress& p = report->progress;
   progress->End(p);
@@ -149,7 +154,8 @@ int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* 
     const std::string result = report->json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
     if (const Status written = recorder->Close(result); !written.ok()) return Fail(written, kExitFailed);
   }
-  if (const int code = Write(options, *report); code != kExitOk) return code;
+  if (*series != nullptr) report->json["timeseries"] = (*series)->ToJson();
+  if (const int code = Write(options, *report, series->get()); code != kExitOk) return code;
   if (report->finished) return CodeOf(report->run);
   std::fprintf(stderr, "tactus sim: interrupted after %lld of %lld requests, %.1f s of simulated time\n",
                static_cast<long long>(p.ended), static_cast<long long>(p.total), static_cast<double>(p.now_ns) * 1e-9);
@@ -174,7 +180,7 @@ int RunSearch(const SimCommandOptions& options, SimSetup* setup) {
   if (!report.ok())
     return Fail(report.status(),
                 report.status().code() == StatusCode::kCancelled ? kExitInterrupted : ExitCodeOf(report.status()));
-  if (const int code = Write(options, *report); code != kExitOk) return code;
+  if (const int code = Write(options, *report, nullptr); code != kExitOk) return code;
   return InterruptCount() > 0 ? kExitInterrupted : CodeOf(report->run);
 }
 
@@ -240,6 +246,13 @@ int SimCommand(const Args& args) {
   if (!options.run_out.path.empty() && sched::FindSearch(options.sim.scheduler) != nullptr) {
     return Fail(InvalidArgument("--run-out records one simulated run: with a scheduler that makes many runs give it to "
                                 "a run of the scheduler that it names"),
+                kExitUsage);
+  }
+  if (options.timeseries.interval.ns != 0 &&
+      (!options.replay.empty() || sched::FindSearch(options.sim.scheduler) != nullptr)) {
+    return Fail(InvalidArgument("--timeseries is of one simulated run: beside --replay record a run file (--run-out), "
+                                "and with a scheduler that makes many runs give it to a run of the scheduler that it "
+                                "names"),
                 kExitUsage);
   }
   if (!options.output.empty()) {

@@ -27,12 +27,11 @@ void PrintCase(const CapacityOptions& o, const CapacityCase& c, const Json& j) {
     std::printf("%sno capacity: %s\n", name.c_str(), j["why_none"].get<std::string>().c_str());
     return;
   }
-  const Probe& broke = *c.seeds.front().broke;
+  const SeedOutcome& first = c.seeds.front();
   std::string text = IntervalText(j["capacity"], o.over == "rate" ? " requests/s" : " in flight");
   if (!j["of_first"].is_null()) text += ", " + IntervalText(j["of_first"], " times the first");
-  text += fmt::format("; {} breaks {}", ValueText(o, broke.value), BrokenText(c, broke));
-  if (const Json& cost = c.seeds.front().held->result["cost_per_million_tokens"]; !cost.is_null())
-    text += fmt::format("; {:.4g} per million tokens", cost.get<double>());
+  text += fmt::format("; {} breaks {}", ValueText(o, first.broke->value), first.breaks);
+  if (first.cost) text += fmt::format("; {:.4g} per million tokens", *first.cost);
   std::printf("%scapacity %s\n", name.c_str(), text.c_str());
 }
 
@@ -49,7 +48,7 @@ void PrintMost(const CapacityOptions& o, const std::vector<CapacityCase>& cases,
 void WarnOfShortLoad(const CapacityCase& c, double rate) {
   constexpr double kTimes = 10;
   const Json& result = c.seeds.front().held->result;
-  if (result["e2e_ms"].is_null()) return;
+  if (!result.is_object() || result["e2e_ms"].is_null()) return;  // of --csv, or unknown
   const double load_s = static_cast<double>(result["requests"]["completed"].get<int64_t>()) / rate;
   const double request_s = result["e2e_ms"]["mean"].get<double>() / 1000;
   if (load_s >= kTimes * request_s || request_s <= 0) return;
@@ -83,7 +82,10 @@ int Search(const CapacityOptions& o) {
   if (!o.json && found > 1) PrintMost(o, *cases, result["configurations"]);
   if (const Status written = WriteResult(result, o.json, o.output); !written.ok())
     return FailOf(kName, written, kExitFailed);
-  if (InterruptCount() > 0) return kExitInterrupted;
+  if (InterruptCount() > 0) {
+    if (!o.csv.empty()) std::fprintf(stderr, "tactus %s: interrupted; the same command goes on\n", kName);
+    return kExitInterrupted;
+  }
   if (found == 0) {
     return FailOf(kName,
                   InvalidArgument(cases->size() == 1 ? WhyNone(o, cases->front()) : "no configuration has a capacity"),

@@ -12,10 +12,12 @@
 #include "base/clock.h"
 #include "base/output_file.h"
 #include "base/printable.h"
+#include "base/sha256.h"
 #include "cli/interrupt.h"
 #include "kernels/thread_pool.h"
 #include "obs/seed_interval.h"
 #include "sim/run_many.h"
+#include "tactus/version.h"
 
 namespace tactus::cli {
 namespace {
@@ -68,7 +70,8 @@ Result<std::vector<std::string>> Range(const std::string& text, const std::strin
   const double last = *high + 1e-9 * std::abs(*high);
   double value = *low;
   while (value <= last) {
-    if (values.size() == kMostValues) return BadVary(text, fmt::format("more than {} values", kMostValues));
+    if (values.size() == kMostValues)
+      return BadVary(text, fmt::format("more than {} values: take a larger step", kMostValues));
     values.push_back(fmt::format("{:.12g}", value));
     value = by_factor ? value * *step : *low + static_cast<double>(values.size()) * *step;
   }
@@ -88,9 +91,9 @@ Result<VariedFlag> ParseOne(const SimOptions& base, const std::string& text) {
   if (field->name == "seed") return BadVary(text, "seeds are varied by --seeds, from --seed on");
   if (*field->spec.implies != '\0')
     return BadVary(text, fmt::format("--{} stands for other options; vary those", field->name));
-  static constexpr std::string_view kOfOneRun[] = {"requests-out", "steps-out", "trace-out", "run-out",
-                                                   "run-interval", "replay",    "times",     "json",
-                                                   "output",       "list",      "seeds",     "jobs"};
+  static constexpr std::string_view kOfOneRun[] = {"requests-out", "steps-out", "trace-out", "run-out", "run-interval",
+                                                   "timeseries",   "replay",    "times",     "json",    "output",
+                                                   "list",         "seeds",     "jobs"};
   if (std::find(std::begin(kOfOneRun), std::end(kOfOneRun), field->name) != std::end(kOfOneRun))
     return BadVary(text, fmt::format("--{} is nothing that a configuration is made of", field->name));
 
@@ -175,6 +178,22 @@ std::string CaseText(const std::vector<VariedFlag>& varied, const SimCase& of) {
   return text;
 }
 
+std::string BaseOf(const SimOptions& base, const std::vector<VariedFlag>& varied, const std::string& beyond) {
+  SimCommandOptions scratch;
+  scratch.sim = base;
+  const CommandLine line = SimLine(&scratch);
+  std::string text = std::string(Version()) + "\n" + beyond + "\n";
+  for (const FieldBinding& f : line.fields()) {
+    const bool is_varied =
+        std::any_of(varied.begin(), varied.end(), [&f](const VariedFlag& flag) { return flag.name == f.name; });
+    if (!is_varied && f.name != "seed") text += f.name + "=" + FieldText(f) + "\n";
+  }
+  const Sha256Digest digest = Sha256(text);
+  std::string hash;
+  for (size_t i = 0; i < 8; ++i) hash += fmt::format("{:02x}", digest[i]);
+  return hash;
+}
+
 Status CheckForMany(const SimCommandOptions& options) {
   const SimOptions& o = options.sim;
   if (options.list || !options.replay.empty()) {
@@ -188,6 +207,12 @@ Status CheckForMany(const SimCommandOptions& options) {
                                        "`tactus sim` with the configuration that you want to see",
                                        flag, Printable(*file)),
                            flag);
+  }
+  if (options.timeseries.interval.ns != 0) {
+    return InvalidArgument(
+        "--timeseries is of one run, and here are many: leave it out, and run `tactus sim` with the configuration that "
+        "you want to see",
+        "timeseries");
   }
   return options.output.empty() ? Status() : CheckWritable(options.output, "output");
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 
 #include "base/input_file.h"
 #include "base/printable.h"
@@ -15,6 +16,7 @@
 #include "cli/sim_commands.h"
 #include "obs/run_reader.h"
 #include "obs/seed_interval.h"
+#include "report/request_story.h"
 
 namespace tactus::cli {
 namespace {
@@ -43,8 +45,9 @@ CommandLine CompareLine(CompareOptions* options) {
   line.Add(*options);
   line.Epilog(
       "\nA, B, ... stand before the options. Each is a result (-o FILE of `tactus sim`, also with --seeds, or of "
-      "`tactus bench`) or a configuration (`tactus sim --print-config`), which is simulated with --seeds seeds; "
-      "options beside it are for all configurations.\nMetrics: " +
+      "`tactus bench`), a run\nfile (--run-out), or a configuration (`tactus sim --print-config`), which is simulated "
+      "with --seeds seeds; options beside it\nare for all configurations. Several results of one thing are joined by "
+      "commas: a1.json,a2.json.\nMetrics: " +
       MetricNames() + ".\n");
   return line;
 }
@@ -75,12 +78,9 @@ struct Operand {
   std::optional<std::vector<Json>> runs;  // absent: a configuration
 };
 
-Result<Operand> ReadOperand(const std::string& file) {
-  TACTUS_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(file, kMostFileBytes));
+Result<Operand> ReadFile(const std::string& file) {
   Operand operand{std::filesystem::path(file).filename().string(), std::nullopt};
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == std::string::npos) return InvalidArgument(fmt::format("'{}' is empty", Printable(file)));
-  if (text.starts_with("PK")) {  // a run file is a zip archive
+  if (report::IsArchive(file)) {  // as a run file is
     RunVisitor nothing;
     RunFile run;
     TACTUS_RETURN_IF_ERROR(ReadRunFile(file, &nothing, &run));
@@ -91,10 +91,35 @@ Result<Operand> ReadOperand(const std::string& file) {
                       Printable(file)));
     }
     operand.runs.emplace().push_back(std::move(run.result));
-  } else if (text[first] == '{') {
+    return operand;
+  }
+  TACTUS_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(file, kMostFileBytes));
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string::npos) return InvalidArgument(fmt::format("'{}' is empty", Printable(file)));
+  if (text[first] == '{') {
     TACTUS_ASSIGN_OR_RETURN(operand.runs, RunsOf(file, text));
   }
   return operand;
+}
+
+// A file, or results by comma: the runs of one thing, such as load tests that were repeated.
+Result<Operand> ReadOperand(const std::string& text) {
+  std::error_code error;
+  if (text.find(',') == std::string::npos || std::filesystem::exists(text, error)) return ReadFile(text);
+  Operand all{"", std::vector<Json>()};
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const std::string file(rest.substr(0, rest.find(',')));
+    rest.remove_prefix(std::min(rest.size(), file.size() + 1));
+    TACTUS_ASSIGN_OR_RETURN(Operand one, ReadFile(file));
+    if (!one.runs) {
+      return InvalidArgument(fmt::format(
+          "'{}' is no result, and by comma stand results; a configuration has its runs by --seeds", Printable(file)));
+    }
+    if (all.name.empty()) all.name = one.name + ", ...";
+    all.runs->insert(all.runs->end(), one.runs->begin(), one.runs->end());
+  }
+  return all;
 }
 
 Json CompareJson(const std::vector<RunSet>& sets, const std::vector<RunMetric>& metrics) {
@@ -133,6 +158,7 @@ void Print(const std::vector<RunSet>& sets, const std::vector<RunMetric>& metric
     std::printf("%s%s: %zu %s\n", i == 0 ? "compared with " : "", sets[i].name.c_str(), sets[i].runs.size(),
                 sets[i].runs.size() == 1 ? "run" : "runs");
   }
+  bool intervals = false;
   for (size_t i = 1; i < sets.size(); ++i) {
     std::printf("\n%-20s %14s %14s   %s\n", sets[i].name.c_str(), "the first", "this", "ratio (95 % interval)");
     for (const RunMetric& metric : metrics) {
@@ -144,6 +170,7 @@ void Print(const std::vector<RunSet>& sets, const std::vector<RunMetric>& metric
       std::string ratio = "-";
       if (const Json& r = row[i]["ratio"]; !r.is_null()) {
         ratio = fmt::format("{:.3f}", r["mean"].get<double>());
+        intervals = intervals || !r["low"].is_null();
         if (!r["low"].is_null())
           ratio += fmt::format(" ({:.3f} to {:.3f})", r["low"].get<double>(), r["high"].get<double>());
         ratio += Verdict(r, metric.info().sense);
@@ -151,6 +178,11 @@ void Print(const std::vector<RunSet>& sets, const std::vector<RunMetric>& metric
       std::printf("%-20s %14s %14s   %s\n", metric.Name().c_str(), mean(row[0]).c_str(), mean(row[i]).c_str(),
                   ratio.c_str());
     }
+  }
+  if (!intervals) {
+    std::printf(
+        "\nno intervals: they need several runs of each, by --seeds, or by results that are joined by commas "
+        "(a1.json,a2.json)\n");
   }
 }
 

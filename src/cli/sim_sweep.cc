@@ -11,7 +11,6 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "base/sha256.h"
 #include "cli/interrupt.h"
 #include "cli/sim_cases.h"
 #include "cli/sim_commands.h"
@@ -19,7 +18,6 @@
 #include "obs/run_metric.h"
 #include "obs/seed_interval.h"
 #include "sim/run_many.h"
-#include "tactus/version.h"
 
 namespace tactus::cli {
 namespace {
@@ -47,23 +45,6 @@ struct SweepOptions : SimManyOptions {
     SimManyOptions::VisitFields(v);
   }
 };
-
-// What a run is of, beside what is varied: 16 digits of a hash.
-std::string BaseOf(const SimOptions& base, const std::vector<VariedFlag>& varied) {
-  SimCommandOptions scratch;
-  scratch.sim = base;
-  const CommandLine line = SimLine(&scratch);
-  std::string text = std::string(Version()) + "\n";
-  for (const FieldBinding& f : line.fields()) {
-    const bool is_varied =
-        std::any_of(varied.begin(), varied.end(), [&f](const VariedFlag& flag) { return flag.name == f.name; });
-    if (!is_varied && f.name != "seed") text += f.name + "=" + FieldText(f) + "\n";
-  }
-  const Sha256Digest digest = Sha256(text);
-  std::string hash;
-  for (size_t i = 0; i < 8; ++i) hash += fmt::format("{:02x}", digest[i]);
-  return hash;
-}
 
 struct SweepRun {
   SimOptions options;
@@ -327,7 +308,7 @@ int Run(const SweepOptions& o) {
   auto runs = MakeRuns(o, *varied);
   if (!runs.ok()) return fail(runs.status());
   if (const Status status = CheckWhatIsNotVaried(*runs); !status.ok()) return fail(status);
-  const std::string base = BaseOf(o.sim, *varied);
+  const std::string base = BaseOf(o.sim, *varied, "");
   auto table = SweepTable::Open(o.csv, Sweep::Columns(*varied), varied->size() + 1, base);
   if (!table.ok()) return fail(table.status());
   CatchInterrupt();

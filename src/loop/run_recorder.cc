@@ -14,10 +14,13 @@ std::array<bool, kNumObjectives> Stated(const Slo& slo) {
 
 }  // namespace
 
-RunRecorder::RunRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns)
+RunRecorder::RunRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns, KeptSeries* kept)
     : file_(std::move(file)),
       origin_ns_(origin_ns),
-      series_(file_->interval_ns(), [this](const RunInterval& interval) { file_->Add(interval); }) {}
+      series_(file_ != nullptr ? file_->interval_ns() : kept->interval_ns(), [this, kept](const RunInterval& interval) {
+        if (file_ != nullptr) file_->Add(interval);
+        if (kept != nullptr) kept->Add(interval);
+      }) {}
 
 void RunRecorder::Arrived(TimeNs at_ns) {
   std::lock_guard lock(mutex_);
@@ -47,7 +50,7 @@ void RunRecorder::Passed(int32_t replica, const StepEvents& events, const Engine
       row.kv_used = static_cast<double>(stats.kv_blocks_in_use) / static_cast<double>(stats.kv_blocks_total);
     row.preemptions = s.preemptions;
     if (&s == &events.steps.back()) row.longest_gap_ns = longest_gap_ns;
-    file_->Add(row);
+    if (file_ != nullptr) file_->Add(row);
   }
 }
 
@@ -87,7 +90,7 @@ void RunRecorder::Ended(int64_t number, int32_t replica, const RequestDoneEvent&
   }
   std::lock_guard lock(mutex_);
   series_.Ended(row.done_ns, ok ? RunSeries::End::kCompleted : RunSeries::End::kFailed);
-  file_->Add(row);
+  if (file_ != nullptr) file_->Add(row);
 }
 
 void RunRecorder::Refused(int64_t number, TimeNs arrival_ns, TimeNs now_ns, int64_t prompt_tokens, const Slo& slo,
@@ -107,13 +110,13 @@ void RunRecorder::Refused(int64_t number, TimeNs arrival_ns, TimeNs now_ns, int6
   }
   std::lock_guard lock(mutex_);
   series_.Ended(row.done_ns, RunSeries::End::kRejected);
-  file_->Add(row);
+  if (file_ != nullptr) file_->Add(row);
 }
 
 Status RunRecorder::Close(const std::string& result_json) {
   std::lock_guard lock(mutex_);
   series_.Finish();
-  return file_->Close(result_json);
+  return file_ != nullptr ? file_->Close(result_json) : Status();
 }
 
 void RecordingSink::OnStep(const StepEvents& events) {

@@ -1,5 +1,5 @@
-// Records in a run file (obs/run_file.h) what step loops tell: steps, requests as they end, and the time series. For
-// the engine, for a simulation's replicas.
+// Records in a run file (obs/run_file.h) what step loops tell: steps, requests as they end, and the time series, which
+// may also be kept for the result. For the engine, for a simulation's replicas.
 //
 // Thread rule: any thread; one mutex, held for the formatting of a few rows.
 #pragma once
@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "loop/events.h"
+#include "obs/kept_series.h"
 #include "obs/run_file.h"
 #include "obs/run_series.h"
 
@@ -17,8 +18,9 @@ namespace tactus {
 
 class RunRecorder {
  public:
-  // Times in the file count from `origin_ns`, by the clock of the loops; kNever: from the first arrival.
-  RunRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns);
+  // Times in the file count from `origin_ns`, by the clock of the loops; kNever: from the first arrival. Either of
+  // `file` and `kept` may be null, not both; with both the file's interval is theirs.
+  RunRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns, KeptSeries* kept = nullptr);
 
   void Arrived(TimeNs at_ns);  // every request, those that are refused too
   // Steps and tokens of a pass, not the requests that ended in it. `stats`: the loop's as of the pass before, in which

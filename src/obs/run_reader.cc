@@ -187,7 +187,7 @@ std::optional<RunFileTable> TableOf(std::string_view member) {
 
 Status NotRunFile(const std::string& path, const std::string& why) {
   return InvalidArgument(
-      fmt::format("'{}' is not a run file: {}; record one with --run-out FILE of serve, sim, bench or batch",
+      fmt::format("'{}' is not a run file: {}; record one with --run-out FILE of serve, sim, bench, batch or route",
                   Printable(path), why));
 }
 

@@ -17,11 +17,12 @@ constexpr double kLeft = 64, kRight = 16, kBottom = 46;
 constexpr double kTitleY = 20, kLegendY = 40, kLegendRow = 17;
 constexpr double kTextWidth = 6.6;  // of a letter, about
 
-// Okabe and Ito's colours, in the order in which neighbours differ most, and lighter ones for dark pages.
-constexpr const char* kLight[kNumColours] = {"#0072b2", "#e69f00", "#009e73", "#cc79a7",
-                                             "#56b4e9", "#d55e00", "#6b6b6b"};
-constexpr const char* kDark[kNumColours] = {"#4aa8e0", "#f0b429", "#2fc79b", "#e59ac4",
-                                            "#9bd4f5", "#f58a4b", "#a8a8a8"};
+// Near Okabe and Ito's colours, in the order in which neighbours differ most: any two can be told apart whatever
+// kind of colour-blindness a reader has, and each stands out from the paper (tests/report/palette_test.cc).
+constexpr const char* kLight[kNumColours] = {"#0065ad", "#c98500", "#00905a", "#bc78b4",
+                                             "#2f90e8", "#9c4000", "#6b6b6b"};
+constexpr const char* kDark[kNumColours] = {"#4a8ee8", "#f3bf23", "#2adf9b", "#d9a8c8",
+                                            "#a5d4ff", "#f67e4b", "#7c7c7c"};
 constexpr const char* kDashes[] = {"", "6 3", "2 3", "8 3 2 3"};
 
 std::string Coordinate(double value) {
@@ -213,6 +214,15 @@ std::string Area(const std::vector<double>& xs, const std::vector<double>& below
   return path;
 }
 
+// Of three digits.
+std::string ShortNumber(double value) {
+  const double size = std::abs(value);
+  if (size >= 100 && size < 1e4) return fmt::format("{:.0f}", value);
+  if (size >= 1e6) return fmt::format("{:.3g}M", value * 1e-6);
+  if (size >= 1e4) return fmt::format("{:.3g}k", value * 1e-3);
+  return size < 1e-9 ? "0" : fmt::format("{:.3g}", value);
+}
+
 std::string StrokeStyle(size_t colour, bool dashed) {
   const size_t dash = (dashed ? 1 : 0) + 2 * (colour / kNumColours % 2);
   return dash == 0 ? fmt::format("class=\"line s{}\"", colour % kNumColours)
@@ -320,16 +330,16 @@ std::string ChartCss() {
       ".chart{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;font-size:12px}\n"
       ".chart text{fill:#222}.chart .title{font-size:14px;font-weight:600}.chart .legend,.chart .tick{font-size:11px}\n"
       ".chart .middle{text-anchor:middle}.chart .end{text-anchor:end}\n"
-      ".chart .paper{fill:#fff}.chart .grid{stroke:#ddd}.chart .axis{stroke:#555}\n"
+      ".chart .paper{fill:#ffffff}.chart .grid{stroke:#ddd}.chart .axis{stroke:#555}\n"
       ".chart .line{fill:none;stroke-width:1.6;stroke-linejoin:round}.chart .band{opacity:.25}\n"
       ".chart .limit{fill:none;stroke:#222;stroke-width:1.2;stroke-dasharray:5 4}\n"
-      ".chart .mark{fill:none;stroke:#d55e00;stroke-width:2}\n";
+      ".chart .mark{fill:none;stroke:#b3001e;stroke-width:2}\n";
   for (size_t i = 0; i < kNumColours; ++i)
     css += fmt::format(".chart .s{0}{{stroke:{1}}}.chart .f{0}{{fill:{1}}}\n", i, kLight[i]);
   css +=
-      "@media (prefers-color-scheme:dark) and (not print){\n"
+      "@media screen and (prefers-color-scheme:dark){\n"
       ".chart text{fill:#ddd}.chart .paper{fill:#15181c}.chart .grid{stroke:#343a40}.chart .axis{stroke:#999}\n"
-      ".chart .limit{stroke:#ddd}.chart .mark{stroke:#f58a4b}\n";
+      ".chart .limit{stroke:#ddd}.chart .mark{stroke:#ff5c6c}\n";
   for (size_t i = 0; i < kNumColours; ++i)
     css += fmt::format(".chart .s{0}{{stroke:{1}}}.chart .f{0}{{fill:{1}}}\n", i, kDark[i]);
   return css + "}\n";
@@ -406,6 +416,15 @@ std::string Svg(const BarPlot& plot, bool alone) {
   const double room = (kWidth - kLeft - kRight) / static_cast<double>(plot.categories.size());
   const double group = std::min(room * 0.8, 160.0);
   const double bar = plot.stacked ? group : group / static_cast<double>(plot.series.size());
+  // Values stand above their bars where all have room, with fewer digits if need be.
+  std::string (*value_text)(double) = nullptr;
+  for (const auto text : {Number, ShortNumber}) {
+    size_t longest = 0;
+    for (const auto& s : plot.series) {
+      for (const double value : s.values) longest = std::max(longest, std::isfinite(value) ? text(value).size() : 0);
+    }
+    if (value_text == nullptr && !plot.stacked && bar >= kTextWidth * static_cast<double>(longest)) value_text = text;
+  }
   for (size_t c = 0; c < plot.categories.size(); ++c) {
     const double middle = kLeft + room * (static_cast<double>(c) + 0.5);
     double x = middle - group / 2, below = 0;
@@ -416,7 +435,7 @@ std::string Svg(const BarPlot& plot, bool alone) {
         canvas.Write("<rect class=\"f{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}: {}</title></rect>\n",
                      s.colour % kNumColours, Coordinate(x), Coordinate(top), Coordinate(std::max(bar - 1, 1.0)),
                      Coordinate(frame.y(below) - top), Escaped(s.name), Number(value));
-        if (!plot.stacked && bar >= 26) canvas.Text("tick middle", x + bar / 2, top - 3, Number(value));
+        if (value_text != nullptr) canvas.Text("tick middle", x + bar / 2, top - 3, value_text(value));
       }
       plot.stacked ? below += std::isfinite(value) ? value : 0 : x += bar;
     }

@@ -1,6 +1,6 @@
 // Charts as SVG: lines over numbers, bars over names. One chart gives the same bytes on every machine. Colours are
-// those of Okabe and Ito, which the colour-blind can tell apart, and lines also differ in their dashes; a page, or a
-// file of its own, brings the style, which follows the reader's light or dark scheme. Any thread.
+// some that the colour-blind can tell apart, and lines also differ in their dashes; a page, or a file of its own,
+// brings the style, which follows the reader's light or dark scheme. Any thread.
 #pragma once
 
 #include <optional>

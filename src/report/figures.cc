@@ -11,8 +11,10 @@ namespace tactus::report {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLogAbove = 30;  // largest / typical value from which an axis is logarithmic
-constexpr double kStallGaps = 5;  // without an objective: so many times the median gap is a stall
+constexpr size_t kMostGroup = 40;  // letters of a group's name in a legend
+constexpr double kLogAbove = 30;   // largest / typical value from which an axis is logarithmic
+constexpr double kFullAbove = 40;  // % of KV memory from which its axis goes up to 100
+constexpr double kStallGaps = 5;   // without an objective: so many times the median gap is a stall
 
 // Seconds, minutes or hours, for a run of this length.
 struct TimeUnit {
@@ -170,9 +172,12 @@ class RunPictures {
     for (auto* values : {&line.y, &line.least, &line.most}) {
       for (double& value : *values) value *= 100;
     }
+    // Up to full, unless little is used: then what there is would be a line on the axis.
+    const double most = *std::max_element(line.most.begin(), line.most.end());
     plot.lines.push_back(std::move(line));
-    plot.y_top = 100;
-    Add(std::move(plot), "Where it is full, sequences wait or are preempted.");
+    if (most >= kFullAbove) plot.y_top = 100;
+    Add(std::move(plot),
+        fmt::format("At most {:.3g} % of the blocks. Where it is full, sequences wait or are preempted.", most));
   }
 
   void Throughput() {
@@ -296,9 +301,25 @@ class RunPictures {
   std::vector<Figure> figures_;
 };
 
+using ByLoad = std::map<double, std::vector<const RunView*>>;
+
+// A group whose name is too long for a legend, by the numbers of its runs in the page's table: "runs 2, 3, 4".
+std::string Numbers(const ByLoad& points, const std::vector<RunView>& runs) {
+  constexpr size_t kMost = 6;
+  std::vector<size_t> numbers;
+  for (const auto& [load, at] : points) {
+    for (const RunView* run : at) numbers.push_back(static_cast<size_t>(run - runs.data()) + 1);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  std::string text = numbers.size() == 1 ? "run" : "runs";
+  for (size_t i = 0; i < std::min(numbers.size(), kMost); ++i)
+    text += fmt::format("{}{}", i == 0 ? " " : ", ", numbers[i]);
+  return text + (numbers.size() > kMost ? ", ..." : "");
+}
+
 // Latency percentiles against load: a line per group and percentile.
 void AddLoadPlots(const std::vector<RunView>& runs, std::vector<Figure>* figures) {
-  std::map<std::string, std::map<double, std::vector<const RunView*>>> groups;
+  std::map<std::string, ByLoad> groups;
   for (const RunView& run : runs) {
     if (run.load && run.file.complete()) groups[run.group][*run.load].push_back(&run);
   }
@@ -318,7 +339,8 @@ void AddLoadPlots(const std::vector<RunView>& runs, std::vector<Figure>* figures
     for (const auto& [group, points] : groups) {
       for (const char* percentile : {"p99", "p50"}) {
         Line line;
-        line.name = fmt::format("{}{}{}", group, group.empty() ? "" : " ", percentile[1] == '9' ? "P99" : "median");
+        const std::string name = group.size() > kMostGroup ? Numbers(points, runs) : group;
+        line.name = fmt::format("{}{}{}", name, name.empty() ? "" : " ", percentile[1] == '9' ? "P99" : "median");
         line.colour = colour;
         line.dashed = percentile[1] == '5';
         line.dots = true;

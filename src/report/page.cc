@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -19,19 +22,27 @@ constexpr const char* kPageCss =
     ".scroll{overflow-x:auto}\n"
     "table{border-collapse:collapse;font-size:.85rem;margin:.7rem 0}\n"
     "th,td{padding:.2rem .55rem;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\n"
-    "th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #888}\n"
+    "th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #888;white-space:normal;"
+    "vertical-align:bottom}\n"
+    ".tables{display:flex;flex-wrap:wrap;gap:0 2.5rem}\n"
     ".options{font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:.82rem;overflow-wrap:anywhere}\n"
     ".figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,560px),1fr));gap:1.2rem;margin:1rem "
     "0}\n"
     "figure{margin:0}figcaption{font-size:.82rem;color:#555}svg{width:100%;height:auto;display:block}\n"
-    "@media (prefers-color-scheme:dark) and (not print){\n"
+    "@media screen and (prefers-color-scheme:dark){\n"
     "body{color:#ddd;background:#15181c}h2{border-color:#444}th,td{border-color:#343a40}figcaption{color:#aaa}\n"
     "}\n"
-    "@media print{main{padding:0;max-width:none}figure,tr{break-inside:avoid}h2{break-after:avoid}"
+    // On paper nothing scrolls, and two pictures side by side need its long side to be readable.
+    "@media print{@page{size:landscape;margin:12mm}:root{font-size:11px}body{font-size:1rem}"
+    "main{padding:0;max-width:none}figure,tr,table{break-inside:avoid}h2{break-after:avoid}"
+    ".scroll{overflow:visible}"
     ".figures{grid-template-columns:1fr 1fr}}\n";
 
+// Whole from 1,000 on, without the k and M of axes: one reads a column by its digits.
 std::string Known(const std::optional<double>& value, double factor = 1) {
-  return value ? Number(*value * factor) : "-";
+  if (!value) return "-";
+  const double v = *value * factor;
+  return std::abs(v) >= 1000 && std::abs(v) < 1e15 ? fmt::format("{:.0f}", v) : Number(v);
 }
 
 class Writer {
@@ -63,8 +74,9 @@ class Writer {
 
 void RunsTable(const std::vector<RunView>& runs, Writer* page) {
   page->Write("<div class=\"scroll\"><table>\n<thead>");
-  page->Row("th", {"run", "done", "failed", "rejected", "requests/s", "tokens/s", "goodput/s", "kept, %",
-                   "TTFT median, ms", "P99", "gap median, ms", "P99", "whole median, ms", "P99"});
+  page->Row("th",
+            {"run", "done", "failed", "rejected", "requests/s", "tokens/s", "goodput/s", "kept, %", "TTFT median, ms",
+             "TTFT P99, ms", "gap median, ms", "gap P99, ms", "end to end median, ms", "end to end P99, ms"});
   page->Write("</thead>\n<tbody>\n");
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunView& r = runs[i];
@@ -100,6 +112,33 @@ void LatencyTable(const RunView& run, Writer* page) {
   page->Write("</tbody></table></div>\n");
 }
 
+// What to ask `tactus explain` about.
+void SlowTable(const RunView& run, Writer* page) {
+  std::vector<SlowRequest> slow = run.last_first_tokens;
+  for (const SlowRequest& gap : run.longest_gaps) {
+    if (std::none_of(slow.begin(), slow.end(), [&gap](const SlowRequest& s) { return s.number == gap.number; }))
+      slow.push_back(gap);
+  }
+  if (slow.empty()) return;
+  const auto ms = [](DurationNs ns) {
+    return Known(ns < 0 ? std::nullopt : std::optional(static_cast<double>(ns) * 1e-6));
+  };
+  const bool classes = std::any_of(slow.begin(), slow.end(), [](const SlowRequest& s) { return !s.slo_class.empty(); });
+  std::vector<std::string> head = {"slowest requests", "first token, ms", "longest gap, ms", "end to end, ms"};
+  if (classes) head.insert(head.begin() + 1, "class");
+  page->Write("<div class=\"scroll\"><table>\n<thead>");
+  page->Row("th", head);
+  page->Write("</thead>\n<tbody>\n");
+  for (const SlowRequest& s : slow) {
+    std::vector<std::string> row = {s.id.empty() ? fmt::format("{}", s.number) : fmt::format("{} {}", s.number, s.id),
+                                    ms(s.ttft_ns), ms(s.longest_gap_ns), ms(s.e2e_ns)};
+    if (classes) row.insert(row.begin() + 1, s.slo_class);
+    page->Row("td", row);
+  }
+  page->Write("</tbody></table>\n<p class=\"options\">tactus explain {} {}</p></div>\n",
+              Escaped(std::filesystem::path(run.path).filename().string()), slow.front().number);
+}
+
 std::string OptionsText(const RunAbout& about) {
   std::string text = "tactus " + about.command;
   for (const std::string& name : about.stated) {
@@ -116,13 +155,15 @@ void Detail(const RunView& run, const std::vector<Figure>& figures, Writer* page
   page->Write("<p>{} requests, {} steps, {} intervals of {} s in the file; written by tactus {}.</p>\n",
               run.file.rows[0], run.file.rows[1], run.file.rows[2],
               Number(static_cast<double>(run.file.about.interval_ns) * 1e-9), Escaped(run.file.about.program));
-  if (run.file.complete()) {
-    LatencyTable(run, page);
-  } else {
+  if (!run.file.complete()) {
     page->Write(
         "<p class=\"note\">The recording was not closed in order: there is no result, and the last rows are "
         "missing.</p>\n");
   }
+  page->Write("<div class=\"tables\">\n");
+  if (run.file.complete()) LatencyTable(run, page);
+  SlowTable(run, page);
+  page->Write("</div>\n");
   page->Figures(figures);
   page->Write("</section>\n");
 }

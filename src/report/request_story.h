@@ -1,4 +1,5 @@
-// What a run file says of one request: its phases, and the objectives that it stated. Caller's thread.
+// What a run file says of one request: its phases and what its replica's steps were meanwhile, its longest gap and what
+// was computed in it, how it stands among the others, and the objectives that it stated. Caller's thread.
 #pragma once
 
 #include <string>

@@ -22,6 +22,16 @@ typename Map::mapped_type& Entry(Map* map, std::string_view name) {
   return (*map)[map->size() < kMostNames ? std::string(name) : "other"];
 }
 
+// Keeps the worst by `value`, those that came first where it is equal.
+void Keep(const SlowRequest& request, DurationNs SlowRequest::* value, std::vector<SlowRequest>* worst) {
+  if (request.*value < 0) return;
+  const auto place = std::upper_bound(worst->begin(), worst->end(), request,
+                                      [value](const auto& a, const auto& b) { return a.*value > b.*value; });
+  if (place == worst->end() && worst->size() >= kMostSlow) return;
+  worst->insert(place, request);
+  if (worst->size() > kMostSlow) worst->pop_back();
+}
+
 class Gatherer : public RunVisitor {
  public:
   explicit Gatherer(RunView* view) : view_(*view) {}
@@ -59,6 +69,12 @@ class Gatherer : public RunVisitor {
       view_.least_tbt_ns = view_.least_tbt_ns == 0 ? r.slo.tbt_ns : std::min(view_.least_tbt_ns, r.slo.tbt_ns);
       view_.most_tbt_ns = std::max(view_.most_tbt_ns, r.slo.tbt_ns);
     }
+    SlowRequest slow{r.number, std::string(r.id.substr(0, kMostIdShown)), std::string(r.slo_class)};
+    if (r.first_token_ns >= r.arrival_ns) slow.ttft_ns = r.first_token_ns - r.arrival_ns;
+    slow.longest_gap_ns = r.longest_gap_ns;
+    if (r.done_ns >= r.arrival_ns) slow.e2e_ns = r.done_ns - r.arrival_ns;
+    Keep(slow, &SlowRequest::ttft_ns, &view_.last_first_tokens);
+    Keep(slow, &SlowRequest::longest_gap_ns, &view_.longest_gaps);
     constexpr const char* kObjectives[kNumObjectives] = {"TTFT", "TBT", "JCT"};
     for (size_t i = 0; i < kNumObjectives; ++i) {
       if (r.missed_by[i].empty()) continue;
@@ -134,7 +150,8 @@ void LabelRuns(std::vector<RunView>* runs) {
   std::map<std::string, int> seen;
   for (RunView& run : *runs) {
     const auto append = [](const std::string& name, const std::string& text, std::string* to) {
-      *to += (to->empty() ? "" : ", ") + (name == "scheduler" ? text : name + " " + text);
+      *to += to->empty() ? "" : ", ";
+      *to += text.empty() ? "no " + name : name == "scheduler" ? text : name + " " + text;
     };
     for (const std::string& name : differing) {
       const std::string& text = *OptionOf(run, name);
@@ -151,7 +168,6 @@ void LabelRuns(std::vector<RunView>* runs) {
   }
   for (RunView& run : *runs) {
     if (seen[run.label] > 1) run.label += " (" + Stem(run.path) + ")";
-    if (run.group.size() > kMostLabel) run.group = Stem(run.path);
   }
 }
 

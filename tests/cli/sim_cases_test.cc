@@ -77,12 +77,26 @@ TEST(SimCases, WrongTextIsNamed) {
       {{"seed=1,2"}, "--seeds"},
       {{"as-paper=on,off"}, "stands for other options"},
       {{"steps-out=a,b"}, "nothing that a configuration is made of"},
+      {{"timeseries=1s,2s"}, "nothing that a configuration is made of"},
       {{"requests=1.5"}, "not a whole number"},
   };
   for (const auto& [texts, part] : kCases) {
     const std::string error = ErrorOf(texts);
     EXPECT_NE(error.find(part), std::string::npos) << texts.front() << ": " << error;
   }
+}
+
+TEST(SimCases, ABaseIsOfAllThatIsNotVaried) {
+  SimOptions options;
+  const auto base = [&options](const std::string& beyond) { return BaseOf(options, {{"rate", {"1", "2"}}}, beyond); };
+  const std::string first = base("a");
+  EXPECT_EQ(first.size(), 16u);
+  EXPECT_NE(base("b"), first);
+  options.rate = 4;
+  options.seed = 7;
+  EXPECT_EQ(base("a"), first);
+  options.block_size = 32;
+  EXPECT_NE(base("a"), first);
 }
 
 TEST(SimCases, FilesOfOneRunAreRefused) {
@@ -92,6 +106,9 @@ TEST(SimCases, FilesOfOneRunAreRefused) {
   SimCommandOptions replay;
   replay.replay = "x";
   EXPECT_NE(CheckForMany(replay).message().find("--replay is for"), std::string::npos);
+  SimCommandOptions series;
+  series.timeseries.interval.ns = kSecond;
+  EXPECT_NE(CheckForMany(series).message().find("--timeseries is of one run"), std::string::npos);
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ class ProfileTest(Folder):
 
 class UsageTest(Folder):
     def test_wrong_usage_is_2_and_says_what(self):
-        for args, expected in [(["nosuch"], "unknown command 'nosuch'"), (["serve", "--port", "99999"], "--port: 99999 is out of range"),
+        for args, expected in [(["nosuch"], "unknown command 'nosuch'"), (["sweep"], "it is 'tactus sim sweep'"), (["serve", "--port", "99999"], "--port: 99999 is out of range"),
                                (["serve", "--nosuch"], "--nosuch"), (["bench"], "--url is missing"),
                                (["bench", "--url", "http://127.0.0.1:1"], "how fast?"), (["models", "nosuch"], "neither list nor inspect"),
                                (["tokenize"], "MODEL is missing"), (["version", "now"], "unexpected argument 'now'"),

@@ -1,4 +1,5 @@
 """A report in a real browser (Debian's chromium): it draws, asks for nothing, and is light or dark as the reader has it."""
+import re
 import shutil
 import struct
 import subprocess
@@ -56,7 +57,12 @@ class BrowserTest(Folder):
     def test_it_prints(self):
         paper = self.folder / "page.pdf"
         self.browse(f"--print-to-pdf={paper}", self.page.as_uri())
-        self.assertGreater(paper.stat().st_size, 20_000)
+        data = paper.read_bytes()
+        self.assertGreater(len(data), 20_000)
+        boxes = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", data)
+        self.assertTrue(boxes)
+        for width, height in boxes:
+            self.assertGreater(float(width), float(height))   # two pictures side by side need the paper's long side
 
 
 if __name__ == "__main__":

@@ -68,6 +68,74 @@ class ReportTest(Folder):
         events = json.loads(trace.read_text())["traceEvents"]
         self.assertEqual(sum(e["ph"] == "b" and e["name"].startswith("request ") for e in events), 60)
 
+    def test_pictures_as_png(self):
+        path, _ = self.record("a.run")
+        pictures = self.folder / "pictures"
+        command = [BINARY, "report", path, "--pictures", pictures, "--png"]
+        missing = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": str(self.folder)})
+        self.assertEqual(missing.returncode, 2)
+        self.assertIn("--png needs the program rsvg-convert, which cannot be started: No such file", missing.stderr)
+        self.assertTrue((pictures / "tbt.svg").exists())
+        # Whatever program has the name is given the picture and where its PNG goes.
+        program = self.folder / "rsvg-convert"
+        program.write_text('#!/bin/sh\necho "$1" "$2" > "$3"\necho "$5" >> "$3"\n')
+        program.chmod(0o755)
+        done = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": f"{self.folder}:/usr/bin:/bin"})
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual({p.stem for p in pictures.glob("*.svg")}, {p.stem for p in pictures.glob("*.png")})
+        self.assertEqual((pictures / "tbt.png").read_text(), f"--zoom=2 --output\n{pictures / 'tbt.svg'}\n")
+        program.write_text("#!/bin/sh\nexit 3\n")
+        failed = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": f"{self.folder}:/usr/bin:/bin"})
+        self.assertEqual(failed.returncode, 1)
+        self.assertIn("rsvg-convert could not make", failed.stderr)
+
+    def test_a_time_series_in_the_result(self):
+        path, result = self.record("a.run", "--timeseries", "500ms")
+        series = result["timeseries"]
+        self.assertEqual((series["interval_s"], series["left_out"]), (0.5, 0))
+        with zipfile.ZipFile(path) as run:
+            self.assertEqual(json.loads(run.read("run.json"))["interval_s"], 0.5)
+            rows = table(run, "timeseries")
+        self.assertEqual(len(rows), len(series["rows"]))
+        for row, other in zip(rows, series["rows"]):
+            self.assertEqual({k: float(v) if v else None for k, v in row.items()},
+                             {k: round(v, 6) if isinstance(v, float) else v for k, v in other.items()})
+        self.assertEqual(sum(row["output_tokens"] for row in series["rows"]), 60 * 32)
+        # Without a run file, and for people.
+        args = (*SIM, "--rate", "20", "--requests", "60", "--slo", "ttft=200ms,tbt=20ms", "--timeseries", "500ms")
+        self.assertEqual(json.loads(tactus(*args, "--json").stdout)["timeseries"], series)
+        text = tactus(*args).stdout
+        self.assertIn("from (s)", text)
+        self.assertIn(f"\n{0.5:12.3f} {series['rows'][1]['arrived']:8d}", text)
+        for extra, why in ((["--timeseries", "1us"], "--timeseries is 1us; it must be between 1ms"),
+                           (["--timeseries", "1s", "--run-interval", "2s"], "a run has one time series"),
+                           (["--timeseries", "1s", "--seeds", "2"], "--timeseries is of one run"),
+                           (["--timeseries", "1s", "--scheduler", "oracle"], "--timeseries is of one simulated run"),
+                           (["--timeseries", "1s", "--replay", "x"], "--timeseries is of one simulated run")):
+            done = tactus(*SIM, "--rate", "20", *extra)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn(why, done.stderr)
+
+    def test_a_request_of_a_run_file_is_explained(self):
+        path, result = self.record("a.run")
+        with zipfile.ZipFile(path) as run:
+            requests, steps = table(run, "requests"), table(run, "steps")
+        slowest = max(requests, key=lambda row: float(row["longest_gap_s"]))
+        story = json.loads(tactus("explain", path, slowest["request"], "--json").stdout)
+        as_slow = sum(row["longest_gap_s"] == slowest["longest_gap_s"] for row in requests)
+        self.assertAlmostEqual(story["slower_than"]["longest_gap"], (60 - as_slow) / 59)
+        answer = story["phases"][-1]
+        during = [s for s in steps if float(s["end_s"]) > float(slowest["first_token_s"]) and float(s["start_s"]) < float(slowest["done_s"])]
+        self.assertEqual((answer["phase"], answer["steps"]), ("answer", len(during)))
+        self.assertEqual(answer["decodes"], sum(int(s["decodes"]) for s in during))
+        gap = story["longest_gap"]
+        self.assertAlmostEqual(1000 * (gap["to_s"] - gap["from_s"]), story["longest_gap_ms"], places=5)
+        within = [s for s in steps if gap["from_s"] + 1e-9 < float(s["end_s"]) < gap["to_s"] + 1e-9]
+        self.assertEqual((gap["steps"], gap["prompt_tokens"]), (len(within), sum(int(s["prompt_tokens"]) for s in within)))
+        text = tactus("explain", path, slowest["request"]).stdout
+        for told in ("waited", "computed its prompt", "longest gap", "others were faster", f"to step {gap['step']}:"):
+            self.assertIn(told, text)
+
     def test_several_runs_are_compared(self):
         paths = [self.record(f"{s}-{r}.run", "--scheduler", s, rate=r)[0] for s in ("vllm", "sarathi-serve") for r in ("5", "10")]
         page = self.folder / "page.html"
@@ -87,7 +155,9 @@ class ReportTest(Folder):
         with zipfile.ZipFile(empty, "w") as run:
             run.writestr("run.json", json.dumps({"format": "tactus-run", "version": 1}))
         page = self.folder / "page.html"
-        for args, code, why in ((["-o", page], 2, "no run to report"), ([path], 2, "nothing to write"), ([other, "-o", page], 2, "is not a run file"),
+        for args, code, why in ((["-o", page], 2, "no run to report"), ([path, "-o", page, "--png"], 2, "--png is of the pictures"),
+                                ([path, "-o", path], 2, "is a run to report"), ([path, "--perfetto", path], 2, "is a run to report"),
+                                ([path], 2, "nothing to write"), ([other, "-o", page], 2, "is not a run file"),
                                 ([newer, "-o", page], 2, "is of version 2, written by tactus 9.9; this program reads version 1"),
                                 ([empty, "-o", page], 2, "has nothing in it"), ([self.folder / "none", "-o", page], 1, "none"),
                                 ([path, path, "--perfetto", page], 2, "--perfetto is of one run, and 2 are named")):
@@ -118,8 +188,9 @@ class ReportTest(Folder):
         server = ServerProcess("--run-out", served, real_model=False)
         try:
             done = tactus("bench", "--url", server.url, "--vocab-size", "256", "--requests", "6", "--concurrency", "2", "--workload",
-                          "random:in=8,out=5", "--api-key", "a secret", "--run-out", sent, "--json")
+                          "random:in=8,out=5", "--api-key", "a secret", "--run-out", sent, "--timeseries", "100ms", "--json")
             self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(sum(row["output_tokens"] for row in json.loads(done.stdout)["timeseries"]["rows"]), 30)
         finally:
             self.assertEqual(server.stop(), 0)
         with zipfile.ZipFile(served) as run:

@@ -70,6 +70,7 @@ class SearchesTest(unittest.TestCase):
     def test_an_objective_that_nothing_keeps_and_one_that_everything_keeps(self):
         self.wrong(["capacity", *LOAD, "--until", "p50(ttft)<=1ms and rejected==0", "--seeds", 1], "even the lowest, 0.01 requests/s, breaks p50(ttft)<=1ms: it was", code=1)
         self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--seeds", 1, "--to", 50], "even the highest, 50 requests/s, holds", "--requests", code=1)
+        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--seeds", 1], "even the highest, 10000 requests/s, holds", code=1)
         self.wrong(["capacity", *LOAD, "--until", "attainment>=99%", "--seeds", 1], "the run has no such value", code=1)
 
     def test_sarathi_serves_objectives_by_name(self):
@@ -83,6 +84,53 @@ class SearchesTest(unittest.TestCase):
         found = self.json("capacity", *LOAD, "--until", "p99(ttft)<=200ms", "--over", "concurrency", "--seeds", 1)
         [seed] = found["configurations"][0]["seeds"]
         self.assertLessEqual(seed["broke"]["value"] / seed["held"]["value"], 1.02 + 1 / seed["held"]["value"])
+
+    def test_a_capacity_table_is_gone_on_with(self):
+        table = self.folder / "capacity.csv"
+        args = ["capacity", *LOAD, "--until", "p99(ttft)<=300ms", "--tolerance", 10, "--seeds", 2, "--device-hour-price", 3, "--csv", table]
+        done = tactus(*args, "--vary", "tp=1,2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        whole, rows = table.read_text(), self.rows(table)
+        self.assertEqual([(r["tensor-parallel-size"], r["seed"], r["error"]) for r in rows], [(t, s, "") for t in "12" for s in "01"])
+        for row in rows:
+            self.assertLessEqual(float(row["p99(ttft)"]), 300)
+            self.assertLessEqual(float(row["capacity"]), float(row["breaks_at"]))
+            self.assertIn("p99(ttft)<=300ms: it was", row["breaks"])
+        # What was found is said again, without a run; what was not is searched.
+        again = tactus(*args, "--vary", "tp=1,2")
+        self.assertEqual(again.stdout, done.stdout)
+        self.assertIn("4 of them all found before", again.stderr)
+        self.assertNotIn("seed 0:", again.stderr)
+        lines = whole.splitlines(keepends=True)
+        table.write_text("".join(lines[:4]) + lines[4][:20])
+        less = self.json(*args, "--vary", "tp=1,2")
+        self.assertEqual(table.read_text(), whole)
+        seeds = less["configurations"][1]["seeds"]
+        self.assertEqual([(seed["held"]["result"] is None, seed["held"]["clauses"]) for seed in seeds][0], (True, []))
+        self.assertEqual(seeds[1]["held"]["value"], float(rows[3]["capacity"]))
+        self.assertIsNotNone(seeds[1]["held"]["result"])
+        # Another question is another table.
+        self.wrong([*args, "--vary", "tp=1,2", "--block-size", 32], "line 2", "other options")
+        self.assertEqual(table.read_text(), whole)
+
+    def test_a_capacity_that_is_none_is_a_row_with_its_reason(self):
+        table = self.folder / "capacity.csv"
+        args = ["capacity", *LOAD, "--until", "p50(ttft)<=1ms", "--seeds", 1, "--from", 1, "--csv", table]
+        self.wrong(args, "even the lowest", code=1)
+        [row] = self.rows(table)
+        self.assertEqual((row["capacity"], row["completed"], row["error"]), ("", "", ""))
+        self.assertIn("even the lowest; 1 requests/s; breaks p50(ttft)<=1ms", row["no_capacity"])
+        self.assertEqual(float(row["breaks_at"]), 1)
+        self.wrong(args, "1 of them all found before", "even the lowest; 1 requests/s; breaks", code=1)
+        # What could not be run is tried again.
+        broken = ["capacity", *LOAD, "--until", "p99(ttft)<=300ms", "--seeds", 1, "--tolerance", 20, "--vary", "tp=1,3", "--csv", self.folder / "other.csv"]
+        for _ in range(2):
+            done = tactus(*broken)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("tensor-parallel-size=3: no capacity", done.stdout)
+        self.assertIn("1 of them all found before", done.stderr)
+        self.assertEqual([(r["error"] == "", r["no_capacity"]) for r in self.rows(self.folder / "other.csv")], [(True, ""), (False, "")])
+        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--csv", self.folder], "is no regular file")
 
     def test_wrong_conditions_name_the_place(self):
         self.wrong(["capacity", *LOAD], "--until is missing")
@@ -185,6 +233,21 @@ class SearchesTest(unittest.TestCase):
         self.assertTrue(second["ratio"]["low"] <= second["ratio"]["mean"] <= second["ratio"]["high"])
         text = tactus("compare", a, a)
         self.assertIn("no difference shown", text.stdout)
+
+    def test_results_by_comma_are_runs_of_one_thing(self):
+        files = [self.folder / f"{name}.run" for name in "abcd"]
+        for seed, file in enumerate(files):
+            scheduler = "vllm" if seed < 2 else "orca"
+            self.assertEqual(tactus(*LOAD, "--rate", 4, "--seed", seed % 2, "--scheduler", scheduler, "--run-out", file).returncode, 0)
+        found = self.json("compare", f"{files[0]},{files[1]}", f"{files[2]},{files[3]}", "--show", "p99(ttft)")
+        self.assertEqual([(one["name"], one["runs"]) for one in found["of"]], [("a.run, ...", 2), ("c.run, ...", 2)])
+        second = found["metrics"]["p99(ttft)"][1]
+        self.assertIsNotNone(second["ratio"]["low"])
+        self.assertIn("no intervals: they need several runs of each", tactus("compare", files[0], files[2]).stdout)
+        self.assertNotIn("no intervals", tactus("compare", f"{files[0]},{files[1]}", f"{files[2]},{files[3]}").stdout)
+        config = self.folder / "c.toml"
+        config.write_text(tactus(*LOAD, "--rate", 4, "--print-config").stdout)
+        self.wrong(["compare", files[0], f"{files[1]},{config}"], "c.toml", "by comma stand results")
 
     def test_compare_refuses_what_is_no_result(self):
         a, bad, empty, capacity = (self.folder / name for name in ("a.json", "bad.json", "empty.json", "capacity.json"))

@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "report/request_story.h"
 #include "report/run_files.h"
 
 namespace tactus::report {
@@ -87,6 +86,73 @@ TEST(PageTest, RunsAreLabelledByWhatSetsThemApart) {
   }
 }
 
+// A group whose name no legend has room for keeps its line; it goes by the runs' numbers.
+TEST(PageTest, AGroupWithALongNameIsStillOneLine) {
+  const test::TempFolder folder;
+  const std::string scheduler = "a-scheduler-whose-name-is-longer-than-a-legend-has-room-for";
+  std::vector<std::string> paths;
+  for (const char* rate : {"4", "8", "12"}) {
+    paths.push_back(folder / ("long" + std::string(rate) + ".run"));
+    test::WriteRun(paths.back(), {.scheduler = scheduler, .rate = rate});
+  }
+  paths.push_back(folder / "other.run");
+  test::WriteRun(paths.back(), {.scheduler = "", .rate = "4"});
+  const Report report = MakeReport(View(paths));
+  EXPECT_EQ(report.runs[3].label, "no scheduler, rate 4");
+  for (const Figure& figure : report.comparison) {
+    if (figure.id() != "load-ttft") continue;
+    const auto& lines = std::get<LinePlot>(figure.plot).lines;
+    ASSERT_EQ(lines.size(), 4u);
+    EXPECT_EQ(lines[0].name, "runs 1, 2, 3 P99");
+    EXPECT_EQ(lines[0].x, (std::vector<double>{4, 8, 12}));
+    EXPECT_EQ(lines[2].name, "no scheduler P99");
+    return;
+  }
+  FAIL() << "no picture of latencies against load";
+}
+
+TEST(PageTest, TheAxisOfKvMemoryGoesUpToFullWhereMuchIsUsed) {
+  for (const double used : {0.5, 0.05}) {
+    RunView run;
+    run.kv_used.Add(0, used);
+    const auto figures = RunFigures(run, "");
+    ASSERT_EQ(figures.size(), 1u);
+    const auto& plot = std::get<LinePlot>(figures[0].plot);
+    EXPECT_EQ(plot.y_top.has_value(), used > 0.4);
+    EXPECT_NE(figures[0].caption.find(used > 0.4 ? "At most 50 %" : "At most 5 %"), std::string::npos);
+  }
+}
+
+TEST(PageTest, TheSlowestRequestsAreNamed) {
+  const test::TempFolder folder;
+  const std::string path = folder / "slow.run";
+  auto file = RunFileWriter::Create(path, RunAbout(), RunFileWriter::WhenBehind::kWait);
+  ASSERT_TRUE(file.ok());
+  for (int64_t i = 0; i < 20; ++i) {
+    RunRequest r;
+    r.number = i;
+    r.id = i == 7 ? "<b>seven</b>" : "";
+    r.first_token_ns = (i == 7 ? 900 : 100 + i) * kMillisecond;
+    r.longest_gap_ns = (i == 3 ? 800 : 20) * kMillisecond;
+    r.done_ns = kSecond;
+    r.finish = "length";
+    (*file)->Add(r);
+  }
+  ASSERT_TRUE((*file)->Close("{}").ok());
+  const Report report = MakeReport(View({path}));
+  std::vector<int64_t> first, gaps;
+  for (const SlowRequest& s : report.runs[0].last_first_tokens) first.push_back(s.number);
+  for (const SlowRequest& s : report.runs[0].longest_gaps) gaps.push_back(s.number);
+  EXPECT_EQ(first, (std::vector<int64_t>{7, 19, 18, 17, 16}));
+  EXPECT_EQ(gaps, (std::vector<int64_t>{3, 0, 1, 2, 4}));
+  const std::string page = Page(report);
+  EXPECT_NE(page.find("<td>7 &lt;b&gt;seven&lt;/b&gt;</td><td>900</td><td>20</td><td>1000</td>"), std::string::npos);
+  EXPECT_NE(page.find("tactus explain slow.run 7</p>"), std::string::npos);
+  EXPECT_EQ(page.find("<th>class</th>"), std::string::npos) << "none has one";
+  test::WriteRun(folder / "classes.run", {});
+  EXPECT_NE(Page(MakeReport(View({folder / "classes.run"}))).find("<th>class</th>"), std::string::npos);
+}
+
 TEST(PageTest, ThePageAsksForNothing) {
   const test::TempFolder folder;
   test::WriteRun(folder / "a.run", {});
@@ -95,6 +161,17 @@ TEST(PageTest, ThePageAsksForNothing) {
     EXPECT_EQ(page.find(asks), std::string::npos) << asks;
   EXPECT_NE(page.find("default-src 'none'"), std::string::npos) << "and forbids itself to";
   EXPECT_LT(page.size(), 60'000u);
+}
+
+TEST(PageTest, ItIsDarkOnScreensAloneAndFitsOnPaper) {
+  const test::TempFolder folder;
+  test::WriteRun(folder / "a.run", {});
+  const std::string page = Page(MakeReport(View({folder / "a.run"})));
+  EXPECT_NE(page.find("@media screen and (prefers-color-scheme:dark){\nbody{"), std::string::npos);
+  EXPECT_EQ(page.find("(not print)"), std::string::npos) << "browsers take it for something unknown: never dark";
+  EXPECT_NE(page.find("white-space:normal"), std::string::npos) << "headings of tables wrap, or columns are cut off";
+  for (const char* rule : {"@page{size:landscape", ".scroll{overflow:visible}"})
+    EXPECT_NE(page.find(rule, page.find("@media print{")), std::string::npos) << rule;
 }
 
 TEST(PageTest, NamesOfARunCannotBreakThePage) {
@@ -147,25 +224,6 @@ TEST(PageTest, ManyRunsAreShownSideBySideAlone) {
   const Report report = MakeReport(View(paths));
   EXPECT_TRUE(report.details.empty());
   EXPECT_NE(Page(report).find("are shown side by side alone"), std::string::npos);
-}
-
-TEST(RequestStoryTest, TellsPhasesAndObjectives) {
-  const test::TempFolder folder;
-  const std::string path = folder / "a.run";
-  test::WriteRun(path, {});
-  EXPECT_TRUE(IsArchive(path));
-  EXPECT_FALSE(IsArchive(folder / "none"));
-  for (const char* id : {"0", "an \\id"}) {
-    const auto story = RequestStory(path, id);
-    ASSERT_TRUE(story.ok()) << story.status().message();
-    EXPECT_EQ((*story)["waited_ms"], 5);
-    EXPECT_EQ((*story)["prompt_ms"], 55);
-    EXPECT_EQ((*story)["answer_ms"], 140);
-    ASSERT_EQ((*story)["objectives"].size(), 1u);
-    EXPECT_EQ((*story)["objectives"][0]["cause"], "prefill");
-    EXPECT_NE(StoryTable(*story).find("missed, by prefill"), std::string::npos) << StoryTable(*story);
-  }
-  EXPECT_EQ(RequestStory(path, "2").status().code(), StatusCode::kNotFound);
 }
 
 TEST(PageTest, TheJsonHasTheResults) {
