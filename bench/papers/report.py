@@ -23,11 +23,12 @@ def ours(row):
 
 
 def range_text(row):
-    """Least and largest value under the perturbed cost models."""
+    """Least and largest value under the perturbed cost models; beside them what another engine would have."""
     if not row["variants"]:
         return ""
     values = [v for v in row["variants"].values() if v is not None]
-    return f"{number(min(values))} to {number(max(values))}" + (f"; turns under {', '.join(row['turns'])}" if row["turns"] else "")
+    return f"{number(min(values))} to {number(max(values))}" + (f"; turns under {', '.join(row['turns'])}" if row["turns"] else "") + \
+        "".join(f"; {number(value)} with {name}" for name, value in row.get("what_ifs", {}).items())
 
 
 def counts(rows):

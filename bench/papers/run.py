@@ -96,7 +96,7 @@ def measurements(papers, quick, calibrate):
             for seed in claim.seeds[:1] if quick else claim.seeds:
                 yield Measurement(paper, claim, seed, quick)
             if calibrate is not None and claim.perturb and (not calibrate or claim.id.startswith(tuple(calibrate))):
-                for name, flags in {UNCHANGED: (), **calibration.variants(claim.model)}.items():
+                for name, flags in {UNCHANGED: (), **calibration.variants(claim.model), **calibration.what_ifs(claim.model)}.items():
                     yield Measurement(paper, claim, claim.seeds[0], True, name, flags)
 
 
@@ -137,12 +137,14 @@ def finished(row):
     claim, found = row["claim"], measured(row["values"])
     value = found[0] if found else None
     said = verdict(claim, value)
-    variants = {name: v for name, v in row["variants"].items() if v is not None}
+    found_under = {name: v for name, v in row["variants"].items() if v is not None}
+    what_ifs = {name: v for name, v in found_under.items() if name in calibration.what_ifs(claim.model)}
+    variants = {name: v for name, v in found_under.items() if name not in what_ifs}
     return {
         "paper": row["paper"], "id": claim.id, "section": claim.section, "claim": claim.says, "paper_value": claim.paper, "unit": claim.unit,
         "ours": value, "least": found[1] if found else None, "largest": found[2] if found else None,
         "aim": claim.expects.aim(), "difference": claim.expects.difference(value) if found else "", "verdict": said, "why": claim.why if said != "reproduced" else "",
-        "stands_in": claim.stands_in, "model": claim.model, "model_error": calibration.error_text(claim.model), "variants": variants,
+        "stands_in": claim.stands_in, "model": claim.model, "model_error": calibration.error_text(claim.model), "variants": variants, "what_ifs": what_ifs,
         "turns": turns(claim, variants), "commands": dict(commands_of(claim)), "errors": row["errors"],
     }
 

@@ -3,8 +3,9 @@ with P + D = L, P / D = R; a batch has B sequences, a step C tokens."""
 from claims import Between, Claim, Near, Sim
 
 PAPER = "Sarathi: Efficient LLM Inference by Piggybacking Decodes with Chunked Prefills (2023)"
-SMALL = "--model llama-13b --device a6000 --override-context 4096"
-LARGE = "--model llama-33b --device a100 --override-context 4096"
+KERNELS = "--attention-kernels two"  # 4.3.1: chunks and decodes attend separately
+SMALL = f"--model llama-13b --device a6000 {KERNELS} --override-context 4096"
+LARGE = f"--model llama-33b --device a100 {KERNELS} --override-context 4096"
 # All requests are there from the beginning. The papers' own memory is stated by the batch size: as many blocks as B sequences of L need.
 AT_ONCE = "--rate 1000000 --arrivals constant --as-paper --ignore-eos on --prefix-caching off --seed {seed}"
 
@@ -68,6 +69,11 @@ def one_step(deployment, workload, requests):
                requests, requests, steps=True)
 
 
+def attention_ms(step, of="attention of decodes"):
+    """A part of what `tactus sim step` prints."""
+    return next(part["ms"] for part in step["parts"] if part["name"] == of)
+
+
 def prompt_alone(deployment, tokens):
     return one_step(deployment, f"random:in={tokens},out=2 --concurrency 1", 1)
 
@@ -95,7 +101,7 @@ def prefill_loss(chunk):
 
 
 # GPT-3 on 64 A100: eight stages of eight devices, or eight replicas. The paper's batch of 27 is a stage's; eight are in flight.
-GPT = "--model gpt-3 --device a100 --tp 8 --override-context 4096 --workload lengths:{zipf} --requests {requests} " + AT_ONCE
+GPT = f"--model gpt-3 --device a100 --tp 8 {KERNELS} --override-context 4096 --workload lengths:{{zipf}} --requests {{requests}} " + AT_ONCE
 PIPELINE = {
     "orca": Sim(f"{GPT} --pp 8 --max-num-seqs 216 --scheduler orca", 10000, 2000),
     "sarathi": Sim(f"{GPT} --pp 8 --max-num-seqs 216 --scheduler sarathi --token-budget 256", 10000, 2000),
@@ -121,6 +127,8 @@ def claims():
         Claim("s23-marginal", "4.3, table 2", "what a decode adds to a step of a chunk, both steps of 1,024 tokens in all", "1.2 ms", Near(1.2, 0.35, 12.49),
               {"beside": BESIDE, "alone": ALONE}, marginal_ms, "ms", (1,), model="llama-13b a6000",
               why="in the paper's table attention takes 5.2 ms more for three decodes, 1.7 each, as here; that its products take 1.6 ms less for as many tokens makes 1.2 of it"),
+        Claim("s23-attention", "4.3, table 2", "of it the attention of a decode beside the chunk", "1.73 ms", Near(1.73, 0.2, None),
+              {"beside": Sim(f"step {SMALL} --chunk 1021 --decodes 3x1024", 1, 1)}, lambda r: attention_ms(r["beside"]) / 3, "ms", (1,), model="llama-13b a6000", perturb=False),
         Claim("s23-decode-speedup", "5.1.1, figure 8", "decodes are up to so many times cheaper beside a chunk than in a step of their own", "10",
               Near(10, 0.35), {"beside": BESIDE, "alone": ALONE, "four": FOUR},
               lambda r: step_ms(r["four"], 0, 4) / 4 / marginal_ms(r), "x", (1,),

@@ -6,13 +6,14 @@ from sarathi import one_step, prompt_alone, step_ms
 PAPER = "Taming Throughput-Latency Tradeoff in LLM Inference with Sarathi-Serve (OSDI 2024)"
 FIGURES = shared.load("policies/sarathi_serve.py")
 ETHERNET = "--devices-per-node 4 --network-gbytes-per-s 3.125"  # four devices share a node's 100 Gb/s
+BACKEND = "--backend vllm-ray"  # the paper's engine: vLLM's of 2024, a kernel each for chunks and decodes, Ray workers, no graphs (4.4)
 MODELS = {  # flags, strict and relaxed objective in ms, their budgets, the cost model's error
-    "mistral": ("--model mistral-7b --device a100 --override-context 16384", (100, 500), (512, 2048), "mistral-7b a100"),
-    "yi": ("--model yi-34b --device a100-pcie --tp 2", (200, 1000), (512, 2048), "yi-34b a100"),
-    "llama2": ("--model llama-2-70b --device a40 --tp 4 --pp 2 --override-context 16384", (1000, 5000), (512, 1536), "llama-2-70b a40"),
-    "falcon": (f"--model falcon-180b --device a100-pcie --tp 4 --pp 2 {ETHERNET} --override-context 16384", (1000, 5000), (512, 2048), "falcon-180b a100"),
+    "mistral": (f"--model mistral-7b --device a100 {BACKEND} --override-context 16384", (100, 500), (512, 2048), "mistral-7b a100"),
+    "yi": (f"--model yi-34b --device a100-pcie --tp 2 {BACKEND}", (200, 1000), (512, 2048), "yi-34b a100"),
+    "llama2": (f"--model llama-2-70b --device a40 --tp 4 --pp 2 {BACKEND} --override-context 16384", (1000, 5000), (512, 1536), "llama-2-70b a40"),
+    "falcon": (f"--model falcon-180b --device a100-pcie --tp 4 --pp 2 {ETHERNET} {BACKEND} --override-context 16384", (1000, 5000), (512, 2048), "falcon-180b a100"),
 }
-FALCON_TP8 = f"--model falcon-180b --device a100-pcie --tp 8 {ETHERNET} --override-context 16384"
+FALCON_TP8 = f"--model falcon-180b --device a100-pcie --tp 8 {ETHERNET} {BACKEND} --override-context 16384"
 DATA = {
     "chat": "--workload sharegpt --max-model-len 8192 --long-prompts clip",
     "summaries": "--workload lengths:{summaries} --max-model-len 16384",
@@ -66,10 +67,10 @@ def only(runs, *schedulers):
     return {name: run for name, run in runs.items() if name.split(",")[0] in schedulers}
 
 
-def decode_batch(flags, running, most_context=8192):
-    """`running` requests decode behind 4,096 tokens."""
-    return Sim(f"{flags.replace('--override-context 16384', '')} --override-context {most_context} --scheduler vllm-v0 --workload random:in=4096,out=129 "
-               f"--requests {running} --concurrency {running} --seed {{seed}}", running, running)
+def decode_batch(flags):
+    """A step of 32 requests that decode behind 4,096 tokens, through all stages: what the paper's objectives are multiples of. (A closed loop of as many
+    requests does not show it: two stages then share them as they come, 62 and 2 of 64.)"""
+    return Sim(f"step {flags} --decodes 32x4096", 1, 1)
 
 
 FIVE = (100, 200, 300, 500, 1000)
@@ -113,15 +114,22 @@ def chunking(budget):
     return runs, lambda r: max(100 * (r[f"chunks {n}"]["ttft_ms"]["mean"] / r[f"whole {n}"]["ttft_ms"]["mean"] - 1) for n in LENGTHS)
 
 
+HOST = "the paper's is a fifth of a rounded objective; with the host time that was measured of such engines ours is longer"
+STEP_REASONS = {
+    "mistral": HOST, "yi": HOST + " (its authors' own log has 88 ms for a step of 32, of context unknown)", "llama2": "",
+    "falcon": "the strict objectives of both pipelined models are the same second, so one of the two is rounded up; all-reduces of a 2024 engine over PCIe and "
+              "sends over Ethernet are priced as profiled, and no published figure says where the rest of the time goes",
+}
+
+
 def claims():
     rows = []
-    for model, running, paper in (("mistral", 32, 20), ("yi", 32, 40), ("llama2", 64, 200), ("falcon", 64, 200)):
+    for model, paper in (("mistral", 20), ("yi", 40), ("llama2", 200), ("falcon", 200)):
         flags, _, _, error = MODELS[model]
         rows.append(Claim(f"ss-step-{model}", "5, table 3", f"a step of 32 decodes behind 4,096 tokens each takes so long ({flags.split()[1]}; a fifth of the strict objective)",
-                          f"{paper} ms", Near(paper, 0.25, None), {"decodes": decode_batch(flags, running)}, lambda r: r["decodes"]["step_ms"]["p50"], "ms", (1,),
+                          f"{paper} ms", Near(paper, 0.25, None), {"decodes": decode_batch(flags)}, lambda r: r["decodes"]["step_ms"], "ms", (1,),
                           model=error, perturb=False,
-                          why="the strict objectives of both pipelined models are the same second, so one of the two is rounded up; host work and synchronisation "
-                              "of a stage over Ethernet are not priced" if model == "falcon" else ""))
+                          why=STEP_REASONS[model]))
     for model, (flags, objectives, budgets, error) in MODELS.items():
         for data in DATA:
             for slo, name in enumerate(SLOS):
@@ -130,9 +138,7 @@ def claims():
                                   {"sarathi-serve": sarathi(model, data, slo), **baselines(model, data, slo)}, ratio("sarathi-serve", "vllm-v0", "orca"), "x",
                                   model=error, stands_in=STANDS_IN[data]))
     memory = "the paper's Orca leaves less memory to KV: its steps hold the activations of many prompts; ours are planned for 8,192 tokens"
-    reasons = {"yi": "our Yi holds 1.4 requests/s where the paper's chart has about 1: the faster the steps, the less of the objective a whole prompt takes; vLLM's and "
-                     "Orca's capacity grow more than that of Sarathi-Serve",
-               "llama2": memory, "mistral": "our steps are faster than the paper's beside the same objective"}
+    reasons = {"yi": "", "llama2": memory, "mistral": "the objective is five steps of 20 ms; ours take 27, so it is tighter here, and whole prompts break it first"}
     for model, baseline, paper in (("mistral", "vllm-v0", 2.6), ("yi", "vllm-v0", 3.7), ("yi", "orca", 4.0), ("llama2", "vllm-v0", 4.3), ("llama2", "orca", 6.3)):
         runs, largest = settings(model)
         rows.append(Claim(f"ss-upto-{model}-{baseline}", "5.1", f"the largest gain in capacity of {MODELS[model][0].split()[1]} over {baseline}", f"up to {paper}", Near(paper, 0.25),
@@ -147,10 +153,10 @@ def claims():
               {"sarathi-serve": sarathi("falcon", "chat", 0), "tp8": capacity(FALCON_TP8, "chat", objectives[0], "vllm-v0")}, ratio("sarathi-serve", "tp8"), "x", model=error,
               why="all-reduces over Ethernet are cheaper here than in the paper (next claim), so TP 8 is too good"),
         Claim("ss-tp8-tbt", "5.3, figure 13a", "TP 8 across nodes makes the gap between tokens of 32 decodes so many times that of TP 4 PP 2", "2", Near(2, 0.25),
-              {"tp8": decode_batch(FALCON_TP8, 32), "pp": decode_batch(flags, 32)}, lambda r: r["tp8"]["tbt_ms"]["p50"] / r["pp"]["tbt_ms"]["p50"], "x", (1,), model=error,
+              {"tp8": decode_batch(FALCON_TP8), "pp": decode_batch(flags)}, lambda r: r["tp8"]["step_ms"] / r["pp"]["step_ms"], "x", (1,), model=error,
               why="see `ss-step-falcon`: over Ethernet a ring all-reduce is priced by bandwidth and hops, without the host's part"),
         Claim("ss-bubble", "3.3", "Falcon-180B: what a stage takes longer for a prompt of 4,096 tokens than for 32 decodes, which is a bubble", "950 ms", Near(950, 0.3, 0),
-              {"prompt": prompt_alone(flags, 4096), "decodes": decode_batch(flags, 64)}, lambda r: (step_ms(r["prompt"], 4096, 0) - r["decodes"]["step_ms"]["p50"]) / 2, "ms", (1,), model=error),
+              {"prompt": prompt_alone(flags, 4096), "decodes": decode_batch(flags)}, lambda r: (step_ms(r["prompt"], 4096, 0) - r["decodes"]["step_ms"]) / 2, "ms", (1,), model=error),
     ]
     for model, ms in (("mistral", 100), ("yi", 200)):
         rows.append(Claim(f"ss-batch-{model}", "5.2, figure 12", f"vLLM's capacity under {ms} ms with at most 32, 64 and 128 sequences: largest over least ({model})", "about 1", Near(1, 0.15, None),
@@ -159,8 +165,7 @@ def claims():
     strict, relaxed = five("mistral", 512), five("yi", 2048)
     rows += [
         Claim("ss-slo-mistral", "5.2, figure 12", "five objectives, Mistral-7B, chat, steps of 512: capacity over vLLM at 100 ms", "3.5", Near(3.5, 0.25), strict, at(100), "x",
-              model="mistral-7b a100", stands_in=STANDS_IN["chat"],
-              why="Mistral's prompts take less of 100 ms here than in the paper: vLLM's capacity is 1.2 requests/s, about 0.9 in its chart"),
+              model="mistral-7b a100", stands_in=STANDS_IN["chat"]),
         Claim("ss-slo-yi", "5.2, figure 12", "five objectives, Yi-34B, chat, steps of 2,048: capacity over vLLM at 1 s", "1.65", Near(1.65, 0.25), relaxed, at(1000), "x",
               model="yi-34b a100", stands_in=STANDS_IN["chat"]),
         Claim("ss-slo-shape", "5.2, figure 12", "the gain shrinks from the strictest of five objectives to the loosest (Mistral-7B): first over last", "above 1", Between(1.0001, None, 1), strict,
@@ -179,7 +184,8 @@ def claims():
         runs, value = chunking(budget)
         rows.append(Claim(f"ss-chunking-{budget}", "5.4.1, figure 14", f"chunks of {budget} make a prompt of 2K to 16K at most so much slower (Yi-34B)", f"at most ~{most} %",
                           Between(None, most * 1.1, 25 if budget == 2048 else None), runs, value, "%", (1,), model="yi-34b a100", perturb=False,
-                          why="none at 2,048 tokens, 3 % at 4,096; attention behind a long context is dearer by our fit, 7 % at 16,384"))
+                          why="a prompt of 2,047 tokens takes 437 ms in chunks of 512 and 336 whole here, 436 and 378 by the authors' log: chunks are as long as theirs, whole "
+                              "prompts are too fast"))
     stall = table4("summaries", 0.4)
     stall = {name: Sim(sim.flags.replace("--scheduler hybrid-only", "--scheduler vllm-v0").replace("--token-budget 1024", "--token-budget 512"), 128, 128)
              for name, sim in stall.items() if name != "chunked-only"}

@@ -54,7 +54,7 @@ class Simulations:
         values = {"seed": str(seed), "requests": str(requests)}
         for name in set(re.findall(r"\{(\w+)\}", sim.flags)) - values.keys():
             values[name] = self.files.workload(name, seed, requests)
-        args = ["sim", *(word.format(**values) for word in shlex.split(sim.flags)), *extra]
+        args = ["sim", *without((word.format(**values) for word in shlex.split(sim.flags)), extra[::2]), *extra]
         return args + ([] if rate is None else ["--rate", f"{rate:.6g}"])
 
     def run(self, sim, seed, extra=(), rate=None, quick=False):
@@ -136,6 +136,16 @@ def commands_of(claim):
         flags = sim.flags.format_map(Placeholders(requests=str(sim.requests)))
         searched = f" --rate R    # the largest R with {run.says}" if isinstance(run, Capacity) else ""
         yield name, f"tactus sim {flags} --json{searched}"
+
+
+def without(words, flags):
+    """The words of a command but those flags and their values: what is stated anew stands once."""
+    kept, skip = [], False
+    for word in words:
+        if not skip and word not in flags:
+            kept.append(word)
+        skip = not skip and word in flags
+    return kept
 
 
 class Placeholders(dict):

@@ -83,13 +83,21 @@ def setting(raw: dict[str, str]) -> Row | None:
                memory=0.88 if backend == "sglang" else 0.9, spread=sweep, suspect=raw["model_path"].startswith("nvidia/") or (backend == "vllm" and raw["gemm_quant_mode"] == "fp8" and model == "qwen3-32b"))
 
 
-def command(tactus: str, row: Row, lengths: pathlib.Path) -> list[str]:
+def load(row: Row, lengths: pathlib.Path, cached: bool) -> list[str]:
+    """`cached`: prompts of the suspect rows are alike but for their last block."""
+    if not (cached and row.suspect):
+        return ["--prefix-caching", "off", "--workload", f"lengths:{lengths}"]
+    shared = (row.isl - 1) // 16 * 16
+    return ["--prefix-caching", "on", "--workload", f"prefix:shared={shared},unique={row.isl - shared},out={row.osl}"]
+
+
+def command(tactus: str, row: Row, lengths: pathlib.Path, cached: bool = False) -> list[str]:
     scheduler = {"vllm": ["vllm"], "sglang": ["vllm-v0"], "trtllm": ["no-preempt", "--composition", "whole-prompt-hybrid"]}[row.backend]
     # Servers are started for what the benchmark sends. SGLang's prefill step takes 8192 tokens at most, which prefill-first has from here.
     context = max(row.token_budget if row.backend == "sglang" else 0, row.isl + round(row.osl * 1.25) + 20)
     return [tactus, "sim", "--as-paper", "--model", row.model, "--device", row.device, "--tp", str(row.tp), "--backend", row.backend, "--weight-dtype", row.dtype,
             "--kv-cache-dtype", row.kv_dtype, "--scheduler", *scheduler, "--token-budget", str(row.token_budget), "--max-num-seqs", str(row.max_seqs), "--max-model-len", str(context),
-            "--gpu-memory-utilization", str(row.memory), "--prefix-caching", "off", "--ignore-eos", "on", "--workload", f"lengths:{lengths}", "--concurrency",
+            "--gpu-memory-utilization", str(row.memory), "--ignore-eos", "on", *load(row, lengths, cached), "--concurrency",
             str(row.concurrency), "--requests", str(PROMPTS_PER_CLIENT * row.concurrency), "--seed", str(SEED), *(["--cpu-overhead", OVERLAPPED_HOST] if row.overlapped else []), "--json"]
 
 
@@ -105,14 +113,14 @@ def write_lengths(row: Row, path: pathlib.Path, output_spread: float) -> None:
             out.write(f"{prompt},{output}\n")
 
 
-def simulate(tactus: str, row: Row, output_spread: float, extra: list[str]) -> dict:
+def simulate(tactus: str, row: Row, output_spread: float, cached: bool, extra: list[str]) -> dict:
     """{ttft_ms, tpot_ms, seconds} or {error}."""
     with tempfile.TemporaryDirectory() as folder:
         lengths = pathlib.Path(folder) / "lengths.csv"
         write_lengths(row, lengths, output_spread)
         started = time.monotonic()
         try:
-            done = subprocess.run([*command(tactus, row, lengths), *extra], capture_output=True, text=True, timeout=600)
+            done = subprocess.run([*command(tactus, row, lengths, cached), *extra], capture_output=True, text=True, timeout=600)
         except subprocess.TimeoutExpired:
             return {"error": "no end within 600 s"}
         if done.returncode != 0:
@@ -159,6 +167,8 @@ def table(pairs: list[tuple[Row, dict]], by: list[str]) -> list[str]:
         groups[(*pair[0].group, *(f"{name} {getattr(pair[0], name)}" for name in by))].append(pair)
     regular = [pair for pair in pairs if not pair[0].suspect]
     for label, own in [*((" ".join(group), own) for group, own in sorted(groups.items())), ("all but the suspect rows", regular), ("all", pairs)]:
+        if not own:
+            continue  # only suspect rows were asked for
         s = summary(own)
         cells = [" / ".join(str(s[name][k]) for k in ("mape", "median", "p90")) for name in ("ttft", "tpot", "request")]
         lines.append(f"| {label} | {s['rows']} | {' | '.join(cells)} | {s['ttft_ratio']}, {s['tpot_ratio']} |")
@@ -184,7 +194,7 @@ def read_rows(wheel: pathlib.Path) -> list[Row]:
 def record_text(rows: list[Row], results: list[dict], done: list[tuple[Row, dict]], seconds: int) -> str:
     """JSON: the summaries, then one line per row: key, measured TTFT and TPOT, predicted ones (or the reason why not)."""
     head = {"package": f"{PACKAGE} {VERSION}", "seconds": seconds, "seed": SEED, "all": summary(done),
-            "without_suspect": summary([p for p in done if not p[0].suspect])}
+            "without_suspect": summary(regular) if (regular := [p for p in done if not p[0].suspect]) else None}
     lines = [json.dumps([row.key, round(row.ttft_ms, 2), round(row.tpot_ms, 3),
                          *([round(r["ttft_ms"], 2), round(r["tpot_ms"], 3)] if "error" not in r else [r["error"]])]) for row, r in zip(rows, results)]
     return json.dumps(head, indent=1)[:-2] + ',\n "rows": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n"
@@ -203,6 +213,8 @@ def main() -> int:
     parser.add_argument("--wheel", type=pathlib.Path)
     parser.add_argument("--cache", type=pathlib.Path, default=pathlib.Path(tempfile.gettempdir()) / "tactus-silicon")
     parser.add_argument("--output-spread", type=float, default=OUTPUT_SPREAD, help="where the load generator is not known: output lengths uniform within this share of osl")
+    parser.add_argument("--budget", type=int, default=0, help="tokens per step of vLLM where the settings of the server are not known, instead of its default")
+    parser.add_argument("--suspect-cached", action="store_true", help="as if the prompts of the suspect rows were in the prefix cache, all but their last block")
     parser.add_argument("--every", type=int, default=1, help="simulate every n-th row only")
     parser.add_argument("--only", default="", help="groups whose name contains this, such as 'h100 vllm'")
     parser.add_argument("--by", default="", help="split the table further, such as tp,dtype or isl,osl")
@@ -210,10 +222,12 @@ def main() -> int:
     parser.add_argument("-o", "--output", type=pathlib.Path, help="JSON with every row (default bench/results/<date>-silicon.json for a full run)")
     arguments, extra = parser.parse_known_args()
     rows = [r for r in read_rows(arguments.wheel or fetch_wheel(arguments.cache)) if arguments.only in " ".join(r.group)][:: arguments.every]
+    if arguments.budget:
+        rows = [r if r.spread or r.backend != "vllm" else dataclasses.replace(r, token_budget=arguments.budget) for r in rows]
     started = time.monotonic()
     results: list[dict] = []
     with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for result in pool.map(lambda row: simulate(arguments.tactus, row, arguments.output_spread, extra), rows):
+        for result in pool.map(lambda row: simulate(arguments.tactus, row, arguments.output_spread, arguments.suspect_cached, extra), rows):
             results.append(result)
             if len(results) % 50 == 0:
                 print(f"{len(results)} of {len(rows)} rows, {time.monotonic() - started:.0f} s", file=sys.stderr)
@@ -223,7 +237,7 @@ def main() -> int:
     print("\n".join(lines))
     for (group, tp, error), count in sorted(failed.items()):
         print(f"not simulated: {count} rows of {group}, {tp}: {error}")
-    output = arguments.output or (ROOT / f"bench/results/{time.strftime('%Y-%m-%d')}-silicon.json" if arguments.every == 1 and not arguments.only and not extra else None)
+    output = arguments.output or (ROOT / f"bench/results/{time.strftime('%Y-%m-%d')}-silicon.json" if arguments.every == 1 and not arguments.only and not extra and not arguments.suspect_cached and not arguments.budget else None)
     if output is not None:
         output.write_text(record_text(rows, results, done, round(time.monotonic() - started)))
         if arguments.output is None:

@@ -10,21 +10,6 @@
 namespace tactus::cost {
 namespace {
 
-struct Backend {
-  const char* name;
-  double cpu_overhead_ns;
-};
-// docs/cost_model.md, "CPU overhead", argues these.
-constexpr Backend kBackends[] = {{"", 50e3}, {"vllm", 500e3}, {"sglang", 100e3}, {"trtllm", 100e3}};
-
-Result<double> CpuOverheadNs(const Deployment& d) {
-  for (const Backend& b : kBackends) {
-    if (d.backend == b.name) return d.cpu_overhead_ns >= 0 ? static_cast<double>(d.cpu_overhead_ns) : b.cpu_overhead_ns;
-  }
-  return InvalidArgument(fmt::format("backend '{}' is not known; known are vllm, sglang, trtllm, or none", d.backend),
-                         "backend");
-}
-
 Status CheckSplit(const Deployment& d, const ModelSpec& m) {
   if (d.tp < 1 || d.pp < 1 || d.tp > 1024 || d.pp > 1024) {
     return InvalidArgument(fmt::format("--tp {} and --pp {} must be between 1 and 1024", d.tp, d.pp),
@@ -49,6 +34,11 @@ Status CheckSplit(const Deployment& d, const ModelSpec& m) {
     return InvalidArgument(
         fmt::format("--pp {} is more than the {} layers of {}; use at most {}", d.pp, m.layers, m.name, m.layers),
         "pp");
+  }
+  if (d.attention_kernels != "auto" && d.attention_kernels != "one" && d.attention_kernels != "two") {
+    return InvalidArgument(
+        fmt::format("attention kernels '{}' are not known; known are auto, one, two", d.attention_kernels),
+        "attention-kernels");
   }
   if (d.overlap != "off" && d.overlap != "nano")
     return InvalidArgument(fmt::format("overlap '{}' is not known; known are off, nano", d.overlap), "overlap");
@@ -111,8 +101,7 @@ Result<std::unique_ptr<CostModel>> CostModel::Create(const Deployment& d) {
   TACTUS_ASSIGN_OR_RETURN(ModelSpec model, FindModel(d.model));
   TACTUS_ASSIGN_OR_RETURN(DeviceSpec device, FindDevice(d.device));
   TACTUS_RETURN_IF_ERROR(CheckSplit(d, model));
-  const Result<double> overhead = CpuOverheadNs(d);
-  if (!overhead.ok()) return overhead.status();
+  TACTUS_ASSIGN_OR_RETURN(const HostTimes host, FindHostTimes(d.backend, d.cpu_overhead_ns, device, d.tp, d.pp));
   if (d.context > 0) model.context = d.context;
   ApplyCluster(d, &device);
   TACTUS_ASSIGN_OR_RETURN(WeightFormat format, FindWeightFormat(d.weight_dtype, device));
@@ -132,15 +121,16 @@ Result<std::unique_ptr<CostModel>> CostModel::Create(const Deployment& d) {
                                              : "roofline of the device's figures (nothing measured is known of it)",
                       {}};
   if (coefficients != nullptr) {
-    TACTUS_ASSIGN_OR_RETURN(const std::span<const BesideChunk> beside, FindBesideChunk(d.backend));
-    std::unique_ptr<FittedOperators> fitted = MakeFitted(device, *coefficients, beside, std::move(operators));
+    TACTUS_ASSIGN_OR_RETURN(std::vector<BesideChunk> beside, FindBesideChunk(device, d.backend, d.attention_kernels));
+    std::unique_ptr<FittedOperators> fitted =
+        MakeFitted(device, *coefficients, std::move(beside), std::move(operators));
     from.coverage = fitted->Coverage(format, AttentionOf(model, d), d.tp);
     from.text = DescribeFit(*coefficients, from.coverage, d.tp);
     operators = std::move(fitted);
   }
   operators = MakeScaled(d.scale, std::move(operators));
   return std::unique_ptr<CostModel>(std::make_unique<HybridModel>(
-      d, std::move(model), std::move(device), std::move(format), *overhead, std::move(operators), std::move(from)));
+      d, std::move(model), std::move(device), std::move(format), host, std::move(operators), std::move(from)));
 }
 
 }  // namespace tactus::cost

@@ -29,9 +29,13 @@ struct Deployment {
   // roofline: device figures and the model's config alone. fitted: operator times fitted to measurements where the
   // device has them (else roofline, and Describe says so). auto: fitted where there is one.
   std::string source = "auto";
-  // Whose kernels and whose host code: "" (ours), vllm, sglang, trtllm. Picks the coefficient file
-  // <device>-<backend>.cost.json where there is one (else <device>.cost.json) and the default CPU overhead.
+  // Whose kernels and whose host code: "" (ours), vllm, sglang, trtllm, vllm-ray (vLLM's of 2024, with Ray workers).
+  // Picks the coefficient file <device>-<backend>.cost.json where there is one (else <device>.cost.json) and the host's
+  // times.
   std::string backend;
+  // How many kernels attend for a step's chunks and decodes: one (for all of them), two (one for each kind), auto (as
+  // the backend has it). One is slower for the decodes (FindBesideChunk).
+  std::string attention_kernels = "auto";
   DurationNs cpu_overhead_ns =
       -1;                   // scheduling and launching per step that no operator hides; -1: the backend's default
   int32_t block_size = 16;  // KV tokens per block, for swap copies

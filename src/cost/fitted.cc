@@ -121,9 +121,9 @@ const Geometry* Nearest(const GeometryTable& table, const AttentionShape& s) {
 
 class Fitted final : public FittedOperators {
  public:
-  Fitted(const DeviceSpec& device, const Coefficients& c, std::span<const BesideChunk> beside,
+  Fitted(const DeviceSpec& device, const Coefficients& c, std::vector<BesideChunk> beside,
          std::unique_ptr<OperatorTimes> roofline)
-      : device_(device), c_(c), beside_(beside), roofline_(std::move(roofline)) {
+      : device_(device), c_(c), beside_(std::move(beside)), roofline_(std::move(roofline)) {
     for (const char* dtype : {"bfloat16", "fp8"}) {
       prefill_[dtype] = Gather(c.prefill, dtype);
       alone_[dtype] = Gather(c.prefill_alone, dtype);
@@ -302,7 +302,6 @@ class Fitted final : public FittedOperators {
     const Knots* best = nullptr;
     double least = INFINITY;
     for (const BesideChunk& row : beside_) {
-      if (row.fit != device_.fit) continue;
       const double a = std::log(row.factor.q_heads / row.factor.kv_heads) -
                        std::log(static_cast<double>(s.q_heads) / static_cast<double>(s.kv_heads));
       const double b = std::log(row.factor.kv_heads / static_cast<double>(s.kv_heads));
@@ -393,7 +392,7 @@ class Fitted final : public FittedOperators {
 
   const DeviceSpec device_;
   const Coefficients& c_;
-  const std::span<const BesideChunk> beside_;
+  const std::vector<BesideChunk> beside_;
   const std::unique_ptr<OperatorTimes> roofline_;
   Tables prefill_, alone_, decode_;
 };
@@ -401,16 +400,31 @@ class Fitted final : public FittedOperators {
 }  // namespace
 
 std::unique_ptr<FittedOperators> MakeFitted(const DeviceSpec& device, const Coefficients& coefficients,
-                                            std::span<const BesideChunk> beside,
-                                            std::unique_ptr<OperatorTimes> roofline) {
-  return std::make_unique<Fitted>(device, coefficients, beside, std::move(roofline));
+                                            std::vector<BesideChunk> beside, std::unique_ptr<OperatorTimes> roofline) {
+  return std::make_unique<Fitted>(device, coefficients, std::move(beside), std::move(roofline));
 }
 
-Result<std::span<const BesideChunk>> FindBesideChunk(const std::string& backend) {
-  static const Result<std::vector<BesideChunk>> rows = ParseBesideChunk(EmbeddedText("hybrid.json"), "hybrid.json");
-  if (!rows.ok()) return rows.status();
-  if (!backend.empty() && backend != "vllm") return std::span<const BesideChunk>();
-  return std::span<const BesideChunk>(rows.value());
+Result<std::vector<BesideChunk>> FindBesideChunk(const DeviceSpec& device, const std::string& backend,
+                                                 const std::string& kernels) {
+  static const Result<std::vector<BesideChunk>> all = ParseBesideChunk(EmbeddedText("hybrid.json"), "hybrid.json");
+  if (!all.ok()) return all.status();
+  std::vector<BesideChunk> rows;
+  if (kernels == "two" || (kernels != "one" && !backend.empty() && backend != "vllm")) return rows;
+  // A block of threads reads the KV of one query and head by itself: how much of the memory's bandwidth that leaves
+  // unused depends on how much there is for each multiprocessor.
+  const auto per_sm = [](const DeviceSpec& d) { return std::log(d.bandwidth / d.sms); };
+  std::string fit;
+  double least = INFINITY;
+  for (const BesideChunk& row : *all) {
+    if (row.fit != device.fit && kernels != "one") continue;
+    TACTUS_ASSIGN_OR_RETURN(const DeviceSpec of, FindDevice(row.fit));
+    const double distance = row.fit == device.fit ? -1 : std::abs(per_sm(of) - per_sm(device));
+    if (distance < least) least = distance, fit = row.fit;
+  }
+  for (const BesideChunk& row : *all) {
+    if (row.fit == fit) rows.push_back(row);
+  }
+  return rows;
 }
 
 Result<const Coefficients*> FindCoefficients(const DeviceSpec& device, const std::string& backend) {

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <memory>
-#include <span>
+#include <string>
+#include <vector>
 
 #include "cost/coefficient_file.h"
 #include "cost/operator_times.h"
@@ -25,17 +26,20 @@ class FittedOperators : public OperatorTimes {
   virtual FitCoverage Coverage(const WeightFormat& format, const AttentionShape& shape, int32_t gpus) const = 0;
 };
 
-// `coefficients` and `beside` must outlive the result. What the file lacks is answered by `roofline`.
+// `coefficients` must outlive the result. `beside`: rows of one device (FindBesideChunk). What the file lacks is
+// answered by `roofline`.
 std::unique_ptr<FittedOperators> MakeFitted(const DeviceSpec& device, const Coefficients& coefficients,
-                                            std::span<const BesideChunk> beside,
-                                            std::unique_ptr<OperatorTimes> roofline);
+                                            std::vector<BesideChunk> beside, std::unique_ptr<OperatorTimes> roofline);
 
 // The embedded file for a device's kernels under a backend: <fit>-<backend>.cost.json, else <fit>.cost.json, else null.
 // An error is a broken file in the binary.
 Result<const Coefficients*> FindCoefficients(const DeviceSpec& device, const std::string& backend);
 
-// The rows of hybrid.json. They hold for servers that run one attention kernel for all sequences of a step (vLLM's
-// kernels, which ours are priced as): empty for the other backends.
-Result<std::span<const BesideChunk>> FindBesideChunk(const std::string& backend);
+// The rows of hybrid.json: of servers that run one attention kernel for all sequences of a step. `kernels` as
+// Deployment::attention_kernels. auto: the device's own rows, where it was measured, of vLLM's kernels and of ours,
+// which are priced as those; one: where it was not, the rows of the measured device with the nearest bandwidth for each
+// of its multiprocessors; two: none.
+Result<std::vector<BesideChunk>> FindBesideChunk(const DeviceSpec& device, const std::string& backend,
+                                                 const std::string& kernels);
 
 }  // namespace tactus::cost

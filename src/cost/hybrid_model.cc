@@ -20,14 +20,18 @@ int64_t PerRank(int64_t heads, int32_t tp) {
   return std::max<int64_t>(1, heads / tp);
 }
 
+int64_t Sequences(const StepShape& shape) {
+  return shape.decodes + static_cast<int64_t>(shape.chunks.size());
+}
+
 }  // namespace
 
 AttentionShape AttentionOf(const ModelSpec& m, const Deployment& d) {
   return {PerRank(m.q_heads, d.tp), PerRank(m.kv_heads, d.tp), m.head_dim, d.kv_dtype == "fp8" ? 1.0 : 2.0};
 }
 
-HybridModel::HybridModel(Deployment deployment, ModelSpec model, DeviceSpec device, WeightFormat format,
-                         double cpu_overhead_ns, std::unique_ptr<OperatorTimes> operators, OperatorSource from)
+HybridModel::HybridModel(Deployment deployment, ModelSpec model, DeviceSpec device, WeightFormat format, HostTimes host,
+                         std::unique_ptr<OperatorTimes> operators, OperatorSource from)
     : deployment_(std::move(deployment)),
       model_(std::move(model)),
       device_(std::move(device)),
@@ -37,7 +41,7 @@ HybridModel::HybridModel(Deployment deployment, ModelSpec model, DeviceSpec devi
       nano_(deployment_.overlap == "nano"),
       attention_(AttentionOf(model_, deployment_)),
       window_(model_.window > 0 ? static_cast<double>(model_.window) : INFINITY),
-      cpu_overhead_ns_(cpu_overhead_ns),
+      host_(host),
       adds_(kGridChunk, kGridContext),
       alone_(kGridChunk, kGridContext),
       decode_(kGridBatch, kGridContext),
@@ -59,6 +63,8 @@ std::vector<HybridModel::LayerOperator> HybridModel::LayerOperators() const {
   const int32_t tp = deployment_.tp;
   const int64_t q_width = attention_.q_heads * m.head_dim, kv_width = attention_.kv_heads * m.head_dim;
   const int64_t ffn = m.ffn / tp;
+  // Between nodes the hops' figures are NCCL's, launched from the host, so that its launch is in them.
+  const double launch_ns = tp <= device_.node ? host_.all_reduce_ns : 0;
   const int32_t blocks = m.parallel ? 1 : 2;  // attention and feed-forward, which a parallel layer has in one
   const auto small = [&o](Elementwise op, double bytes_per_token, int32_t times = 1) {
     return [&o, op, bytes_per_token, times](int64_t t) {
@@ -85,8 +91,8 @@ std::vector<HybridModel::LayerOperator> HybridModel::LayerOperators() const {
   all.push_back({"activation", "elementwise", false,
                  small(Elementwise::kActivation, (m.gated ? 3 : 2) * static_cast<double>(ffn) * kActivationBytes)});
   if (tp > 1) {
-    all.push_back({"all-reduces", "communication", false, [&o, hidden_bytes, tp, blocks](int64_t t) {
-                     return blocks * o.AllReduceNs(static_cast<double>(t) * hidden_bytes, tp);
+    all.push_back({"all-reduces", "communication", false, [&o, hidden_bytes, tp, blocks, launch_ns](int64_t t) {
+                     return blocks * (o.AllReduceNs(static_cast<double>(t) * hidden_bytes, tp) + launch_ns);
                    }});
   }
   return all;
@@ -215,11 +221,13 @@ double HybridModel::LayerWith(const StepShape& shape, const AttentionParts& atte
 
 DurationNs HybridModel::StageTimeNs(const StepShape& shape, int32_t stage) const {
   const int64_t tokens = shape.tokens() + shape.padded_tokens;
-  double ns = static_cast<double>(StageLayers(stage)) * LayerNs(shape);
+  double ns = static_cast<double>(StageLayers(stage)) * std::max(LayerNs(shape), tokens > 0 ? host_.layer_ns : 0);
+  const double host_ns = tokens > 0 ? host_.StageNs(stage, deployment_.pp, Sequences(shape)) : 0;
   if (stage == 0) {
-    ns += embed_.At(tokens) + (tokens > 0 ? cpu_overhead_ns_ : 0);
+    ns += embed_.At(tokens) + host_ns;
     ns += static_cast<double>(shape.swap_blocks) * swap_block_ns_;
   }
+  if (stage > 0) ns += host_ns;
   if (stage == deployment_.pp - 1) ns += head_.At(shape.logit_rows);
   return std::llround(ns);
 }
@@ -285,11 +293,15 @@ std::vector<StepPart> HybridModel::StepParts(const StepShape& shape) const {
   const double whole = layer_.At(tokens) + apart.chunks_ns + apart.decodes_ns;
   add("tables: no step faster than a smaller one", "correction", layers * whole - sum);
   add("overlap of nano-batches, prefixes read once", "correction", layers * (LayerNs(shape) - whole));
+  if (tokens > 0) add("kernels wait to be launched", "host", layers * std::max(0.0, host_.layer_ns - LayerNs(shape)));
   add("embedding", "head", embed_.At(tokens));
   add("logits and sampling", "head", head_.At(shape.logit_rows));
   add("sends between stages", "communication", static_cast<double>(SendTimeNs(shape)) * (deployment_.pp - 1));
   add("copies of swapped blocks", "communication", static_cast<double>(shape.swap_blocks) * swap_block_ns_);
-  add("host", "host", tokens > 0 ? cpu_overhead_ns_ : 0);
+  double host_ns = 0;
+  for (int32_t stage = 0; stage < deployment_.pp && tokens > 0; ++stage)
+    host_ns += host_.StageNs(stage, deployment_.pp, Sequences(shape));
+  add("host", "host", host_ns);
   return parts;
 }
 
@@ -304,9 +316,9 @@ std::string HybridModel::Describe() const {
                           2 / deployment_.overlap_fit.Together(1, 1))
             : "";
   const std::string scale = cost::Describe(deployment_.scale);
-  return fmt::format("{} on {}, tp {}, pp {}{}: {}{}{}; {:.0f} us of host time per step{}", model_.name, device_.name,
-                     deployment_.tp, deployment_.pp, nodes, from_.text, scale.empty() ? "" : "; scaled: ", scale,
-                     cpu_overhead_ns_ / 1e3, overlap);
+  return fmt::format("{} on {}, tp {}, pp {}{}: {}{}{}; {}{}", model_.name, device_.name, deployment_.tp,
+                     deployment_.pp, nodes, from_.text, scale.empty() ? "" : "; scaled: ", scale,
+                     cost::Describe(host_, deployment_.pp), overlap);
 }
 
 std::string HybridModel::Extrapolation(const StepShape& most) const {

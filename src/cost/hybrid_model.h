@@ -2,7 +2,7 @@
 //
 // A step's time is, stage by stage: layers x (linear operators by token count + attention of every chunk + attention of
 // the decodes, which nano-batches overlap), the embedding in the first stage, the head and the sampler in the last, and
-// the host's overhead once.
+// the host's time: what it does once, and at each stage.
 //
 // Thread rule: immutable after Build.
 #pragma once
@@ -14,6 +14,7 @@
 
 #include "cost/cost_model.h"
 #include "cost/fitted.h"
+#include "cost/host_times.h"
 #include "cost/log_grid.h"
 #include "cost/operator_times.h"
 #include "cost/registry.h"
@@ -51,7 +52,7 @@ struct OperatorSource {
 
 class HybridModel final : public CostModel {
  public:
-  HybridModel(Deployment deployment, ModelSpec model, DeviceSpec device, WeightFormat format, double cpu_overhead_ns,
+  HybridModel(Deployment deployment, ModelSpec model, DeviceSpec device, WeightFormat format, HostTimes host,
               std::unique_ptr<OperatorTimes> operators, OperatorSource from);
 
   DurationNs StepTimeNs(const StepShape& shape) const override;
@@ -106,7 +107,7 @@ class HybridModel final : public CostModel {
   const AttentionShape attention_;  // of one device
   const double window_;             // infinity: none
   double prefill_base_ns_ = 0;
-  const double cpu_overhead_ns_;
+  const HostTimes host_;
   double swap_block_ns_ = 0;
   CountTable layer_, embed_, head_, send_;
   LogGrid adds_, alone_;     // by chunk tokens, context

@@ -29,7 +29,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   double migration_gbytes_per_s = -1;
   DurationText migration_latency{1'000'000};
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
-  std::string backend, cost_scale, cpu_overhead, overlap = "off";
+  std::string backend, attention_kernels = "auto", cost_scale, cpu_overhead, overlap = "off";
   double overlap_interference = -1;
   std::string kv_reads = "each";
   double gpu_memory_utilization = 0.9;
@@ -39,6 +39,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   double draft_acceptance = 0;
   // Load
   int64_t requests = -1;
+  DurationText client_gap{0};
   std::string long_prompts = "refuse";
   bool offline = false;
   double sample = 0.01;
@@ -101,7 +102,14 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
              .help = "time of a message between nodes beside its bytes; default: the device's usual, 15us to 35us"});
     v.Field(
         "backend", backend,
-        {.choices = "|vllm|sglang|trtllm", .help = "whose kernels and host code are priced; default: Tactus's own"});
+        {.choices = "|vllm|vllm-ray|sglang|trtllm",
+         .help = "whose kernels and host code are priced; vllm-ray: a Python engine of 2024 with Ray workers and no "
+                 "captured graphs; default: Tactus's own"});
+    v.Field(
+        "attention-kernels", attention_kernels,
+        {.choices = "auto|one|two",
+         .help = "how many kernels attend in a step of prompt chunks and decodes: one, in which decodes are slower, "
+                 "or one for each kind; auto: as the backend has it, and one only where it was measured"});
     v.Field(
         "cost-scale", cost_scale,
         {.help = "factors on the times of kinds of operators, products=1.1,network=2 say: what if the cost model is "
@@ -149,6 +157,10 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
              .min = -1,
              .max = 1e9,
              .help = "how many requests arrive; -1: as many as the file has rows, else 1000"});
+    v.Field("client-gap", client_gap,
+            {.unit = "duration",
+             .help = "closed loops and conversations: mean time between the end of an answer and the client's next "
+                     "request, exponentially distributed"});
     v.Field("identities", identities,
             {.choices = "all|stated",
              .help = "what is known of requests beside their lengths: all: their text, so that one that was preempted "

@@ -27,6 +27,7 @@ Result<cost::Deployment> DeploymentOf(const SimOptions& o, const SimTexts& texts
   d.weight_dtype = o.weight_dtype;
   d.kv_dtype = o.kv_dtype;
   d.backend = o.backend;
+  d.attention_kernels = o.attention_kernels;
   d.devices_per_node = static_cast<int32_t>(o.devices_per_node);
   d.network_gbytes_per_s = o.network_gbytes_per_s;
   d.network_latency_ns = texts.network_latency_ns;
@@ -46,6 +47,12 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
           fmt::format("--overlap {} is for a cost model: the step times of {} were measured as they are", o.overlap,
                       Printable(o.cost)),
           "overlap");
+    }
+    if (o.attention_kernels != "auto") {
+      return InvalidArgument(
+          fmt::format("--attention-kernels {} is for a cost model: the step times of {} were measured as they are",
+                      o.attention_kernels, Printable(o.cost)),
+          "attention-kernels");
     }
     if (!o.cost_scale.empty()) {
       return InvalidArgument(
@@ -365,6 +372,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   TACTUS_ASSIGN_OR_RETURN(c.slowness, ParseSlowness(o.replica_slowness));
   TACTUS_RETURN_IF_ERROR(SetUpMigration(o, &setup));
   c.concurrency = o.concurrency;
+  c.client_gap_ns = o.client_gap.ns;
   c.max_queue = o.max_queue;
   c.default_max_tokens = o.default_max_tokens;
   c.exact_max_tokens = o.ignore_eos;

@@ -3,18 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <new>
 
 #include "base/check.h"
 #include "base/objectives.h"
+#include "base/rng.h"
 #include "sim/simulator_impl.h"
 #include "trace/trace_writer.h"
 
 namespace tactus {
 namespace {
 
-constexpr int32_t kDecisionSample = 16;            // one plan in so many is timed
-constexpr int64_t kProgressEvery = 4096;           // passes
+constexpr uint64_t kGapStream = uint64_t{0x9a9} << 32;  // of the seed, away from those of workloads and steps
+constexpr int32_t kDecisionSample = 16;                 // one plan in so many is timed
+constexpr int64_t kProgressEvery = 4096;                // passes
 constexpr int64_t kMostBlocks = int64_t{1} << 27;  // KV and swap blocks of all replicas: about 100 bytes of memory each
 
 Status CheckBlocks(const SimulationConfig& c) {
@@ -37,6 +40,8 @@ Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
     return bad(fmt::format("a simulation of {} requests; there must be at least 1", workload.count()), "requests");
   if (c.concurrency < 0)
     return bad(fmt::format("concurrency is {}; it must be at least 1", c.concurrency), "concurrency");
+  if (c.client_gap_ns < 0)
+    return bad(fmt::format("client-gap is {} ns; it must be at least 0", c.client_gap_ns), "client-gap");
   if (c.job && c.concurrency > 0)
     return bad("an offline job keeps the queues full, so there is no concurrency: give one of them", "concurrency");
   if (!c.job && c.concurrency == 0 && !workload.has_arrivals()) {
@@ -406,8 +411,15 @@ void Simulation::Impl::Refuse(const WorkloadRequest& work, const Slo& slo, const
 void Simulation::Impl::Followed(const WorkloadRequest& work) {
   if (job != nullptr) return;
   WorkloadRequest next;
-  if (workload.NextTurn(work, &next) || (config.concurrency > 0 && workload.Next(&next)))
+  if (!workload.NextTurn(work, &next) && !(config.concurrency > 0 && workload.Next(&next))) return;
+  if (config.client_gap_ns == 0) {
     due.push_back(std::move(next));
+    return;
+  }
+  // By the request's number, so that the gap is the same whatever else is drawn, and under every policy.
+  const double share = -std::log(1 - UniformAt(config.seed, kGapStream, static_cast<uint64_t>(next.index)));
+  const TimeNs at_ns = clock.NowNs() + std::llround(share * static_cast<double>(config.client_gap_ns));
+  later.push({at_ns, std::move(next)});
 }
 
 void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
@@ -441,6 +453,7 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
 TimeNs Simulation::Impl::NextEventNs() const {
   TimeNs next = has_arriving ? arriving.arrival_ns : kNever;
   for (const SimReplica& r : replicas) next = std::min(next, r.next_ns);
+  if (!later.empty()) next = std::min(next, later.top().at_ns);
   if (migrations != nullptr) next = std::min(next, migrations->NextNs());
   return next == kNever ? kNever : std::min(next, next_poll_ns);
 }
@@ -451,6 +464,11 @@ void Simulation::Impl::AdvanceTo(TimeNs t) {
   while (has_arriving && arriving.arrival_ns <= t) {
     Place(arriving, arriving.arrival_ns);
     FetchArrival();
+  }
+  while (!later.empty() && later.top().at_ns <= t) {
+    const WorkloadRequest work = later.top().work;
+    later.pop();  // before it is placed: one that is refused brings about another
+    Place(work, t);
   }
   if (migrations != nullptr) migrations->AdvanceTo(t);
   for (SimReplica& r : replicas) {

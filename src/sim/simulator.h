@@ -63,6 +63,7 @@ struct SimulationConfig {
   // Load.
   std::optional<PlannedLoad> job;  // all requests are there from the beginning, and run as their plan has it
   int64_t concurrency = 0;         // > 0: closed loop; the workload's arrival times are not used
+  DurationNs client_gap_ns = 0;    // mean time from an answer's end to the same client's next request
   int64_t max_queue = 0;           // sequences that may wait at a replica, beyond it requests are rejected; 0: no limit
   int64_t default_max_tokens = 4096;  // what the server assumes of a request that states no max_tokens
   bool exact_max_tokens = false;      // requests state their true length (as benchmark clients do with ignore_eos)

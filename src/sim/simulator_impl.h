@@ -3,6 +3,8 @@
 
 #include <deque>
 #include <optional>
+#include <queue>
+#include <tuple>
 
 #include "loop/metrics.h"
 #include "loop/replica.h"
@@ -93,7 +95,17 @@ struct Simulation::Impl {
 
   WorkloadRequest arriving;  // the next by its own time
   bool has_arriving = false;
-  std::unique_ptr<PlannedJob> job;       // null: the load is another
+  std::unique_ptr<PlannedJob> job;  // null: the load is another
+  // Requests of clients that have not sent them yet, by the time at which they will.
+  struct Later {
+    TimeNs at_ns = 0;
+    WorkloadRequest work;
+    // The earliest first; of one instant the first in the workload.
+    bool operator<(const Later& other) const {
+      return std::tie(other.at_ns, other.work.index) < std::tie(at_ns, work.index);
+    }
+  };
+  std::priority_queue<Later> later;
   std::vector<WorkloadRequest> due;      // follow from ends at this instant
   std::vector<WorkloadRequest> placing;  // of them, those that are being placed
   std::deque<Live> live_records;

@@ -109,6 +109,19 @@ class Turns(unittest.TestCase):
         self.assertIn("roofline", names)
         self.assertEqual(calibration.variants("nothing known"), {})
 
+    def test_another_engine_is_no_error_of_the_cost_model(self):
+        self.assertEqual(calibration.what_ifs("8b a100"), {}, "whose engine is not known: one kernel is among the errors")
+        name, flags = next(iter(calibration.what_ifs("llama-13b a6000").items()))
+        self.assertEqual(flags, ("--attention-kernels", "one"))
+        row = {"paper": "p", "claim": claim(Between(1.0001, None, 1), model="llama-13b a6000"), "values": [1.5], "errors": [],
+               "variants": {run.UNCHANGED: 1.5, "products x 1.2": 1.1, name: 0.9}}
+        found = run.finished(row)
+        self.assertEqual((found["turns"], found["what_ifs"], sorted(found["variants"])), ([], {name: 0.9}, ["products x 1.2", run.UNCHANGED]))
+        self.assertEqual(report.range_text(found), f"1.1 to 1.5; 0.9 with {name}")
+
+    def test_what_is_stated_anew_stands_once(self):
+        self.assertEqual(simulations.without(["--a", "1", "--b", "2", "--c"], ("--a", "--d")), ["--b", "2", "--c"])
+
 
 class Lengths(unittest.TestCase):
     def test_a_seed_gives_one_file(self):

@@ -176,6 +176,9 @@ TEST(CostModel, BadDeploymentsAreRefusedWithTheNumbers) {
   d.backend = "mystery";
   EXPECT_NE(refusal(d).find("trtllm"), std::string::npos);
   d = Of("llama-2-7b", "h100");
+  d.attention_kernels = "three";
+  EXPECT_NE(refusal(d).find("auto, one, two"), std::string::npos);
+  d = Of("llama-2-7b", "h100");
   d.source = "guess";
   EXPECT_NE(refusal(d).find("roofline"), std::string::npos);
 }
@@ -197,6 +200,22 @@ TEST(CostModel, HostTimeOfTheBackends) {
   EXPECT_EQ(with("trtllm", -1), none + 100'000);
   EXPECT_EQ(with("vllm", 7'000), none + 7'000);
   EXPECT_EQ(with("vllm", 0), none);
+}
+
+// Decodes beside a chunk are slower in one kernel for all of a step's sequences than in two, and only there; so where a
+// device was not measured a deployment has to say that there is one.
+TEST(CostModel, KernelsOfAttention) {
+  const Step mixed{{{0, 512}}, 32, 32 * 2048, 33}, decodes{{}, 32, 32 * 2048, 32};
+  const auto ns = [](const char* device, const std::string& kernels, const Step& step) {
+    Deployment d = Of("llama-3.1-8b", device);
+    d.attention_kernels = kernels;
+    return Make(d)->StepTimeNs(step.shape());
+  };
+  EXPECT_EQ(ns("a100", "auto", mixed), ns("a100", "two", mixed));
+  EXPECT_GT(ns("a100", "one", mixed), ns("a100", "two", mixed));
+  EXPECT_EQ(ns("rtx4090", "auto", mixed), ns("rtx4090", "one", mixed));
+  EXPECT_GT(ns("rtx4090", "one", mixed), ns("rtx4090", "two", mixed));
+  EXPECT_EQ(ns("rtx4090", "one", decodes), ns("rtx4090", "two", decodes));
 }
 
 // Four devices to a node instead of eight, or another network, change what eight devices pay for their all-reduces.

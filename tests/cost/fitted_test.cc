@@ -1,6 +1,7 @@
 #include "cost/fitted.h"
 
 #include <cmath>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -280,14 +281,6 @@ TEST_F(FittedTest, AChunkTakesAtLeastTheReadOfItsKv) {
   EXPECT_NEAR(fitted->PrefillAddsNs(shape_, 16, 0), 16 * token_ns / 4, 1e-6);
 }
 
-// What another device measured does not count, however near its geometry.
-TEST_F(FittedTest, AnotherDevicesRowsAreNotAsked) {
-  const std::vector<BesideChunk> rows = {Beside("a100", {}, {{1, 99}}), Beside("h100", {64, 8, 128}, {{1, 8}})};
-  const auto shared = MakeFitted(device_, coefficients_, rows, MakeRoofline(device_));
-  const double least = fitted_->DecodeNs(shape_, 1, 16);
-  EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 8, 4096), 8 * (fitted_->DecodeNs(shape_, 8, 4096) - least), 1e-3);
-}
-
 // Of the device's rows the nearest number of queries per KV head answers, then the nearest number of KV heads.
 TEST_F(FittedTest, TheNearestGeometryBesideAChunk) {
   const std::vector<BesideChunk> rows = {
@@ -299,7 +292,7 @@ TEST_F(FittedTest, TheNearestGeometryBesideAChunk) {
 }
 
 TEST_F(FittedTest, DecodesBesideAChunkSlowDownAsMeasured) {
-  const std::vector<BesideChunk> rows = {Beside("h100", {}, {{1, 8}, {64, 2}}), Beside("a100", {}, {{1, 99}})};
+  const std::vector<BesideChunk> rows = {Beside("h100", {}, {{1, 8}, {64, 2}})};
   const auto shared = MakeFitted(device_, coefficients_, rows, MakeRoofline(device_));
   const double least = fitted_->DecodeNs(shape_, 1, 16);
   EXPECT_NEAR(shared->DecodeBesideChunkNs(shape_, 64, 4096), 2 * (fitted_->DecodeNs(shape_, 64, 4096) - least), 1e-3);
@@ -380,14 +373,34 @@ TEST(CoefficientFile, EveryShippedFileIsReadAndNamesADeviceThatIsThere) {
     ++files;
   }
   EXPECT_GT(files, 10);
-  const auto beside = FindBesideChunk("vllm");
-  ASSERT_TRUE(beside.ok()) << beside.status().message();
-  for (const BesideChunk& row : *beside) {
-    for (const auto& [batch, factor] : row.factor.knots) EXPECT_GE(factor, 1) << row.fit << " batch " << batch;
+}
+
+// One kernel for all sequences is vLLM's, which ours are priced as: on the devices where it was measured, elsewhere
+// only where the deployment says that there is one.
+TEST(CoefficientFile, WhoseDecodesShareAChunksKernel) {
+  const auto rows = [](const char* device, const char* backend, const char* kernels) {
+    const auto found = FindBesideChunk(*FindDevice(device), backend, kernels);
+    EXPECT_TRUE(found.ok()) << found.status().message();
+    std::set<std::string> fits;
+    for (const BesideChunk& row : *found) {
+      fits.insert(row.fit);
+      for (const auto& [batch, factor] : row.factor.knots) EXPECT_GE(factor, 1) << row.fit << " batch " << batch;
+    }
+    return fits;
+  };
+  using Fits = std::set<std::string>;
+  for (const char* backend : {"", "vllm"}) {
+    EXPECT_EQ(rows("rtx4090", backend, "auto"), Fits{"rtx4090"}) << backend;
+    EXPECT_EQ(rows("a100", backend, "auto"), Fits()) << backend;
   }
-  EXPECT_FALSE(beside->empty());
-  EXPECT_EQ(FindBesideChunk("")->size(), beside->size()) << "ours are priced as vLLM's kernels";
-  EXPECT_TRUE(FindBesideChunk("trtllm")->empty());
+  for (const char* backend : {"vllm-ray", "sglang", "trtllm"}) {
+    EXPECT_EQ(rows("rtx4090", backend, "auto"), Fits()) << backend;
+    EXPECT_EQ(rows("rtx4090", backend, "one"), Fits{"rtx4090"}) << backend;
+  }
+  EXPECT_EQ(rows("rtx4090", "vllm", "two"), Fits());
+  // GB/s of each multiprocessor: 8.5 of an RTX PRO 6000, 7.9 of an RTX 4090; an A100 has 18.9, an L4 5.2.
+  EXPECT_EQ(rows("a100", "vllm", "one"), Fits{"rtxpro6000"});
+  EXPECT_EQ(rows("l4", "vllm", "one"), Fits{"rtx4090"});
 }
 
 TEST(CoefficientFile, ABackendsOwnFileIsPreferred) {

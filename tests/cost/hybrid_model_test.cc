@@ -63,7 +63,7 @@ struct Parts {
   DeviceSpec device;
   KnownOperators operators;
   FitCoverage coverage;
-  double overhead_ns = 0;
+  HostTimes host;
 
   // Five layers; 8 query heads and 2 KV heads of 4: widths 32 and 8, hidden 16, 24 in between, a vocabulary of 100.
   Parts() {
@@ -79,7 +79,7 @@ struct Parts {
     device = *FindDevice("h100");
   }
   HybridModel Make() const {
-    return HybridModel(deployment, model, device, {"bfloat16", 2, 2, device.bf16_flops}, overhead_ns,
+    return HybridModel(deployment, model, device, {"bfloat16", 2, 2, device.bf16_flops}, host,
                        std::make_unique<KnownOperators>(operators), {"", coverage});
   }
 };
@@ -303,7 +303,7 @@ TEST(HybridModel, Stages) {
   EXPECT_EQ(p.Make().StageTimeNs(Of(step), 1), 2 * 10 * layer + 3 * 100 * 16);
   p.operators.gemm = 0;
   p.operators.embed = 1;
-  p.overhead_ns = 7;
+  p.host.step = {7, 0};
   EXPECT_EQ(p.Make().StageTimeNs(Of(step), 0), 640 + 7);
   EXPECT_EQ(p.Make().StageTimeNs(Of(step), 1), 0);
   EXPECT_EQ(p.Make().StageTimeNs(Of({}), 0), 0) << "a step without tokens needs no host";
@@ -317,6 +317,57 @@ TEST(HybridModel, Stages) {
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 10 * 32 * (1 + 5 * 4));
   p.deployment.pp = 1;
   EXPECT_EQ(p.Make().SendTimeNs(Of(step)), 0);
+}
+
+// What a host does once a step is the first stage's, and every stage has its own; what it does for each sequence counts
+// chunks and decodes.
+TEST(HybridModel, TheHostsTimeStageByStage) {
+  Parts p;
+  p.host.step = {1000, 10};
+  p.host.stage = {200, 3};
+  p.host.sampler = {50, 1};
+  const Shape step{{{0, 10}, {0, 20}}, 5, 500};  // seven sequences
+  EXPECT_EQ(p.Make().StepTimeNs(Of(step)), 1000 + 70 + 200 + 21 + 50 + 7);
+  EXPECT_EQ(p.Make().StepTimeNs(Of({})), 0);
+  p.deployment.pp = 3;
+  const HybridModel m = p.Make();
+  EXPECT_EQ(m.StageTimeNs(Of(step), 0), 1000 + 70 + 200 + 21);
+  EXPECT_EQ(m.StageTimeNs(Of(step), 1), 200 + 21);
+  EXPECT_EQ(m.StageTimeNs(Of(step), 2), 200 + 21 + 50 + 7);
+  EXPECT_EQ(m.StepTimeNs(Of(step)), 1000 + 70 + 3 * (200 + 21) + 50 + 7);
+  const std::vector<StepPart> parts = m.StepParts(Of(step));
+  ASSERT_EQ(parts.size(), 1u);
+  EXPECT_EQ(parts[0].name, "host");
+  EXPECT_EQ(parts[0].ns, 1000 + 70 + 3 * (200 + 21) + 50 + 7);
+}
+
+// Two all-reduces a layer that the host launches one by one; between nodes the launch is in the hop's figure.
+TEST(HybridModel, AllReducesThatTheHostLaunches) {
+  Parts p;
+  p.host.all_reduce_ns = 40;
+  const Shape ten{{{0, 10}}};
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 0) << "one device reduces nothing";
+  p.deployment.tp = 2;
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 2 * 40);
+  p.model.parallel = true;
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 5 * 40);
+  p.device.node = 1;
+  EXPECT_EQ(p.Make().StepTimeNs(Of(ten)), 0);
+}
+
+// A layer takes at least as long as its kernels' launches, where the host makes them.
+TEST(HybridModel, KernelsWaitForTheirLaunch) {
+  Parts p;
+  p.operators.decode = 2;
+  p.host.layer_ns = 300;
+  const Shape few{{}, 7, 7 * 63}, more{{}, 7, 7 * 255};
+  const HybridModel m = p.Make();
+  EXPECT_EQ(m.StepTimeNs(Of(few)), 5 * 300);
+  EXPECT_EQ(m.StepTimeNs(Of(more)), 5 * 2 * (7 + 255));
+  EXPECT_EQ(m.StepTimeNs(Of({})), 0);
+  double waited = 0;
+  for (const StepPart& part : m.StepParts(Of(few))) waited += part.kind == "host" ? part.ns : 0;
+  EXPECT_NEAR(waited, 5 * (300 - 2 * (7 + 63)), 1e-6);
 }
 
 // A block of 16 tokens, each 2 x 8 x 2 bytes in five layers, at 80 % of PCIe's 64 GB/s: 2,560 bytes, 50 ns.
@@ -348,7 +399,7 @@ TEST(HybridModel, SaysWhatItIs) {
   Parts p;
   p.deployment.tp = 2;
   p.deployment.pp = 5;
-  p.overhead_ns = 7000;
+  p.host.step = {7000, 0};
   p.device.node = 9;
   p.device.network = "ethernet";
   p.device.network_bandwidth = 12.5e9;

@@ -74,7 +74,7 @@ class KvPlanTest : public testing::Test {
     d.pp = pp;
     d.kv_dtype = kv;
     const DeviceSpec device = Device();
-    return HybridModel(d, std::move(spec), device, kBf16, 0, MakeRoofline(device), {});
+    return HybridModel(d, std::move(spec), device, kBf16, HostTimes(), MakeRoofline(device), {});
   }
   static DeviceSpec Device() {
     DeviceSpec device = *FindDevice("h100");

@@ -547,6 +547,7 @@ TEST(Simulation, WhatCannotRunIsRefusedWithTheFlag) {
   EXPECT_EQ(status_of([](auto* c) { c->scheduler.predictor = "x"; }).param(), "predictor");
   EXPECT_EQ(status_of([](auto* c) { c->replicas = 0; }).param(), "replicas");
   EXPECT_EQ(status_of([](auto* c) { c->concurrency = -1; }).param(), "concurrency");
+  EXPECT_EQ(status_of([](auto* c) { c->client_gap_ns = -1; }).param(), "client-gap");
   EXPECT_EQ(status_of([](auto* c) { c->default_max_tokens = 0; }).param(), "default-max-tokens");
   EXPECT_EQ(status_of([](auto* c) { c->max_queue = -1; }).param(), "max-queue");
   EXPECT_EQ(status_of([](auto* c) { c->step_time = nullptr; }).param(), "cost");

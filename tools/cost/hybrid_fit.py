@@ -10,7 +10,7 @@ each for themselves. Measured, with p the time of the chunk alone, q of the deco
     tools/cost/hybrid_fit.py --data DIR     (DIR/profiles/vllm_attention_*.csv*; writes data/cost/hybrid.json)
 
 The factor is the median over the measured steps of one batch. Left-out errors: `region`: every second decode context is hidden from the fit;
-`model`: the factors of the nearest other geometry of that device stand in.
+`model`: the factors of the nearest other geometry of that device stand in; `device`: those of the nearest geometry of the other device.
 """
 from __future__ import annotations
 
@@ -66,7 +66,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, required=True)
     args = parser.parse_args()
-    beside, errors = [], []
+    beside, errors, by_fit = [], [], {}
+
+    def nearest(shape, shapes):
+        return min(shapes, key=lambda s: (abs(math.log(s[0] / s[1]) - math.log(shape[0] / shape[1])), abs(math.log(s[1] / shape[1])), s))
+
     for fit, name in FILES.items():
         data = pd.read_csv(args.data / "profiles" / name)
         fitted, own, region, plain = {}, [], [], []
@@ -88,9 +92,12 @@ def main() -> None:
                            "factor": pairs(sorted(table), [table[n] for n in sorted(table)])})
         errors += [error(fit, "sum", plain), error(fit, "fit", own), error(fit, "region", region)]
         if len(fitted) > 1:
-            def nearest(shape):
-                return min((s for s in fitted if s != shape), key=lambda s: (abs(math.log(s[0] / s[1]) - math.log(shape[0] / shape[1])), s))
-            errors.append(error(fit, "model", [misses(both, t0, fitted[nearest(shape)][0]) for shape, (_, both, t0) in fitted.items()]))
+            others = {shape: [s for s in fitted if s != shape] for shape in fitted}
+            errors.append(error(fit, "model", [misses(both, t0, fitted[nearest(shape, others[shape])][0]) for shape, (_, both, t0) in fitted.items()]))
+        by_fit[fit] = fitted
+    for fit, fitted in by_fit.items():
+        there = {shape: rows for other, shapes in by_fit.items() if other != fit for shape, rows in shapes.items()}
+        errors.append(error(fit, "device", [misses(both, t0, there[nearest(shape, there)][0]) for shape, (_, both, t0) in fitted.items()]))
     data_file.write(DATA / "hybrid.json", {"source": SOURCE, "beside": beside, "errors": errors})
     print(f"wrote {(DATA / 'hybrid.json').relative_to(ROOT)}")
 
