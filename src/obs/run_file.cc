@@ -4,6 +4,7 @@
 #include <archive_entry.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <condition_variable>
@@ -140,7 +141,25 @@ struct RunFileWriter::Impl {
     return archive_write_header(zip, entry) == ARCHIVE_OK &&
            archive_write_data(zip, member.text.data(), member.text.size()) ==
                static_cast<la_ssize_t>(member.text.size()) &&
-           archive_write_finish_entry(zip) == ARCHIVE_OK;
+           archive_write_finish_entry(zip) == ARCHIVE_OK && error == 0;
+  }
+  // What the archive is made of. libarchive never frees all of an archive whose writing failed: so it is not told.
+  static la_ssize_t Take(archive*, void* self, const void* bytes, size_t size) {
+    Impl& w = *static_cast<Impl*>(self);
+    const char* at = static_cast<const char*>(bytes);
+    for (size_t left = size; left > 0 && w.error == 0 && !w.abandoned;) {
+      const ssize_t written = write(fileno(w.file), at, left);
+      if (written < 0 && errno != EINTR) w.error = errno;
+      if (written < 0) continue;
+      at += written;
+      left -= static_cast<size_t>(written);
+    }
+    return static_cast<la_ssize_t>(size);
+  }
+  const char* Why() const {
+    if (error != 0) return std::strerror(error);
+    const char* why = archive_error_string(zip);
+    return why != nullptr ? why : "input/output error";
   }
   // The rest of what was handed over is written first.
   void Join() {
@@ -155,7 +174,7 @@ struct RunFileWriter::Impl {
   ~Impl() {
     Join();
     // Without its end the archive is as a killed program leaves it, with all that came before.
-    if (!closed) archive_write_fail(zip);
+    abandoned = !closed;
     archive_write_free(zip);
     archive_entry_free(entry);
     if (file != nullptr) std::fclose(file);
@@ -168,6 +187,8 @@ struct RunFileWriter::Impl {
   bool closed = false;
 
   std::FILE* file = nullptr;  // writer thread, until it has ended
+  int error = 0;              // errno of the first write that failed; of the same thread
+  bool abandoned = false;     // what the archive still wants to write is dropped
   archive* zip = archive_write_new();
   archive_entry* entry = archive_entry_new();
 
@@ -197,10 +218,10 @@ Result<std::unique_ptr<RunFileWriter>> RunFileWriter::Create(const std::string& 
   archive* zip = impl->zip;
   if (archive_write_set_format_zip(zip) != ARCHIVE_OK || archive_write_zip_set_compression_deflate(zip) != ARCHIVE_OK ||
       archive_write_set_bytes_per_block(zip, 0) != ARCHIVE_OK ||
-      archive_write_open_fd(zip, fileno(impl->file)) != ARCHIVE_OK) {
+      archive_write_open(zip, impl.get(), nullptr, &Impl::Take, nullptr) != ARCHIVE_OK) {
     return cannot(archive_error_string(zip));
   }
-  if (!impl->Write({"run.json", AboutJson(about)})) return cannot(archive_error_string(zip));
+  if (!impl->Write({"run.json", AboutJson(about)})) return cannot(impl->Why());
   // Signals are for the threads that wait for them: a server's stop must not end the process here.
   sigset_t all, before;
   sigfillset(&all);
@@ -263,9 +284,9 @@ Status RunFileWriter::Close(const std::string& result_json) {
     return DataLoss(fmt::format("the run file '{}' is incomplete: {}", Printable(w.path), why));
   };
   if (w.given_up) return incomplete("the disk was too slow for it");
-  if (w.failed || !w.Write({"result.json", result_json + "\n"}) || archive_write_close(w.zip) != ARCHIVE_OK) {
-    const char* why = archive_error_string(w.zip);
-    return incomplete(why != nullptr ? why : "input/output error");
+  if (w.failed || !w.Write({"result.json", result_json + "\n"}) || archive_write_close(w.zip) != ARCHIVE_OK ||
+      w.error != 0) {
+    return incomplete(w.Why());
   }
   w.closed = true;
   const bool closed = std::fclose(w.file) == 0;
