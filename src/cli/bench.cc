@@ -204,9 +204,10 @@ int BenchCommand(const Args& args) {
   if (!options.output.empty()) {
     if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
   }
-  const auto series = KeepSeries(options.timeseries, &options.run_out);
+  RunOut run_out = options.run_out;
+  const auto series = KeepSeries(options.timeseries, &run_out);
   if (!series.ok()) return Fail(series.status(), kExitUsage);
-  const auto run_file = OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kWait);
+  const auto run_file = OpenRunFile(run_out, line, RunFileWriter::WhenBehind::kWait);
   if (!run_file.ok()) return Fail(run_file.status(), CodeOf(run_file.status()));
   if (options.load.model.empty()) {
     auto model = FirstModel(options.load);

@@ -94,13 +94,14 @@ const std::string* OptionOf(const RunView& run, std::string_view name) {
   return nullptr;
 }
 
-// The options that all runs have and in which they differ, in the order of the first run, but for files.
+// The options that all runs have and in which they differ, in the order of the first run, but for what only says what
+// is told of a run, and where.
 std::vector<std::string> DifferingOptions(const std::vector<RunView>& runs) {
-  static const std::set<std::string, std::less<>> kFiles = {"run-out", "output", "requests-out", "steps-out",
-                                                            "trace-out"};
+  static const std::set<std::string, std::less<>> kOfTelling = {
+      "run-out", "run-interval", "timeseries", "json", "output", "requests-out", "steps-out", "trace-out", "jobs"};
   std::vector<std::string> differing;
   for (const auto& [name, text] : runs[0].file.about.options) {
-    if (kFiles.contains(name)) continue;
+    if (kOfTelling.contains(name)) continue;
     const auto has = [&](const RunView& run) { return OptionOf(run, name) != nullptr; };
     const auto same = [&, &text = text](const RunView& run) { return *OptionOf(run, name) == text; };
     if (std::all_of(runs.begin(), runs.end(), has) && !std::all_of(runs.begin(), runs.end(), same))
@@ -147,8 +148,12 @@ void LabelRuns(std::vector<RunView>* runs) {
   for (const char* name : {"rate", "concurrency"}) {
     if (std::find(differing.begin(), differing.end(), name) != differing.end()) load_name = name;
   }
+  const std::string& command = runs->front().file.about.command;
+  const bool same_command =
+      std::all_of(runs->begin(), runs->end(), [&](const RunView& run) { return run.file.about.command == command; });
   std::map<std::string, int> seen;
   for (RunView& run : *runs) {
+    if (!same_command) run.label = run.group = run.file.about.command;
     const auto append = [](const std::string& name, const std::string& text, std::string* to) {
       *to += to->empty() ? "" : ", ";
       *to += text.empty() ? "no " + name : name == "scheduler" ? text : name + " " + text;

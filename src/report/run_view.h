@@ -49,8 +49,8 @@ struct RunView {
 // As ReadRunFile; label and group are left to LabelRuns.
 Result<RunView> ViewRun(const std::string& path);
 
-// Labels by the options in which the runs differ, else by the files' names; the load from `rate` or `concurrency`,
-// where the runs differ in it.
+// Labels by the commands and options in which the runs differ, else by the files' names; the load from `rate` or
+// `concurrency`, where the runs differ in it.
 void LabelRuns(std::vector<RunView>* runs);
 
 }  // namespace tactus::report

@@ -200,6 +200,8 @@ class ReportTest(Folder):
         self.assertGreaterEqual(sum(int(row["prompt_tokens"]) for row in steps), 6)
         with zipfile.ZipFile(sent) as run:
             self.assertNotIn("a secret", run.read("run.json").decode())
+            about = json.loads(run.read("run.json"))
+            self.assertEqual((about["interval_s"], "run-interval" in about["stated"]), (0.1, False))
             self.assertEqual([row["finish"] for row in table(run, "requests")], ["completed"] * 6)
             self.assertEqual(table(run, "steps"), [])
         page = self.folder / "page.html"

@@ -86,6 +86,15 @@ TEST(PageTest, RunsAreLabelledByWhatSetsThemApart) {
   }
 }
 
+TEST(PageTest, RunsOfDifferentCommandsAreLabelledByThem) {
+  const test::TempFolder folder;
+  test::WriteRun(folder / "served.run", {.command = "serve", .interval = "100ms"});
+  test::WriteRun(folder / "sent.run", {.rate = "9", .command = "bench"});
+  const Report report = MakeReport(View({folder / "served.run", folder / "sent.run"}));
+  EXPECT_EQ(report.runs[0].label, "serve, rate 8") << "what is told of a run sets none apart";
+  EXPECT_EQ(report.runs[1].label, "bench, rate 9");
+}
+
 // A group whose name no legend has room for keeps its line; it goes by the runs' numbers.
 TEST(PageTest, AGroupWithALongNameIsStillOneLine) {
   const test::TempFolder folder;

@@ -25,16 +25,17 @@ class TempFolder {
 };
 
 struct RunSpec {
-  std::string scheduler = "sarathi-serve", rate = "8", slo_class = "chat";
+  std::string scheduler = "sarathi-serve", rate = "8", slo_class = "chat", command = "sim", interval = "1s";
   bool closed = true;
 };
 
 // Two requests, the first of which misses its TBT objective, four steps and an interval.
 inline void WriteRun(const std::string& path, const RunSpec& spec) {
   RunAbout about;
-  about.command = "sim";
+  about.command = spec.command;
   about.program = "0.1.0";
-  about.options = {{"scheduler", spec.scheduler}, {"rate", spec.rate}, {"run-out", path}};
+  about.options = {
+      {"scheduler", spec.scheduler}, {"rate", spec.rate}, {"run-out", path}, {"run-interval", spec.interval}};
   about.stated = {"rate", "run-out"};
   auto file = RunFileWriter::Create(path, about, RunFileWriter::WhenBehind::kWait);
   ASSERT_TRUE(file.ok()) << file.status().message();
