@@ -414,7 +414,7 @@ class BenchTest(Folder):
 
     def test_interrupted_in_the_warm_up_ends_too(self):
         start = self.completed_when_idle()
-        requests = self.interrupt("--requests", "5", "--concurrency", "4", "--warmup", "1000", "--workload", "random:in=8,out=1900",
+        requests = self.interrupt("--requests", "5", "--concurrency", "4", "--warmup", "1000", "--workload", "random:in=8,out=300",
                                   before=lambda: self.completed() > start)
         self.assertEqual(requests["completed"], 0)
 
