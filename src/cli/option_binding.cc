@@ -328,8 +328,8 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
     if (const char* path = std::getenv("TACTUS_CONFIG")) config = path;
   }
   if (!config.empty()) {
-    TACTUS_RETURN_IF_ERROR(
-        ApplyConfigFile(config, [this](const std::string& name) { return Find(name); }, &already_set));
+    const auto find = [this](const std::string& name) { return Find(name); };
+    TACTUS_RETURN_IF_ERROR(ApplyConfigFile(config, find, &already_set));
   }
   TACTUS_RETURN_IF_ERROR(ApplyImplied(already_set));
 

@@ -174,7 +174,8 @@ class Fitted final : public FittedOperators {
     const Geometry* g = Nearest(TableOf(prefill_, s), s);
     if (g == nullptr) return roofline_->PrefillAddsNs(s, tokens, context);
     const double measured = AtContext(*g, context, [&](const AttentionCurve& c) {
-      return ChunkTime(c, tokens, [&](double chunk) { return RooflineNs(*g, s, chunk, c.at); }, true);
+      const auto roofline_ns = [&](double chunk) { return RooflineNs(*g, s, chunk, c.at); };
+      return ChunkTime(c, tokens, roofline_ns, true);
     });
     // However many chunks share the device, each one's KV is read once.
     const double read_ns = s.BytesPerToken() * (context + tokens) / device_.bandwidth * 1e9;
@@ -185,7 +186,8 @@ class Fitted final : public FittedOperators {
     const Geometry* g = Nearest(TableOf(alone_, s), s);
     if (g == nullptr) return roofline_->PrefillAloneNs(s, tokens, context);
     const double measured = AtContext(*g, context, [&](const AttentionCurve& c) {
-      return ChunkTime(c, tokens, [&](double chunk) { return RooflineNs(*g, s, chunk, c.at); }, false);
+      const auto roofline_ns = [&](double chunk) { return RooflineNs(*g, s, chunk, c.at); };
+      return ChunkTime(c, tokens, roofline_ns, false);
     });
     const double least = LeastNs(*g);
     return least + (measured - least) * Scale(*g, s, tokens, context);

@@ -23,7 +23,8 @@ typename Map::mapped_type& Entry(Map* map, std::string_view name) {
 }
 
 // Keeps the worst by `value`, those that came first where it is equal.
-void Keep(const SlowRequest& request, DurationNs SlowRequest::* value, std::vector<SlowRequest>* worst) {
+template <class Value>  // a member of SlowRequest, a duration
+void Keep(const SlowRequest& request, Value value, std::vector<SlowRequest>* worst) {
   if (request.*value < 0) return;
   const auto place = std::upper_bound(worst->begin(), worst->end(), request,
                                       [value](const auto& a, const auto& b) { return a.*value > b.*value; });

@@ -351,7 +351,7 @@ TEST(Attention, ScalesOfInt8MayBeFarApart) {
         ASSERT_NEAR(got[i], want.value[i], want.tolerance[i] + 2e-3) << ops->name << " at " << i;
       }
     }
-    for (std::vector<float> Sequence::* kv : {&Sequence::k, &Sequence::v}) {
+    for (const auto kv : {&Sequence::k, &Sequence::v}) {
       std::vector<Sequence> broken = sequences;
       (broken[0].*kv)[20 * row] = HUGE_VALF;  // KV head 0 alone
       const std::vector<float> got = Cache(shape, 16, broken, *ops, pool).Run(*ops, pool, broken, {{0, 0, 40}});
