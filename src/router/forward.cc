@@ -152,6 +152,10 @@ class Forward::Attempt final : public http::ResponseHandler {
   TimeNs heard_ns = 0;
 };
 
+bool IsRecorded(const http::HttpRequest& request) {
+  return request.method == "POST" && request.path.starts_with("/v1/");
+}
+
 Forward::Forward(ForwardContext& context, std::shared_ptr<http::Exchange> exchange, RequestView view, http::Body body,
                  http::Headers headers, http::ClientCounts::Places places)
     : context_(context),
@@ -162,9 +166,7 @@ Forward::Forward(ForwardContext& context, std::shared_ptr<http::Exchange> exchan
       places_(std::move(places)),
       arrival_ns_(context.clock.NowNs()) {
   ++context_.counts.in_flight;
-  const http::HttpRequest& request = exchange_->request();
-  if (context_.recorder != nullptr && request.method == "POST" && request.path.starts_with("/v1/"))
-    seen_ = context_.recorder->Arrived(arrival_ns_);
+  if (context_.recorder != nullptr && IsRecorded(exchange_->request())) seen_ = context_.recorder->Arrived(arrival_ns_);
 }
 
 Forward::~Forward() {

@@ -52,6 +52,9 @@ struct ForwardContext {
   RouteRecorder* recorder = nullptr;   // null: nothing is recorded
 };
 
+// Of all that the router is asked, what a run file has.
+bool IsRecorded(const http::HttpRequest& request);
+
 class Forward : public std::enable_shared_from_this<Forward> {
  public:
   // `headers` go with every answer.

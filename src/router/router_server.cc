@@ -344,7 +344,7 @@ void RouterServerImpl::ForwardOn(std::shared_ptr<http::Exchange> exchange) {
   const auto key = keys_.Find(request);
   auto places = places_.Enter(key ? http::KeyName(*key) : request.peer);
   if (!places.ok()) {
-    if (recorder_ != nullptr && request.method == "POST") Refused(request);
+    if (recorder_ != nullptr && IsRecorded(request)) Refused(request);
     return exchange->Respond(Error(
         request, 429,
         fmt::format("{} requests of this client are in flight, the limit (--max-streams-per-client); try again when "
