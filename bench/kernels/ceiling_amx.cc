@@ -25,23 +25,19 @@ void Configure() {
       : "m"(config));
 }
 
-float Int8Loop(int64_t rounds) {
+template <bool kInteger>
+float Loop(int64_t rounds) {
   Configure();
   for (int64_t r = 0; r < rounds; ++r) {
-    __asm__ volatile(
-        "tdpbsud %%tmm6, %%tmm4, %%tmm0\n\ttdpbsud %%tmm7, %%tmm4, %%tmm1\n\t"
-        "tdpbsud %%tmm6, %%tmm5, %%tmm2\n\ttdpbsud %%tmm7, %%tmm5, %%tmm3" ::);
-  }
-  __asm__ volatile("tilerelease");
-  return 0;
-}
-
-float Bf16Loop(int64_t rounds) {
-  Configure();
-  for (int64_t r = 0; r < rounds; ++r) {
-    __asm__ volatile(
-        "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
-        "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::);
+    if constexpr (kInteger) {
+      __asm__ volatile(
+          "tdpbsud %%tmm6, %%tmm4, %%tmm0\n\ttdpbsud %%tmm7, %%tmm4, %%tmm1\n\t"
+          "tdpbsud %%tmm6, %%tmm5, %%tmm2\n\ttdpbsud %%tmm7, %%tmm5, %%tmm3" ::);
+    } else {
+      __asm__ volatile(
+          "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\n\ttdpbf16ps %%tmm7, %%tmm4, %%tmm1\n\t"
+          "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\n\ttdpbf16ps %%tmm7, %%tmm5, %%tmm3" ::);
+    }
   }
   __asm__ volatile("tilerelease");
   return 0;
@@ -51,9 +47,9 @@ float Bf16Loop(int64_t rounds) {
 
 CeilingLoops AmxLoops() {
   CeilingLoops loops = Avx512Loops();
-  loops.int8 = Int8Loop;
+  loops.int8 = Loop<true>;
   loops.int8_ops_per_round = kSums * kRows * kColumns * 64 * 2;
-  loops.bf16 = Bf16Loop;
+  loops.bf16 = Loop<false>;
   loops.bf16_flops_per_round = kSums * kRows * kColumns * 32 * 2;
   return loops;
 }

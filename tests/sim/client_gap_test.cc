@@ -3,6 +3,7 @@
 
 #include "sim/linear_model.h"
 #include "sim/simulator.h"
+#include "sim/small_engine.h"
 
 namespace tactus {
 namespace {
@@ -12,14 +13,7 @@ constexpr int64_t kRequests = 400;
 // How long after the end that brought it about each request came, in the workload's order.
 std::vector<DurationNs> Gaps(const std::string& preset, DurationNs gap_ns, int64_t clients, uint64_t seed = 1) {
   LinearModel model;
-  SimulationConfig c;
-  c.step_time = &model;
-  c.scheduler.preset = preset;
-  c.scheduler.limits.max_num_seqs = 16;
-  c.scheduler.limits.max_model_len = 4096;
-  c.scheduler.limits.blocks_total = 2000;
-  c.scheduler.limits.block_size = 16;
-  c.scheduler.limits.unlimited_steps = true;
+  SimulationConfig c = SmallEngine(model, preset);
   c.seed = seed;
   c.concurrency = clients;
   c.client_gap_ns = gap_ns;

@@ -4,6 +4,7 @@
 #include "obs/run_result.h"
 #include "sim/linear_model.h"
 #include "sim/simulator.h"
+#include "sim/small_engine.h"
 
 namespace tactus {
 namespace {
@@ -15,14 +16,7 @@ TEST(SharedPrefixes, PlansSayWhatDecodesShareWhereItIsReadOnce) {
   std::vector<StepPlan> plans[2];
   std::string results[2];
   for (const bool cascade : {false, true}) {
-    SimulationConfig c;
-    c.step_time = &model;
-    c.scheduler.preset = "sarathi-serve";
-    c.scheduler.limits.max_num_seqs = 16;
-    c.scheduler.limits.max_model_len = 4096;
-    c.scheduler.limits.blocks_total = 2000;
-    c.scheduler.limits.block_size = 16;
-    c.scheduler.limits.unlimited_steps = true;
+    SimulationConfig c = SmallEngine(model);
     c.cascade_attention = cascade;
     c.on_step = [&](int32_t, const StepPlan& plan, TimeNs, TimeNs) { plans[cascade].push_back(plan); };
     auto stream = WorkloadStream::Open(*ParseWorkload("prefix:shared=256,unique=30,out=20"),

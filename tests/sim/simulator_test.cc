@@ -11,20 +11,14 @@
 #include "obs/run_result.h"
 #include "sim/linear_model.h"
 #include "sim/run_many.h"
+#include "sim/small_engine.h"
 #include "trace/replay.h"
 
 namespace tactus {
 namespace {
 
 SimulationConfig Config(const StepTimeModel& model, const std::string& preset = "sarathi-serve") {
-  SimulationConfig c;
-  c.step_time = &model;
-  c.scheduler.preset = preset;
-  c.scheduler.limits.max_num_seqs = 16;
-  c.scheduler.limits.max_model_len = 4096;
-  c.scheduler.limits.blocks_total = 2000;
-  c.scheduler.limits.block_size = 16;
-  c.scheduler.limits.unlimited_steps = true;
+  SimulationConfig c = SmallEngine(model, preset);
   c.seed = 1;
   return c;
 }

@@ -1,0 +1,22 @@
+// The engine that tests of the simulator take unless they say otherwise: 16 sequences, 2,000 blocks of 16 tokens.
+#pragma once
+
+#include <string>
+
+#include "sim/simulator.h"
+
+namespace tactus {
+
+inline SimulationConfig SmallEngine(const StepTimeModel& model, const std::string& preset = "sarathi-serve") {
+  SimulationConfig c;
+  c.step_time = &model;
+  c.scheduler.preset = preset;
+  c.scheduler.limits.max_num_seqs = 16;
+  c.scheduler.limits.max_model_len = 4096;
+  c.scheduler.limits.blocks_total = 2000;
+  c.scheduler.limits.block_size = 16;
+  c.scheduler.limits.unlimited_steps = true;
+  return c;
+}
+
+}  // namespace tactus
