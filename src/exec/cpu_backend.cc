@@ -72,7 +72,7 @@ class CpuBackend final : public Backend {
     input.threads = chosen_.threads;
     TACTUS_ASSIGN_OR_RETURN(const MemoryPlan plan, tactus::PlanMemory(description_.config, input));
     const std::string beside = demand.other_bytes > 0
-                                   ? fmt::format("  left besides {:>8} MiB   for rules of answers and draft models\n",
+                                   ? fmt::format("  set aside    {:>8} MiB   for rules of answers and draft models\n",
                                                  demand.other_bytes >> 20)
                                    : "";
     return MemoryGrant{.max_model_len = plan.max_model_len,

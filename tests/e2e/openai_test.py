@@ -265,7 +265,7 @@ class ServerTest(unittest.TestCase):
         self.assertEqual(other.stop(send=False), 0)   # a second signal would end it at once
         self.assertGreater(json.loads(other.output)["steps"], 0)
         vocabulary = 800 * 256 + (32 << 20)
-        self.assertTrue(any(f"left besides       {vocabulary >> 20} MiB   for rules of answers" in line for line in other.lines),
+        self.assertTrue(any(f"set aside          {vocabulary >> 20} MiB   for rules of answers" in line for line in other.lines),
                         "the memory plan leaves room for rules: " + "".join(other.lines))
 
     def test_a_port_in_use_is_named(self):
