@@ -100,6 +100,7 @@ Status PlanEverything(Setup* s) {
   s->replica.prefix_caching = o.prefix_caching;
   s->replica.max_draft_tokens = s->computes.max_draft_tokens;
   s->replica.forced_tokens = s->computes.max_draft_tokens > 0;
+  s->replica.guesses = o.speculation != "none";
   s->replica.model_stop_ids = config.stop_ids;
   TACTUS_ASSIGN_OR_RETURN(const auto asked, MakeReplica(*s));
   if (asked->scheduler().max_step_tokens() > kMostStepTokens) {

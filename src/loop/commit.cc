@@ -8,12 +8,12 @@
 namespace tactus {
 namespace {
 
-// The sequence has been requeued, rolled back or ended since the item was planned.
 // A sequence whose guesses no step takes is asked for none for a while: under load they would be made for nothing.
 constexpr uint8_t kMostDeclined = 4;
 constexpr int32_t kRestTokens = 32;  // at first, twice as many each further time
-constexpr uint8_t kMostRests = 4;
+constexpr uint8_t kMostRests = 4;    // that are longer each time
 
+// The sequence has been requeued, rolled back or ended since the item was planned.
 inline bool Stale(const SequenceTable& table, SlotId s, uint32_t planned_epoch) {
   return table.epoch(s) != planned_epoch;
 }

@@ -127,6 +127,7 @@ Status Replica::Connect(ReplicaParts parts) {
                                                     .slot_capacity = config_.slots(),
                                                     .max_errors_in_a_row = config_.max_errors_in_a_row,
                                                     .max_draft_tokens = config_.max_draft_tokens,
+                                                    .guesses = config_.guesses,
                                                     .shared_prefixes = config_.shared_prefixes},
                                      std::move(loop));
   return Status();

@@ -34,6 +34,7 @@ struct ReplicaConfig {
   std::vector<std::string> adapters;
   int32_t max_errors_in_a_row = 3;
   int32_t max_draft_tokens = 0;     // of one sequence in one step; with ReplicaParts::drafts
+  bool guesses = false;             // some drafts are not sure
   bool forced_tokens = false;       // IntakeLimits'
   uint64_t seed = 0;                // of a noisy predictor
   bool true_lengths_known = false;  // requests are SimRequests: predictors may ask for the true length

@@ -33,6 +33,7 @@ struct StepLoopConfig {
   int32_t slot_capacity = 0;        // live sequences; 0: max_queue + max_num_seqs
   int32_t max_errors_in_a_row = 3;  // executor errors, then healthy() is false and the loop refuses
   int32_t max_draft_tokens = 0;     // of one sequence in one step; with StepLoopParts::drafts
+  bool guesses = false;             // some drafts are not sure
   bool shared_prefixes = false;     // plans say which prefixes their decodes share (StepPlan::prefixes)
 
   int32_t slots() const { return slot_capacity > 0 ? slot_capacity : limits.max_queue + limits.max_num_seqs; }

@@ -52,13 +52,14 @@ uint64_t HashOf(const StepPlan& plan) {
 
 Planning::Planning(const LoopContext& context, sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
                    PassEvents* events)
-    : parts_(context.parts),
+    : config_(context.config),
+      parts_(context.parts),
       traits_(context.traits),
       builder_(*builder),
       steps_(*steps),
       live_(*live),
       events_(*events) {
-  if (context.config.shared_prefixes) {
+  if (config_.shared_prefixes) {
     prefixes_.emplace(*parts_.kv, context.parts.scheduler->config().limits.max_num_seqs);
   }
 }
@@ -87,6 +88,7 @@ sched::StepView Planning::View() {
   view.steps_in_flight = steps_.count();
   view.first_token_correction = live_.first_token_ratio().factor();
   view.has_drafts = parts_.drafts != nullptr;
+  view.has_guesses = config_.guesses;
   return view;
 }
 

@@ -43,6 +43,7 @@ class Planning {
   void CopyTokens(StepItem* item, StepPlan* plan) const;
   void Submit(InFlight* f);
 
+  const StepLoopConfig& config_;
   const StepLoopParts& parts_;
   const ExecutorTraits& traits_;
   sched::PlanBuilder& builder_;

@@ -191,7 +191,7 @@ double Speculation::LeastChance(const StepPlan& plan, int64_t left) {
 
 void Speculation::Complete(PlanBuilder* plan) {
   if (!plan->view().has_drafts) return;
-  plan->SetLeastChance(LeastChance(plan->step(), plan->tokens_left()));
+  if (plan->view().has_guesses) plan->SetLeastChance(LeastChance(plan->step(), plan->tokens_left()));
   if (plan->tokens_left() <= 0) return;
   const int64_t sure = FindCandidates(*plan);
   if (candidates_.empty()) return;

@@ -139,6 +139,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   rc.prefix_caching = config.prefix_caching;
   rc.shared_prefixes = config.cascade_attention;
   if (config.draft_acceptance > 0) rc.max_draft_tokens = config.draft_tokens;
+  rc.guesses = config.draft_acceptance > 0;
   rc.secret = {1, 2};  // nothing to keep from anybody
   rc.model = config.model_name;
   rc.seed = config.seed;

@@ -82,6 +82,7 @@ void VisitHeader(TraceHeader& h, Visitor& v, uint64_t version) {
   number("max-in-flight", h.max_in_flight, 1, 255);
   number("can-chain", h.can_chain, 0, 1);
   if (version >= 3) number("max-draft-tokens", h.max_draft_tokens, 0, 1 << 10);
+  if (version >= 10) number("guesses", h.guesses, 0, 1);
   number("step-tile-tokens", h.step_tile_tokens, 0, 1 << 20);
   v.Durations("step-times", &h.step_times);
 }
@@ -223,6 +224,7 @@ TraceHeader MakeTraceHeader(Replica& replica, const ExecutorTraits& traits, std:
   h.max_in_flight = traits.max_in_flight;
   h.can_chain = traits.can_chain;
   h.max_draft_tokens = replica.config().max_draft_tokens;
+  h.guesses = replica.config().guesses;
   return h;
 }
 
@@ -236,6 +238,7 @@ ReplicaConfig ReplicaOf(const TraceHeader& header) {
   config.remember_evicted = true;
   config.max_errors_in_a_row = header.max_errors_in_a_row;
   config.max_draft_tokens = header.max_draft_tokens;
+  config.guesses = header.guesses;
   return config;
 }
 

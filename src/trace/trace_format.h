@@ -19,11 +19,12 @@
 namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
-inline constexpr uint64_t kTraceVersion = 9;
+inline constexpr uint64_t kTraceVersion = 10;
 inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service, no request ids;
                                                     // 4: no gate; 5: no planned places; 6: places of another form;
                                                     // 7: nothing moves between engines; 8: nothing is on disk, drafts
-                                                    // of another form, which no program but tests recorded
+                                                    // of another form, which no program but tests recorded;
+                                                    // 9: no plan says how likely a guess must be
 
 inline constexpr size_t kLongestRequestId = 256;  // bytes; a longer one is not recorded
 
@@ -61,6 +62,7 @@ struct TraceHeader {
   int32_t max_in_flight = 1;
   bool can_chain = false;
   int32_t max_draft_tokens = 0;        // 0: no drafts
+  bool guesses = false;                // some of them are not sure
   int32_t step_tile_tokens = 0;        // of the scheduler's step-time model; 0: it had none
   std::vector<DurationNs> step_times;  // what that model answered while the scheduler was made
 };

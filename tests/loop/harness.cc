@@ -52,6 +52,7 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   rc.model_stop_ids = config.model_stop_ids;
   rc.adapters = config.executor.adapters;
   rc.max_draft_tokens = config.executor.max_draft_tokens;
+  rc.guesses = rc.max_draft_tokens > 0;
   rc.true_lengths_known = true;
   ReplicaServices services;
   services.predictor = config.predictor;

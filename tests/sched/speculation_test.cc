@@ -71,6 +71,11 @@ TEST(Speculation, APlanSaysHowLikelyAGuessMustBe) {
     bed.Plan();
     EXPECT_NEAR(bed.planned().least_chance, c.least, 1e-3) << c.decodes << " decodes";
   }
+  StepBed bed(On(&device));
+  for (int i = 0; i < 12; ++i) bed.Draft(bed.Decoding(4, 2), 0, kLikely);
+  bed.NobodyGuesses();
+  bed.Plan();
+  EXPECT_EQ(bed.planned().least_chance, 0) << "nobody wants to know";
 }
 
 // In between, the likeliest go first, whichever sequences they are of.

@@ -96,6 +96,8 @@ class StepBed {
     table_.SetDrafts(slot, tokens, chance);
     drafts_ = true;
   }
+  // What stands ready is sure, always.
+  void NobodyGuesses() { guesses_ = false; }
   // What the choices note about a sequence; null: none of them notes a T.
   template <class T>
   T* Note(SlotId slot) {
@@ -177,6 +179,7 @@ class StepBed {
     v.recent = recent_;
     v.previous_prefill_tokens = planned_.prefill_tokens();
     v.has_drafts = drafts_;
+    v.has_guesses = drafts_ && guesses_;
     v.steps_in_flight = in_flight_;
     return v;
   }
@@ -217,7 +220,7 @@ class StepBed {
   TimeNs now_ns_ = 0;
   StepId step_ = 0;
   int32_t in_flight_ = 0;
-  bool drafts_ = false;
+  bool drafts_ = false, guesses_ = true;
 };
 
 }  // namespace tactus::testing
