@@ -109,6 +109,12 @@ TEST(TraceHeader, TheFormatsBeforeThisOneAreStillRead) {
     ASSERT_NE(at, bytes.end()) << name;
     bytes.erase(at, at + static_cast<ptrdiff_t>(added.size()));
   };
+  bytes[sizeof(kTraceMagic)] = 9;
+  take_out("guesses");
+  TraceCursor ninth(bytes.data(), bytes.size());
+  const auto before = ReadHeader(&ninth);
+  ASSERT_TRUE(before.ok() && ninth.done());
+  EXPECT_FALSE(before->guesses);
   bytes[sizeof(kTraceMagic)] = 7;
   take_out("import-blocks");
   TraceCursor seventh(bytes.data(), bytes.size());
@@ -134,7 +140,7 @@ TEST(TraceHeader, TheFormatsBeforeThisOneAreStillRead) {
   EXPECT_EQ(read->step_times, h.step_times);
   bytes[sizeof(kTraceMagic)] = 1;
   TraceCursor older(bytes.data(), bytes.size());
-  EXPECT_EQ(ReadHeader(&older).status().message(), "trace format 1, this program reads formats 2 to 9");
+  EXPECT_EQ(ReadHeader(&older).status().message(), "trace format 1, this program reads formats 2 to 10");
 }
 
 TEST(TraceHeader, ClassesOfServiceComeBack) {
