@@ -3,16 +3,22 @@
 turn, so that a machine whose speed drifts is fair to both. Every answer of the one must be the other's, byte by byte.
 
     bench/speculation/run.py BINARY [--rounds 5] [--streams 8,32] [--on '--speculation ngram'] [-o FILE.json]
+    bench/speculation/run.py BINARY --restarts 20 --kinds chat     # how much it costs where it brings nothing
 
 Kinds of text: `copy` and `edit` repeat the prompt, `json` fills in records of one form, `chat` is ordinary questions at
 temperature 0.7. One stream at a time, then the same kinds mixed by several streams at once. The figure of a round is the
 time of all its answers, decode and prompt; the ratio is without / with, so 2 is twice as fast.
+
+Two servers that are alike differ too, by what memory each was given. So a small loss shows only over many pairs of
+servers: with `--restarts N` N trios are started, a third server being as the one without, and ratios are means over the
+trios with their 95 % interval, the third server's beside them.
 """
 import argparse
 import concurrent.futures
 import datetime
 import http.client
 import json
+import math
 import os
 import pathlib
 import re
@@ -138,10 +144,87 @@ def compare(name, servers, requests, tokens, streams, rounds):
     return figures
 
 
+T95 = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262, 12: 2.201, 15: 2.145,
+       20: 2.093, 25: 2.064, 30: 2.045, 40: 2.023, 60: 2.001}
+
+
+def interval(ratios):
+    """Geometric mean of ratios and its 95 % interval by Student's t: (mean, least, most)."""
+    logs = [math.log(r) for r in ratios]
+    mean = statistics.mean(logs)
+    t = T95[max(n for n in T95 if n <= len(logs))]
+    half = t * statistics.stdev(logs) / math.sqrt(len(logs))
+    return tuple(math.exp(v) for v in (mean, mean - half, mean + half))
+
+
+def cases(args):
+    """(kind, streams, requests) of each row."""
+    for kind in args.kinds.split(","):
+        yield kind, 1, KINDS[kind](args.requests)
+    for streams in (int(s) for s in args.streams.split(",") if s):
+        for kind in ("chat", "json"):
+            if kind in args.kinds.split(","):
+                yield kind, streams, KINDS[kind](2 * streams)
+
+
+def started(args):
+    both = args.flags.split()
+    return {"off": Server(args.binary, [*both, "--speculation", "none"]),
+            "on": Server(args.binary, [*both, *args.on.split()])}
+
+
+def stop(servers):
+    for server in servers.values():
+        server.stop()
+
+
+def restarts(args):
+    measured = {}   # (kind, streams) -> arm -> [(ratio of wall times, ratio of CPU times)], one for each trio
+    for n in range(args.restarts):
+        servers = started(args) | {"alike": Server(args.binary, [*args.flags.split(), "--speculation", "none"])}
+        names = list(servers)
+        try:
+            for kind, streams, requests in cases(args):
+                tokens = args.tokens if streams == 1 else args.tokens // 2
+                totals = {name: [0.0, 0.0] for name in names}
+                for r in range(args.rounds + 1):
+                    turn = (n + r) % len(names)
+                    row = {name: run(servers[name], requests, tokens, streams) for name in names[turn:] + names[:turn]}
+                    if any(row[name]["texts"] != row["off"]["texts"] for name in names):
+                        sys.exit(f"{kind}: the answers differ")
+                    for name in names if r > 0 else ():   # the first fills caches
+                        totals[name][0] += row[name]["seconds"]
+                        totals[name][1] += row[name]["cpu_s"]
+                arms = measured.setdefault((kind, streams), {"on": [], "alike": []})
+                for arm, ratios in arms.items():
+                    ratios.append([totals["off"][i] / totals[arm][i] for i in (0, 1)])
+            print(f"{n + 1} of {args.restarts} trios", file=sys.stderr, flush=True)
+        finally:
+            stop(servers)
+    print("| text | streams | wall time | interval | CPU time | interval | alike: wall time | interval |\n" + "|---" * 8 + "|")
+    results = []
+    for (kind, streams), arms in measured.items():
+        columns = [interval([r[i] for r in arms[arm]]) for arm, i in (("on", 0), ("on", 1), ("alike", 0))]
+        print(f"| {kind} | {streams} | " + " | ".join(f"{m:.3f} | {a:.3f} to {b:.3f}" for m, a, b in columns) + " |")
+        results.append({"kind": kind, "streams": streams, "ratios_wall_cpu": arms})
+    return results
+
+
+def rounds(args):
+    servers = started(args)
+    print("| text | streams | tokens/s off | on | ratio | least to largest | CPU time | verified | right |\n" + "|---" * 9 + "|")
+    try:
+        return [compare(kind, servers, requests, args.tokens if streams == 1 else args.tokens // 2, streams, args.rounds)
+                for kind, streams, requests in cases(args)]
+    finally:
+        stop(servers)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--restarts", type=int, default=0, help="trios of servers, at least 2; the rounds are then of each trio")
     parser.add_argument("--streams", default="8,32")
     parser.add_argument("--requests", type=int, default=3, help="of one stream, per round")
     parser.add_argument("--tokens", type=int, default=200, help="most of an answer")
@@ -150,25 +233,13 @@ def main():
     parser.add_argument("--flags", default="", help="flags of both servers")
     parser.add_argument("-o", "--output", type=pathlib.Path)
     args = parser.parse_args()
-    both = args.flags.split()
-    servers = {"off": Server(args.binary, [*both, "--speculation", "none"]),
-               "on": Server(args.binary, [*both, *args.on.split()])}
-    print("| text | streams | tokens/s off | on | ratio | least to largest | CPU time | verified | right |\n" + "|---" * 9 + "|")
-    results = []
-    try:
-        for kind in args.kinds.split(","):
-            results.append(compare(kind, servers, KINDS[kind](args.requests), args.tokens, 1, args.rounds))
-        for streams in (int(s) for s in args.streams.split(",") if s):
-            for kind in ("chat", "json"):
-                if kind in args.kinds:
-                    results.append(compare(kind, servers, KINDS[kind](2 * streams), args.tokens // 2, streams, args.rounds))
-    finally:
-        for server in servers.values():
-            server.stop()
+    if args.restarts == 1:
+        parser.error("--restarts 1: an interval needs at least 2")
+    results = restarts(args) if args.restarts else rounds(args)
     if args.output:
         args.output.write_text(json.dumps({
             "date": datetime.date.today().isoformat(), "cores": os.cpu_count(), "flags": args.flags, "on": args.on,
-            "rounds": args.rounds, "results": results}, indent=1) + "\n")
+            "rounds": args.rounds, "restarts": args.restarts, "results": results}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
