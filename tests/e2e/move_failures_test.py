@@ -12,7 +12,8 @@ import urllib.request
 
 import openai
 
-from route_test import MODEL, Router, client_of
+from route_test import MODEL, client_of
+from router_process import Router
 from server_process import ServerProcess, wait_until
 
 # Long enough to be under way when the move comes.

@@ -9,7 +9,7 @@ import xml.etree.ElementTree
 import zipfile
 
 from cli_test import BINARY, ENVIRONMENT, Folder, tactus
-from route_test import Router
+from router_process import Router
 from server_process import ServerProcess, wait_until
 
 SIM = ("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "random:in=512,out=32", "--seed", "3")
