@@ -18,7 +18,8 @@ class GrammarState {
   virtual ~GrammarState() = default;
   // Sets bit t % 32 of mask[t / 32] for every token t that may come next, and clears the others; `mask` has
   // ceil(vocab_size / 32) words. Where the text may end, the model's end tokens are allowed; where it must, they alone
-  // are. False: the rule can go on no more (a limit of the library was met); the sequence has to end with an error.
+  // are. False: the rule can go on no more (a limit of the library was met, or the rule has taken more CPU time than
+  // its answer may); the sequence has to end with an error.
   virtual bool FillMask(std::span<uint32_t> mask) = 0;
   // The token has come next. False: the rule does not allow it; nothing has changed then.
   virtual bool Accept(TokenId token) = 0;

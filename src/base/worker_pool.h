@@ -1,7 +1,8 @@
 // A few threads for what must not hold the io thread: parsing bodies, chat templates, tokenising. First in, first out,
 // but heavy tasks leave one thread to the others (where there are two), so that whoever sends large bodies delays none
-// who does not. The queue is bounded by the number of connections. Post from any thread; what is queued at destruction
-// is dropped. What a task throws ends that task alone.
+// who does not. A task that waits for other threads says so (Waiting); meanwhile another one runs in its place, on a
+// thread beyond the pool's where need be. The queue is bounded by the number of connections. Post from any thread; what
+// is queued at destruction is dropped. What a task throws ends that task alone.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +22,10 @@ namespace tactus {
 class WorkerPool {
  public:
   explicit WorkerPool(int threads, const char* name = "tactus-parse")
-      : name_(name), most_heavy_(std::max<size_t>(1, static_cast<size_t>(threads) - 1)) {
-    threads_.reserve(static_cast<size_t>(threads));
+      : name_(name),
+        at_once_(static_cast<size_t>(threads)),
+        most_heavy_(std::max<size_t>(1, static_cast<size_t>(threads) - 1)) {
+    threads_.reserve(at_once_ + kMostSpare);
     try {
       for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
     } catch (...) {
@@ -31,6 +34,23 @@ class WorkerPool {
     }
   }
   ~WorkerPool() { Stop(); }
+
+  // While this lives, the task that made it computes nothing. Of no effect on other threads than a pool's.
+  class Waiting {
+   public:
+    Waiting() : pool_(current_) {
+      if (pool_ != nullptr) pool_->BeginWaiting();
+    }
+    ~Waiting() {
+      if (pool_ != nullptr) pool_->EndWaiting();
+    }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    WorkerPool* const pool_;
+  };
+
   // Finishes the tasks that run, drops the rest, joins.
   void Stop() {
     {
@@ -63,12 +83,34 @@ class WorkerPool {
     int64_t number;  // in the order of Post
     std::function<void()> run;
   };
+  static constexpr size_t kMostSpare = 8;  // threads beyond those that compute
+
+  void BeginWaiting() {
+    {
+      const std::lock_guard lock(mutex_);
+      ++waiting_;
+      if (stopping_) return;
+      if (running_ == threads_.size() && threads_.size() < at_once_ + kMostSpare) {
+        try {
+          threads_.emplace_back([this] { Work(); });
+        } catch (...) {  // then the others wait as well
+        }
+      }
+    }
+    ready_.notify_one();
+  }
+  void EndWaiting() {
+    const std::lock_guard lock(mutex_);
+    --waiting_;
+  }
+  bool MayRun() const { return running_ - waiting_ < at_once_ && (!light_.empty() || HeavyMayRun()); }
   bool HeavyMayRun() const { return !heavy_.empty() && heavy_running_ < most_heavy_; }
   void Work() {
     SetThreadRole(ThreadRole::kService, name_);
+    current_ = this;
     std::unique_lock lock(mutex_);
     for (;;) {
-      ready_.wait(lock, [this] { return stopping_ || !light_.empty() || HeavyMayRun(); });
+      ready_.wait(lock, [this] { return stopping_ || MayRun(); });
       if (stopping_) return;
       const bool heavy = HeavyMayRun() && (light_.empty() || heavy_.front().number < light_.front().number);
       ++running_;
@@ -91,14 +133,15 @@ class WorkerPool {
   }
 
   const char* const name_;
-  const size_t most_heavy_;
+  const size_t at_once_, most_heavy_;
   std::mutex mutex_;
   std::condition_variable ready_, idle_;
   std::deque<Task> light_, heavy_;
   int64_t posted_ = 0;
-  size_t running_ = 0, heavy_running_ = 0;
+  size_t running_ = 0, heavy_running_ = 0, waiting_ = 0;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
+  inline static thread_local WorkerPool* current_ = nullptr;
 };
 
 }  // namespace tactus

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <exception>
 #include <limits>
 #include <mutex>
@@ -16,11 +17,14 @@
 
 #include "base/check.h"
 #include "base/json_text.h"
+#include "base/thread_cpu.h"
+#include "base/worker_pool.h"
 #include "grammar/deep_calls.h"
 #include "grammar/llguidance.h"
 #include "grammar/regex_text.h"
 #include "grammar/rule_cache.h"
 #include "grammar/rule_error.h"
+#include "grammar/schema_check.h"
 #include "grammar/schema_text.h"
 
 namespace tactus::grammar {
@@ -56,6 +60,13 @@ constexpr size_t kUnsureTokens = 4;
 // How much forced text the library has asked this thread to tokenise since it was set to 0: its interface does not
 // say how much there is.
 thread_local size_t forced_bytes = 0;
+
+// CPU time of one answer's rule, which nobody else's step shall wait for: an answer may be this far ahead of what its
+// tokens have earned. A mask of usual rules takes 10 to 100 us, the first in a string up to 1 ms; what an ambiguous
+// grammar takes grows with every token, and the library's own limits do not see it.
+constexpr int64_t kEarnedNs = 1'000'000, kMostDebtNs = 100'000'000;
+// For starting over: a long answer's tokens, at some us each.
+constexpr int64_t kMostReplayNs = 250'000'000;
 
 // llguidance's limits, for one compilation and for one mask: fuel and items count work, 14,000 and 20,000 of them take
 // 1 ms. A state of the lexer takes 0.6 KB, in each answer.
@@ -233,10 +244,14 @@ class State final : public GrammarState {
 
   bool FillMask(std::span<uint32_t> mask) override {
     TACTUS_CHECK(static_cast<int64_t>(mask.size()) == (vocabulary().size() + 31) / 32);
+    if (exhausted()) return false;
+    const Charge charge(&debt_ns_);
     return Compute(mask) || (StartOver() && Compute(mask));
   }
 
   bool Accept(TokenId token) override {
+    const Charge charge(&debt_ns_);
+    debt_ns_ -= std::min(debt_ns_, kEarnedNs);
     if (!Consume(token)) {
       // Refused by the rule, or by a library that has met a limit: a mask tells.
       std::vector<uint32_t> mask(static_cast<size_t>((vocabulary().size() + 31) / 32));
@@ -247,7 +262,36 @@ class State final : public GrammarState {
   }
 
   int32_t CountValid(std::span<const TokenId> tokens) override {
-    if (llg().matcher_is_error(matcher_->get())) return 0;
+    if (llg().matcher_is_error(matcher_->get()) || exhausted()) return 0;
+    const Charge charge(&debt_ns_);
+    return Valid(tokens);
+  }
+
+  void Forced(int32_t most, std::vector<TokenId>* tokens) override {
+    tokens->resize(static_cast<size_t>(exhausted() ? 0 : std::max(0, most)));
+    if (tokens->empty()) return;
+    const Charge charge(&debt_ns_);
+    const int32_t count =
+        llg().matcher_compute_ff_tokens(matcher_->get(), reinterpret_cast<uint32_t*>(tokens->data()), tokens->size());
+    tokens->resize(static_cast<size_t>(std::max(0, count)));
+  }
+
+ private:
+  // Adds the CPU time of its life.
+  class Charge {
+   public:
+    explicit Charge(int64_t* debt_ns) : debt_ns_(*debt_ns), begin_ns_(ThreadCpuNs()) {}
+    ~Charge() { debt_ns_ += ThreadCpuNs() - begin_ns_; }
+    Charge(const Charge&) = delete;
+    Charge& operator=(const Charge&) = delete;
+
+   private:
+    int64_t& debt_ns_;
+    const int64_t begin_ns_;
+  };
+  bool exhausted() const { return debt_ns_ > kMostDebtNs; }
+
+  int32_t Valid(std::span<const TokenId> tokens) {
     if (Ended()) return !tokens.empty() && vocabulary().IsEnd(tokens[0]) ? 1 : 0;
     const auto unknown =
         std::find_if_not(tokens.begin(), tokens.end(), [&](TokenId t) { return vocabulary().InRange(t); });
@@ -256,15 +300,6 @@ class State final : public GrammarState {
                                                      static_cast<size_t>(unknown - tokens.begin())));
   }
 
-  void Forced(int32_t most, std::vector<TokenId>* tokens) override {
-    tokens->resize(static_cast<size_t>(std::max(0, most)));
-    if (tokens->empty()) return;
-    const int32_t count =
-        llg().matcher_compute_ff_tokens(matcher_->get(), reinterpret_cast<uint32_t*>(tokens->data()), tokens->size());
-    tokens->resize(static_cast<size_t>(std::max(0, count)));
-  }
-
- private:
   const LlgVocabulary& vocabulary() const { return *start_->vocabulary(); }
   const LlgFunctions& llg() const { return start_->llg(); }
   // Nothing but end tokens may come.
@@ -279,19 +314,26 @@ class State final : public GrammarState {
            forced_bytes <= kMostForcedBytes;
   }
   bool Consume(TokenId token) {
-    if (CountValid({&token, 1}) != 1) return false;  // a token that consume_token refuses would break the matcher
+    if (llg().matcher_is_error(matcher_->get()) || Valid({&token, 1}) != 1)
+      return false;  // a token that consume_token refuses would break the matcher
     return Ended() || llg().matcher_consume_token(matcher_->get(), static_cast<uint32_t>(token)) == 0;
   }
   // The lexer keeps each state that a mask has met, some four for a byte of a string with a maximum length, and at
   // max_lexer_states it stops. A fresh one, taken the way of the answer alone, has room again.
   bool StartOver() {
+    const int64_t begin_ns = ThreadCpuNs();
     matcher_ = Clone();
-    return std::all_of(accepted_.begin(), accepted_.end(), [&](TokenId token) { return Consume(token); });
+    const bool same = std::all_of(accepted_.begin(), accepted_.end(), [&](TokenId token) {
+      return Consume(token) && ThreadCpuNs() - begin_ns <= kMostReplayNs;
+    });
+    debt_ns_ -= ThreadCpuNs() - begin_ns;  // is no work of the rule's making
+    return same;
   }
 
   const std::shared_ptr<const Matcher> start_;
   std::unique_ptr<Matcher> matcher_;
   std::vector<TokenId> accepted_;
+  int64_t debt_ns_ = 0;
 };
 
 class Grammar final : public TokenGrammar {
@@ -340,6 +382,10 @@ struct Compiled {
 // On a thread with a large stack.
 void CompileSource(const std::shared_ptr<const LlgVocabulary>& vocabulary, const Source& source, Compiled* compiled) {
   if (source.schema) {
+    if (const Status fault = CheckSchema(*source.schema); !fault.ok()) {
+      compiled->status = InvalidArgument(fmt::format("json_schema: {}", fault.message()));
+      return;
+    }
     if (const int patterns = MostPatterns(*source.schema); patterns > kMostPatterns) {
       compiled->status = InvalidArgument(fmt::format(
           "json_schema: {} patterns and formats bear on one string, through 'allOf' and '$ref'; the limit is {}",
@@ -393,13 +439,17 @@ class LlguidanceEngine final : public GrammarEngine {
     if (kept != nullptr) return kept;
     TACTUS_ASSIGN_OR_RETURN(auto source, Source::Of(rule));
     const auto compiled = std::make_shared<Compiled>();
-    const auto call = [compiled, cache = cache_, vocabulary = vocabulary_, source = std::move(source), rule] {
+    const auto left = std::make_shared<std::atomic<bool>>(false);
+    const auto call = [compiled, left, cache = cache_, vocabulary = vocabulary_, source = std::move(source), rule] {
       CompileSource(vocabulary, *source, compiled.get());
-      if (compiled->status.ok()) cache->Keep(rule, compiled->grammar);
+      // What nobody waits for any more is not kept: it has taken too long, and may be as large.
+      if (compiled->status.ok() && !left->load()) cache->Keep(rule, compiled->grammar);
     };
     // Of a burst of one new rule those that wait take what the first have compiled.
     const auto is_kept = [&] { return (kept = cache_->Find(rule)) != nullptr; };
+    const WorkerPool::Waiting waiting;
     TACTUS_ASSIGN_OR_RETURN(const DeepCalls::End end, calls_.Run(call, limits_.compile_ms, stop, is_kept));
+    left->store(end == DeepCalls::End::kStopped || end == DeepCalls::End::kTooLong);
     switch (end) {
       case DeepCalls::End::kDone:
         break;

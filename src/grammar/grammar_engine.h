@@ -35,7 +35,7 @@ struct GrammarLimits {
   int64_t text_bytes = 512 << 10;  // of a rule
   int64_t compile_ms = 5000;       // until the caller gets an answer, waiting for a place included
   int compiles_at_once = 2;
-  int64_t kept_rules = 128;  // compiled ones that are used again, and the bytes of their texts
+  int64_t kept_rules = 32;  // compiled ones that are used again, and the bytes of their texts
   int64_t kept_text_bytes = 4 << 20;
 };
 

@@ -133,6 +133,12 @@ Fault SchemaFault(std::string_view said, const Json& schema) {
   if (said.starts_with("Unable to determine if regex is empty")) {
     return {"pattern", {}, "'pattern': together with what else bears on the string it is too complex"};
   }
+  if (said.starts_with("Regex is empty")) {
+    return {"", {}, "no string can match it: its 'pattern', 'format', lengths, 'enum' and 'const' exclude each other"};
+  }
+  if (said.starts_with("Failed to generate regex for integer range")) {
+    return {"minimum", {}, "'minimum' and 'maximum': no integer of 64 bits lies between them"};
+  }
   if (said.starts_with("min/maxProperties only supported")) {
     return {said.find("minProperties") != std::string_view::npos ? "minProperties" : "",
             {},

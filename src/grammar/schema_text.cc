@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
@@ -101,6 +102,28 @@ void MakePatternsAscii(Json* schema) {
         in_ascii[member.contains(ascii) || in_ascii.contains(ascii) ? pattern : ascii] = std::move(value);
       }
       member = std::move(in_ascii);
+    }
+  }
+}
+
+// 2.0 is an integer to JSON schema, and none to the library.
+void MakeCountsIntegers(Json* schema) {
+  static constexpr std::array kCounts = {"minItems",  "maxItems",      "minLength",
+                                         "maxLength", "minProperties", "maxProperties"};
+  constexpr double kExact = 9007199254740992;  // 2^53
+  if (schema->is_array()) {
+    for (Json& member : *schema) MakeCountsIntegers(&member);
+  }
+  if (!schema->is_object()) return;
+  for (auto& [name, member] : schema->items()) {
+    if (Holds(kPlainValues, name)) continue;
+    if (Holds(kCounts, name) && member.is_number_float()) {
+      const double value = member.get<double>();
+      if (value == std::floor(value) && std::abs(value) < kExact) member = static_cast<int64_t>(value);
+    } else if (Holds(kMapsOfSchemas, name) && member.is_object()) {
+      for (Json& value : member) MakeCountsIntegers(&value);
+    } else {
+      MakeCountsIntegers(&member);
     }
   }
 }
@@ -289,8 +312,18 @@ Result<Json> ParseSchema(std::string_view text) {
 std::string SchemaText(Json schema) {
   if (schema.is_boolean()) schema = Json::object();  // true
   MakePatternsAscii(&schema);
+  MakeCountsIntegers(&schema);
   schema["x-guidance"] = {{"whitespace_flexible", false}, {"item_separator", ", "}, {"key_separator", ": "}};
   return schema.dump();
+}
+
+void ForEachSchema(const Json& schema, const std::function<void(const Json&, const std::string&)>& tell) {
+  std::string path = "#";
+  const auto told = [&](const Json& one) {
+    tell(one, path);
+    return false;
+  };
+  (void)FindSchema(schema, told, &path);
 }
 
 std::string FindKeyword(const Json& schema, std::string_view keyword, const Json* value) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -18,6 +19,11 @@ Result<json_text::Json> ParseSchema(std::string_view text);
 // separators and no other white space, so that a model cannot write line breaks for ever and everything between two
 // values is forced.
 std::string SchemaText(json_text::Json schema);
+
+// Each schema of a document with the JSON pointer that leads to it ("#/properties/size"), in order of the text; names
+// of properties and plain values are none. Booleans are not told.
+void ForEachSchema(const json_text::Json& schema,
+                   const std::function<void(const json_text::Json&, const std::string& path)>& tell);
 
 // Where a schema uses `keyword`, with that value where one is given, as a JSON pointer ("#/properties/size"); the first
 // in order of the text. Names of properties and the values of enum, const, default and examples are no keywords. Empty:

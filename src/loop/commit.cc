@@ -23,7 +23,9 @@ Status WhyItFailed(ItemStatus status) {
     case ItemStatus::kBadLogits:
       return Internal("the model's logits are not finite");
     case ItemStatus::kBadGrammar:  // its compiler has found nothing wrong with it
-      return InvalidArgument("the grammar of the answer needs more than one sequence may take; make it simpler");
+      return InvalidArgument(
+          "what the answer has to match takes more than one answer may: 1 ms of CPU time a token, or the states and "
+          "items that the grammar library keeps; make it simpler or less ambiguous");
     case ItemStatus::kFailed:
       return Internal("the executor could not run the sequence");
     case ItemStatus::kOk:

@@ -357,7 +357,9 @@ TEST_F(GrammarEngineTest, WhatCannotBeTakenIsNamed) {
   }
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, R"({"type": "integer", "minimum": 5, "maximum": 3})"),
             "json_schema: minimum (5) is greater than maximum (3), at #");
-  EXPECT_EQ(ErrorOf(Kind::kJsonSchema, R"({"$ref": "#"})"), "json_schema: no answer can match it");
+  EXPECT_EQ(ErrorOf(Kind::kJsonSchema, R"({"$ref": "#"})"),
+            "json_schema: '$ref': what it requires has itself in it without end, so no answer can be finished; make it "
+            "optional, or allow null, at #");
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, "{"),
             "json_schema: invalid JSON at line 1, column 2: unexpected end of input; expected string literal");
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, "[]"), "json_schema: a schema is an object, true or false");
@@ -418,9 +420,37 @@ TEST_F(GrammarEngineTest, HostileRulesEndSoon) {
   EXPECT_NE(Compile(Kind::kJsonSchema, R"({"type": "string", "minLength": 1000000})"), nullptr);
   EXPECT_NE(Compile(Kind::kJsonSchema, R"({"type": "array", "minItems": 1000000})"), nullptr);
 
+  EXPECT_EQ(ErrorOf(Kind::kJsonSchema, R"({"type": "integer", "multipleOf": 1000003})"),
+            "json_schema: 'multipleOf': 1000003 has more than 10000 remainders, the limit, at #");
+
   const auto large = engine_->Compile({Kind::kRegex, std::string((512 << 10) + 1, 'a')});
   EXPECT_EQ(large.status().code(), StatusCode::kTooLarge);
   EXPECT_EQ(large.status().message(), "regex: 524289 bytes; the limit is 524288");
+}
+
+TEST_F(GrammarEngineTest, AChoiceOfThousands) {
+  std::string text = "start: CHOICE\nCHOICE: ";
+  for (int i = 0; i < 4096; ++i)
+    text += (i > 0 ? " | \"" : "\"") + std::string("customer-") + std::to_string(100'000 + i) + "-account\"";
+  const auto grammar = Compile(Kind::kLark, text);
+  EXPECT_EQ(AcceptedBytes(*grammar->Start(), "customer-104095-account"), -1);
+  EXPECT_EQ(AcceptedBytes(*grammar->Start(), "customer-104096-account"), 14);
+}
+
+// Its work grows with every token, and would hold up whoever shares the steps.
+TEST_F(GrammarEngineTest, AnAmbiguousGrammarEndsWhenItsTimeIsSpent) {
+  const auto state = Start(Kind::kLark, "start: e\ne: e e | e e e | \"a\"");
+  std::vector<uint32_t> mask((kSmallSize + 31) / 32);
+  int tokens = 0;
+  while (tokens < 600 && state->FillMask(mask) && state->Accept('a')) ++tokens;
+  EXPECT_GT(tokens, 20);
+  EXPECT_LT(tokens, 600) << "it goes on, whatever it takes";
+  EXPECT_FALSE(state->FillMask(mask));
+  const TokenId next = 'a';
+  EXPECT_EQ(state->CountValid({&next, 1}), 0);
+  std::vector<TokenId> forced;
+  state->Forced(4, &forced);
+  EXPECT_TRUE(forced.empty());
 }
 
 TEST_F(GrammarEngineTest, ACompilationIsGivenUpWhenItsTimeIsOver) {

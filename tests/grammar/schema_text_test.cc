@@ -24,6 +24,15 @@ TEST(SchemaText, KeepsTheOrderOfKeysAndSetsTheSpacing) {
   EXPECT_FALSE(ParseSchema(R"({"a": 1, "a": 2})").ok());
 }
 
+TEST(SchemaText, ACountMayBeWrittenWithAPoint) {
+  const auto schema =
+      ParseSchema(R"({"minItems": 2.0, "properties": {"maxLength": {"maxLength": 1e2, "minimum": 2.0}}})");
+  ASSERT_TRUE(schema.ok());
+  const std::string text = SchemaText(*schema);
+  EXPECT_NE(text.find(R"("minItems":2,)"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"({"maxLength":100,"minimum":2.0})"), std::string::npos) << text;
+}
+
 TEST(SchemaText, FindsKeywordsAndNoNames) {
   const auto schema = Parsed(R"({"properties": {"not": {"type": "string"}, "b": {"enum": [{"not": 1}]},
                                  "c~/": {"anyOf": [{}, {"not": {}}]}}, "$defs": {"if": {"items": {"if": {}}}}})");

@@ -62,6 +62,38 @@ class ParseThreadsTest : public ServerTest {
   std::shared_ptr<LongWork> work_ = std::make_shared<LongWork>();
 };
 
+TEST(WorkerPoolTest, WhoWaitsHoldsNobodyUp) {
+  std::promise<void> go;
+  const std::shared_future<void> gone = go.get_future().share();
+  std::atomic<int> waiting{0}, most{0}, computing{0};
+  std::promise<void> ran;
+  WorkerPool pool(2);
+  for (int i = 0; i < 4; ++i) {
+    pool.Post([&, gone] {
+      const WorkerPool::Waiting wait;
+      waiting.fetch_add(1);
+      gone.wait_for(std::chrono::seconds(60));
+    });
+  }
+  pool.Post([&] { ran.set_value(); });
+  EXPECT_EQ(ran.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready)
+      << "all threads wait, and a task that computes is not begun";
+  // What computes is still at most two at once.
+  for (int i = 0; i < 6; ++i) {
+    pool.Post([&] {
+      const int now = computing.fetch_add(1) + 1;
+      for (int seen = most.load(); seen < now && !most.compare_exchange_weak(seen, now);) {
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      computing.fetch_sub(1);
+    });
+  }
+  go.set_value();
+  EXPECT_TRUE(pool.WaitUntilIdle(30 * kSecond));
+  EXPECT_EQ(waiting.load(), 4);
+  EXPECT_LE(most.load(), 2);
+}
+
 TEST_F(ParseThreadsTest, NoMemoryIsThatRequests503AndTheOthersGoOn) {
   ServeOptions options;
   options.max_streams_per_client = 1;  // a count that is not given back refuses the next one
