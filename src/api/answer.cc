@@ -76,8 +76,13 @@ Status Answer::OnDelta(size_t prompt, const TokenDelta& delta, std::string* chun
     text.finish = delta.finish;
     text.stop_string = delta.stop_string;
   }
-  if (EndsBadly(delta.finish))
-    return status_ = delta.error.ok() ? Internal("generation ended without a reason") : delta.error;
+  if (EndsBadly(delta.finish)) {
+    status_ = delta.error.ok() ? Internal("generation ended without a reason") : delta.error;
+    // The one fault of a request that shows while it runs is its rule's.
+    if (status_.code() == StatusCode::kInvalidArgument && status_.param().empty() && !shape_.rule_field.empty())
+      status_ = InvalidArgument(shape_.rule_field + ": " + status_.message(), shape_.rule_field);
+    return status_;
+  }
   if (shape_.stream && Tells(delta)) AppendChunks(prompt, index, delta, called, chunks);
   return Status();
 }
@@ -91,7 +96,7 @@ bool Answer::Read(ChoiceState* choice, const TokenDelta& delta) {
   parts_.clear();
   choice->reader->Append(delta.text, &parts_);
   if (delta.finish != FinishReason::kNone && delta.finish != FinishReason::kMigrated) choice->reader->Finish(&parts_);
-  return choice->reader->called();
+  return choice->reader->called() && (delta.stop_string.empty() || !choice->reader->broken());
 }
 
 void Answer::AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, bool called, std::string* chunks) {

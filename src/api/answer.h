@@ -36,6 +36,7 @@ struct AnswerShape {
   int32_t logprobs = -1;                 // as SamplingParams::logprobs
   bool include_usage = false;            // a stream ends with a chunk of usage
   bool continuous_usage = false;         // and each chunk says its prompt's usage so far
+  std::string rule_field;                // that says what the answer must match; empty: none
   std::optional<AnswerReading> reading;  // of the text, for calls and reasoning; none: all of it is content
 };
 
@@ -100,7 +101,8 @@ class Answer {
     bool begun = false;                  // its first chunk was written
   };
 
-  // Sets parts_ to what the delta says; whether the choice has called a tool.
+  // Sets parts_ to what the delta says; whether the choice has called a tool; not where a stop string has cut the call
+  // off.
   bool Read(ChoiceState* choice, const TokenDelta& delta);
   void AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, bool called, std::string* chunks);
 

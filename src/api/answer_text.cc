@@ -46,10 +46,14 @@ void AnswerText::Impl::Finish(std::vector<AnswerPart>* parts) {
   // What might have become a marker is what it looks like.
   const std::string held = std::exchange(held_, {});
   const bool in_call = state_ != State::kContent && state_ != State::kReasoning && state_ != State::kHarmonyBody;
-  if (!in_call || state_ == State::kValue) {
+  // Where a call was asked for, what came of its head is no content.
+  const bool must_call = reading_.tools != nullptr && reading_.tools->choice != ToolSet::Choice::kAuto;
+  if (must_call && state_ == State::kContent) {
+    raw_.clear();
+  } else if (!in_call || state_ == State::kValue) {
     for (const char c : held) Released(c);
-    if (!raw_.empty()) RawIsText();  // a call of which nothing but its beginning came
-  } else if (!raw_.empty()) {
+    if (!raw_.empty() && !must_call) RawIsText();  // a call of which nothing but its beginning came
+  } else if (!raw_.empty() && !must_call) {
     raw_ += held;
     RawIsText();
   }
@@ -110,6 +114,18 @@ void AnswerText::Impl::Tell(AnswerPart::Kind kind, std::string_view text, int32_
 
 void AnswerText::Impl::TellArguments(std::string_view json) {
   Tell(Kind::kCallArguments, json, calls_ - 1);
+  for (const char c : json) {
+    if (told_escape_) {
+      told_escape_ = false;
+    } else if (told_string_) {
+      told_escape_ = c == '\\';
+      told_string_ = c != '"';
+    } else {
+      told_string_ = c == '"';
+      told_depth_ += (c == '{' || c == '[') - (c == '}' || c == ']');
+      told_any_ = true;
+    }
+  }
 }
 
 void AnswerText::Impl::FlushSpace() {
@@ -419,6 +435,9 @@ void AnswerText::Finish(std::vector<AnswerPart>* parts) {
 }
 bool AnswerText::called() const {
   return impl_->called();
+}
+bool AnswerText::broken() const {
+  return impl_->called() && !impl_->whole();
 }
 
 }  // namespace tactus::api

@@ -24,6 +24,7 @@ struct AnswerReading {
   const ToolFormat* calls = nullptr;           // null: none
   std::shared_ptr<const ToolSet> tools;        // null: no calls are looked for (a kHarmony is read all the same)
   bool begins_in_reasoning = false;            // the prompt has opened it
+  bool reasoning_is_over = false;              // the prompt has closed it: a grammar allows none
 };
 
 class AnswerText {
@@ -37,6 +38,7 @@ class AnswerText {
   // The text has ended: what was withheld. Nothing may follow.
   void Finish(std::vector<AnswerPart>* parts);
   bool called() const;  // a call has begun
+  bool broken() const;  // and the arguments of the last one are not whole
 
  private:
   class Impl;

@@ -85,6 +85,7 @@ class AnswerText::Impl {
   void Finish(std::vector<AnswerPart>* parts);
 
   bool called() const;
+  bool whole() const { return told_any_ && told_depth_ == 0 && !told_string_; }  // the last call's arguments
 
  private:
   enum class State : uint8_t {
@@ -201,6 +202,9 @@ class AnswerText::Impl {
   bool ended_ = false;
   bool in_section_ = false;
   int32_t calls_ = 0;
+  // Where the JSON stands that was told of the last call's arguments.
+  int32_t told_depth_ = 0;
+  bool told_any_ = false, told_string_ = false, told_escape_ = false;
 
   // Of the call that is read.
   const Tool* tool_ = nullptr;

@@ -68,6 +68,8 @@ bool AnswerText::Impl::BeginCall(std::string_view name) {
   part.call = calls_;
   part.id = CallId(id_seed_, calls_, form_.short_ids);
   ++calls_;
+  told_depth_ = 0;
+  told_any_ = told_string_ = told_escape_ = false;
   tool_ = reading_.tools == nullptr ? nullptr : reading_.tools->Find(name);
   parameters_ = 0;
   follower_.Reset();

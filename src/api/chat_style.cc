@@ -193,6 +193,8 @@ AnswerReading ReadingOf(const ChatStyle& style, std::shared_ptr<const ToolSet> t
   reading.tools = std::move(tools);
   while (!prompt.empty() && (prompt.back() == '\n' || prompt.back() == ' ')) prompt.remove_suffix(1);
   reading.begins_in_reasoning = style.reasoning != nullptr && prompt.ends_with(style.reasoning->begin);
+  reading.reasoning_is_over =
+      style.reasoning != nullptr && !style.reasoning->end.empty() && prompt.ends_with(style.reasoning->end);
   return reading;
 }
 

@@ -40,11 +40,29 @@ AnswerShape ShapeOf(const ParsedRequest& parsed) {
   return shape;
 }
 
+// Where tools make a rule that cannot be taken, the first whose parameters cannot is named.
+Status FaultOfTools(const ToolSet& tools, const Engine& engine, StopToken stop) {
+  for (size_t i = 0; i < tools.tools.size(); ++i) {
+    const bool bears = tools.choice == ToolSet::Choice::kAuto    ? tools.tools[i].strict
+                       : tools.choice == ToolSet::Choice::kNamed ? i == tools.named
+                                                                 : true;
+    if (!bears) continue;
+    const auto alone = engine.CompileRule({OutputRule::Kind::kJsonSchema, tools.tools[i].parameters}, stop);
+    if (alone.ok()) continue;
+    const std::string field = fmt::format("tools[{}].function.parameters", i);
+    return Status(alone.status().code(), fmt::format("{}: {}", field, alone.status().message()), field);
+  }
+  return Status();
+}
+
 // Of what its answer must be, if that is said; a fault names the field that said it.
 Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop) {
   if (!parsed->base.output.any()) return Status();
   auto grammar = engine.CompileRule(parsed->base.output, stop);
   if (!grammar.ok()) {
+    const bool of_tools = parsed->output_param == "tools" || parsed->output_param == "tool_choice";
+    if (of_tools && grammar.status().code() == StatusCode::kInvalidArgument)
+      TACTUS_RETURN_IF_ERROR(FaultOfTools(*parsed->tools, engine, stop));
     return Status(grammar.status().code(), fmt::format("{}: {}", parsed->output_param, grammar.status().message()),
                   parsed->output_param);
   }
@@ -178,6 +196,7 @@ Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimi
   out.shape = ShapeOf(parsed);
   TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused, &out.shape));
   TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));  // what a chat's prompt says of its tools is known by now
+  out.shape.rule_field = parsed.names.Original(parsed.output_param);
   const size_t count = out.shape.prompts.size();
   out.requests.assign(count, parsed.base);
   for (size_t i = 0; i < count; ++i) {

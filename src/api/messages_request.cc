@@ -221,6 +221,8 @@ class Translator {
     if (type == "auto" || type == "none") {
       out_.chat["tool_choice"] = type;
     } else if (type == "any") {
+      if (!body_.contains("tools"))
+        return InvalidArgument("tool_choice: \"any\" without tools; give tools", "tool_choice");
       out_.chat["tool_choice"] = "required";
     } else if (type == "tool") {
       const auto name = fields.String("name", kMaxNameBytes);

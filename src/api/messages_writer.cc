@@ -83,7 +83,7 @@ void MessagesWriter::AppendStop(std::string* out) const {
           : !stop_string_.empty()          ? "\"stop_sequence\""
                                            : "\"end_turn\"";
   *out += ",\"stop_sequence\":";
-  if (stop_string_.empty())
+  if (stop_string_.empty() || called_)
     *out += "null";
   else
     AppendJsonString(out, stop_string_);
@@ -172,7 +172,7 @@ std::string MessagesWriter::Whole(const std::vector<ChoiceText>& choices, const 
                                   std::string_view schedule) {
   const ChoiceText& choice = choices.front();
   finish_ = choice.finish;
-  called_ = Called(choice.parts);
+  called_ = CallsToRun(choice.parts, choice.stop_string);
   stop_string_ = choice.stop_string;
   std::string out;
   AppendHead(&out);

@@ -149,7 +149,8 @@ void ReadKinds(Fields* fields, const std::string& prefix, ReadRule* read) {
 }  // namespace
 
 OutputRule ChoiceRule(const std::vector<std::string>& choices) {
-  std::string text = "start: ";
+  // One lexeme: alternatives of a rule would each be an item of the parser, of which there may be 2,000.
+  std::string text = "start: CHOICE\nCHOICE: ";
   for (size_t i = 0; i < choices.size(); ++i) {
     if (i > 0) text += " | ";
     text += Json(choices[i]).dump(-1, ' ', false, Json::error_handler_t::replace);

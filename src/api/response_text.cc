@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -153,6 +155,13 @@ std::string ArgumentsOf(const std::vector<AnswerPart>& parts, int32_t call) {
 bool Called(const std::vector<AnswerPart>& parts) {
   return std::any_of(parts.begin(), parts.end(),
                      [](const AnswerPart& part) { return part.kind == AnswerPart::Kind::kCallBegin; });
+}
+
+bool CallsToRun(const std::vector<AnswerPart>& parts, std::string_view stop_string) {
+  if (stop_string.empty() || !Called(parts)) return Called(parts);
+  int32_t last = 0;
+  for (const AnswerPart& part : parts) last = std::max(last, part.call);
+  return Json::accept(ArgumentsOf(parts, last));
 }
 
 void AppendPart(AnswerPart part, std::vector<AnswerPart>* parts) {
@@ -402,7 +411,7 @@ std::string CompletionWriter::Whole(const std::vector<ChoiceText>& choices, cons
     }
     int64_t text_offset = 0;
     AppendLogprobs(&out, choice.logprobs, &text_offset);
-    AppendFinish(&out, choice.finish, Called(choice.parts), choice.stop_string);
+    AppendFinish(&out, choice.finish, CallsToRun(choice.parts, choice.stop_string), choice.stop_string);
     out.push_back('}');
   }
   out += "],\"usage\":";

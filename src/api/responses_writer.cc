@@ -4,6 +4,8 @@
 
 #include <iterator>
 
+#include <nlohmann/json.hpp>
+
 #include "api/json.h"
 #include "api/response_text.h"
 
@@ -99,11 +101,10 @@ void ResponsesWriter::AppendResponse(std::string* out, std::string_view status, 
                                  : ",\"incomplete_details\":null";
   AppendMember(out, "model", form_.model);
   *out += ",\"output\":[";
-  const bool cut = finish_ == FinishReason::kLength;
   for (size_t i = 0; i < items_.size(); ++i) {
     if (i > 0) *out += ',';
     const bool last = i + 1 == items_.size();
-    AppendItem(out, items_[i], last && (cut || open_) ? ItemStatus::kIncomplete : ItemStatus::kCompleted);
+    AppendItem(out, items_[i], last && (cut_ || open_) ? ItemStatus::kIncomplete : ItemStatus::kCompleted);
   }
   *out += ']';
   *out += form_.echo;
@@ -216,9 +217,13 @@ void ResponsesWriter::AppendDelta(std::string* out, int32_t /*index*/, const Cho
   for (const AnswerPart& part : delta.parts) Take(part, out);
   if (delta.finish == FinishReason::kNone) return;
   finish_ = delta.finish;
+  // A stop string may have cut a call off, which nobody shall run then.
+  const bool in_call = !items_.empty() && items_.back().kind == AnswerPart::Kind::kCallBegin;
+  cut_ =
+      finish_ == FinishReason::kLength || (in_call && !delta.stop_string.empty() && !Json::accept(items_.back().text));
   // An answer of no text is a message without any.
   if (items_.empty()) Open(AnswerPart(), out);
-  Close(finish_ == FinishReason::kLength ? ItemStatus::kIncomplete : ItemStatus::kCompleted, out);
+  Close(cut_ ? ItemStatus::kIncomplete : ItemStatus::kCompleted, out);
 }
 
 void ResponsesWriter::AppendLast(std::string* out, const Usage& usage, std::string_view schedule) {

@@ -55,6 +55,7 @@ class ResponsesWriter final : public AnswerWriter {
   bool open_ = false;     // the last item is being written
   bool begun_ = false;
   FinishReason finish_ = FinishReason::kNone;
+  bool cut_ = false;      // the last item is not whole
   int64_t sequence_ = 0;  // of the next event
 };
 

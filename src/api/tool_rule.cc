@@ -317,7 +317,7 @@ class RuleWriter {
     return "calls";
   }
   std::string Reasoning() {
-    if (reading_.reasoning == nullptr) return {};
+    if (reading_.reasoning == nullptr || reading_.reasoning_is_over) return {};
     const std::string rest = Until(reading_.reasoning->end) + " SPACE?";
     if (reading_.begins_in_reasoning) return rest + " ";
     return fmt::format("({} {})? ", Text(reading_.reasoning->begin), rest);

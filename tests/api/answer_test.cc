@@ -253,6 +253,15 @@ TEST_F(AnswerTest, AFailureInTheMiddleIsToldWithItsReasonAndNothingFollows) {
   }
 }
 
+TEST_F(AnswerTest, ARuleThatCannotBeKeptToNamesItsField) {
+  AnswerShape shape = Shape(1, 1, false);
+  shape.rule_field = "guided_grammar";
+  Answer answer = Make(std::move(shape));
+  const Status status = answer.OnDelta(0, Failure(FinishReason::kError, InvalidArgument("takes too much")), nullptr);
+  EXPECT_EQ(status.message(), "guided_grammar: takes too much");
+  EXPECT_EQ(status.param(), "guided_grammar");
+}
+
 TEST_F(AnswerTest, AFailureWithoutAReasonIsOurs) {
   Answer answer = Make(Shape(1, 1, false));
   const Status status = answer.OnDelta(0, Failure(FinishReason::kError, Status()), nullptr);

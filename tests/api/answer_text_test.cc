@@ -62,6 +62,7 @@ std::vector<AnswerPart> Read(const AnswerReading& reading, const std::vector<std
   text.Finish(&told);
   for (const AnswerPart& part : told) AppendPart(part, &all);
   EXPECT_EQ(text.called(), Called(all));
+  EXPECT_EQ(text.called() && !text.broken(), CallsToRun(all, "a stop string"));
   return all;
 }
 
@@ -417,6 +418,21 @@ TEST(AnswerText, WithoutToolsCallsStayText) {
   reading.calls = FindToolFormat("hermes");
   const std::string call = "<tool_call>{\"name\": \"add\", \"arguments\": {}}</tool_call>\n";
   ExpectInEveryCut(reading, call, "T:" + call + "\n");
+}
+
+TEST(AnswerText, TheHeadOfACallThatWasAskedForIsNoText) {
+  for (const char* form : {"hermes", "llama3_json", "mistral", "pythonic"}) {
+    AnswerReading reading;
+    reading.calls = FindToolFormat(form);
+    auto tools = std::make_shared<ToolSet>(*Tools());
+    tools->choice = ToolSet::Choice::kRequired;
+    reading.tools = tools;
+    const std::string call = form == std::string("hermes")        ? "<tool_call>\n{\"name\": \"weather"
+                             : form == std::string("llama3_json") ? "{\"name\": \"weather"
+                             : form == std::string("mistral")     ? "[TOOL_CALLS][{\"name\": \"weather"
+                                                                  : "[weather";
+    for (size_t length = 1; length <= call.size(); ++length) ExpectInEveryCut(reading, call.substr(0, length), "");
+  }
 }
 
 // A key or a name that is given up for its length: what follows is text from a whole character on, wherever the limit

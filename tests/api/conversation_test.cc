@@ -252,7 +252,7 @@ TEST_F(FormatTest, HoldsBehindTheReasoningThatThePromptHasOpened) {
   const std::string object = Ask({{"response_format", {{"type", "json_object"}}}});
   EXPECT_TRUE(Has(object, R"(%json {"type":"object","x-guidance")")) << object;
   const std::string choice = Ask({{"guided_choice", {"a", "b"}}});
-  EXPECT_TRUE(Has(choice, "format: %lark {\nstart: \"a\" | \"b\"\n}\n")) << choice;
+  EXPECT_TRUE(Has(choice, "format: %lark {\nstart: CHOICE\nCHOICE: \"a\" | \"b\"\n}\n")) << choice;
   EXPECT_EQ(Ask({{"guided_regex", "[ab]"}}), "[ab]");
   EXPECT_FALSE(thinks_) << "the expression holds from the first token, so that none of it is reasoning";
   EXPECT_TRUE(Ask(json::object()).empty());
@@ -292,6 +292,28 @@ TEST_F(FormatTest, BesideACallThatIsRequiredIsRefused) {
   EXPECT_EQ(Ask({{"guided_regex", "a"}, {"tools", Tools(false)}, {"tool_choice", "none"}}), "a");
   EXPECT_EQ(Ask({{"guided_grammar", "start: \"impossible\""}, {"tools", Tools(true)}}),
             "guided_grammar|guided_grammar: 'impossible' is not supported");
+}
+
+TEST_F(FormatTest, ReasoningThatThePromptHasClosedDoesNotBeginAgain) {
+  const json call = {{"tools", Tools(false)}, {"tool_choice", "required"}};
+  const ReasoningFormat open = {.name = "test", .begin = "<think>", .end = "</think>"};
+  limits_.style.reasoning = &open;
+  EXPECT_TRUE(Has(Ask(call), "<think>"));
+  const ReasoningFormat closed = {.name = "test", .begin = "<think>", .end = "chat:"};
+  limits_.style.reasoning = &closed;
+  EXPECT_FALSE(Has(Ask(call), "<think>"));
+}
+
+TEST_F(FormatTest, AToolWhoseParametersCannotBeTakenIsNamed) {
+  json tools = Tools(true);
+  tools.push_back({{"type", "function"},
+                   {"function",
+                    {{"name", "g"},
+                     {"strict", true},
+                     {"parameters", {{"type", "object"}, {"properties", {{"impossible", json::object()}}}}}}}});
+  const std::string fault = "tools[1].function.parameters|tools[1].function.parameters: 'impossible' is not supported";
+  EXPECT_EQ(Ask({{"tools", tools}}), fault);
+  EXPECT_EQ(Ask({{"tools", tools}, {"tool_choice", "required"}}), fault);
 }
 
 // A front end without HTTP: a body, the engine, and the answer to that body.

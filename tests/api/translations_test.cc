@@ -304,6 +304,20 @@ TEST(ResponsesWriter, WhatIsCutOffIsIncomplete) {
   EXPECT_EQ(events.back()["response"]["output"][2]["status"], "incomplete");
 }
 
+TEST(ResponsesWriter, ACallThatAStopStringCutsOffIsIncomplete) {
+  ResponsesWriter writer = Response();
+  ChoiceText choice;
+  choice.finish = FinishReason::kStop;
+  choice.stop_string = "\": ";
+  AnswerPart call{AnswerPart::Kind::kCallBegin, ""};
+  call.name = "f";
+  choice.parts = {call, {AnswerPart::Kind::kCallArguments, "{\"x"}};
+  EXPECT_EQ(Json::parse(writer.Whole({choice}, kUsage, {}))["output"][0]["status"], "incomplete");
+  ResponsesWriter whole = Response();
+  choice.parts[1].text = "{\"x\": 1}";
+  EXPECT_EQ(Json::parse(whole.Whole({choice}, kUsage, {}))["output"][0]["status"], "completed");
+}
+
 TEST(ResponsesWriter, AnErrorIsAnEventOfItsOwn) {
   ResponsesWriter writer = Response();
   std::string out;
@@ -349,8 +363,13 @@ TEST(MessagesWriter, WholeHasWhatTheStreamTold) {
       {"type": "tool_use", "id": "c1", "name": "f", "input": {"x": 1}}],
     "stop_reason": "tool_use", "stop_sequence": null,
     "usage": {"input_tokens": 6, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 4, "output_tokens": 7}})"));
-  choice.parts = {{AnswerPart::Kind::kText, "x"}};
   choice.stop_string = "END";
+  const Json called = Json::parse(writer.Whole({choice}, kUsage, {}));
+  EXPECT_EQ(called["stop_reason"], "tool_use") << "the call is whole";
+  EXPECT_EQ(called["stop_sequence"], nullptr);
+  choice.parts.back().text = "{\"x";
+  EXPECT_EQ(Json::parse(writer.Whole({choice}, kUsage, {}))["stop_reason"], "stop_sequence") << "it is cut off";
+  choice.parts = {{AnswerPart::Kind::kText, "x"}};
   const Json stopped = Json::parse(writer.Whole({choice}, kUsage, {}));
   EXPECT_EQ(stopped["stop_reason"], "stop_sequence");
   EXPECT_EQ(stopped["stop_sequence"], "END");
