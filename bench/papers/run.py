@@ -182,10 +182,16 @@ def main():
     parse.add_argument("--report", type=pathlib.Path, nargs="+", help="print what earlier runs wrote with -o, and run nothing")
     parse.add_argument("--list", action="store_true", help="print the claims and their commands (as `tactus sim --print-papers`), and run nothing")
     args = parse.parse_args()
+    for flag, path in (("-o", args.output), ("--markdown", args.markdown), ("--cache", args.cache)):
+        if path and (path.is_dir() or not (path.parent.is_dir() or flag == "--cache")):
+            parse.error(f"{flag} {path} cannot be written: {'it is a folder' if path.is_dir() else 'its folder is not there'}")
     if args.data:
         os.environ["TACTUS_DATA"] = str(args.data.resolve())
     if args.report:
-        results = [json.loads(path.read_text()) for path in args.report]
+        try:
+            results = [json.loads(path.read_text()) for path in args.report]
+        except (OSError, ValueError) as error:
+            parse.error(f"--report {' '.join(map(str, args.report))}: not what -o wrote: {error}")
     else:
         papers = tables(args.paper or PAPERS)
         if args.claim:

@@ -32,7 +32,39 @@ Status WriteText(const fs::path& path, const std::string& text, const char* opti
   return out ? Status() : CannotWrite(path.string(), option, errno != 0 ? std::strerror(errno) : "input/output error");
 }
 
+// Puts what was written beside `target` in its place, with the rights that it had.
+Status PutInPlace(const fs::path& beside, const fs::path& target, const std::string& path, const char* option) {
+  std::error_code error;
+  if (const auto there = fs::status(target, error); !error && fs::exists(there))
+    fs::permissions(beside, there.permissions(), error);
+  error.clear();
+  fs::rename(beside, target, error);
+  return error ? CannotWrite(path, option, error.message()) : Status();
+}
+
+bool WrittenInPlace(const fs::path& target) {
+  std::error_code error;
+  return fs::exists(target, error) && !fs::is_regular_file(target, error);
+}
+
+fs::path Beside(const fs::path& target) {
+  return target.string() + fmt::format(".{}.tmp", getpid());
+}
+
 }  // namespace
+
+Status CheckApart(std::initializer_list<std::pair<const char*, std::string>> outputs) {
+  for (const auto* later = outputs.begin(); later != outputs.end(); ++later) {
+    if (later->second.empty() || WrittenInPlace(Target(later->second))) continue;
+    for (const auto* earlier = outputs.begin(); earlier != later; ++earlier) {
+      if (earlier->second.empty() || Target(earlier->second) != Target(later->second)) continue;
+      return InvalidArgument(fmt::format("--{} and --{} are one file, '{}': name another for one of them",
+                                         earlier->first, later->first, later->second),
+                             later->first);
+    }
+  }
+  return Status();
+}
 
 Status CheckWritable(const std::string& path, const char* option) {
   std::error_code error;
@@ -53,15 +85,44 @@ Status CheckWritable(const std::string& path, const char* option) {
 Status ReplaceFile(const std::string& path, const std::string& text, const char* option) {
   std::error_code error;
   const fs::path target = Target(path);
-  if (fs::exists(target, error) && !fs::is_regular_file(target, error)) return WriteText(target, text, option);
-  const fs::path beside = target.string() + fmt::format(".{}.tmp", getpid());
+  if (WrittenInPlace(target)) return WriteText(target, text, option);
+  const fs::path beside = Beside(target);
   Status status = WriteText(beside, text, option);
-  if (status.ok()) {
-    fs::rename(beside, target, error);
-    if (error) status = CannotWrite(path, option, error.message());
-  }
+  if (status.ok()) status = PutInPlace(beside, target, path, option);
   if (!status.ok()) fs::remove(beside, error);
   return status;
+}
+
+Result<FileReplacement> FileReplacement::Open(const std::string& path, const char* option) {
+  FileReplacement replacement;
+  replacement.path_ = path;
+  replacement.option_ = option;
+  const fs::path target = Target(path);
+  if (!WrittenInPlace(target)) replacement.beside_ = Beside(target).string();
+  const std::string& written = replacement.beside_.empty() ? path : replacement.beside_;
+  errno = 0;
+  replacement.file_.reset(std::fopen(written.c_str(), "wbe"));
+  if (replacement.file_ == nullptr) {
+    replacement.beside_.clear();
+    return CannotWrite(path, option, std::strerror(errno));
+  }
+  return replacement;
+}
+
+Status FileReplacement::Commit() {
+  const bool failed = std::ferror(file_.get()) != 0;
+  errno = 0;
+  if (std::fclose(file_.release()) != 0 || failed)
+    return CannotWrite(path_, option_, errno != 0 ? std::strerror(errno) : "input/output error");
+  if (beside_.empty()) return Status();
+  TACTUS_RETURN_IF_ERROR(PutInPlace(beside_, Target(path_), path_, option_));
+  beside_.clear();
+  return Status();
+}
+
+FileReplacement::~FileReplacement() {
+  std::error_code error;
+  if (!beside_.empty()) fs::remove(beside_, error);
 }
 
 }  // namespace tactus

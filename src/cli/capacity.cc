@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <mutex>
 
+#include "base/output_file.h"
 #include "cli/interrupt.h"
 #include "cli/sweep_table.h"
 #include "obs/seed_interval.h"
@@ -75,7 +76,7 @@ std::string BrokenText(const CapacityCase& c, const Probe& probe) {
     if (probe.verdicts[i].held) continue;
     text += (text.empty() ? "" : "; ") + VerdictText(c.condition->clauses()[i], probe.verdicts[i]);
   }
-  if (!probe.nothing_completed.empty()) text += "; " + probe.nothing_completed;
+  if (!probe.nothing_completed.empty()) text += (text.empty() ? "" : "; ") + probe.nothing_completed;
   return text;
 }
 
@@ -228,11 +229,25 @@ class CapacitySearch {
     Probe probe{value, c.condition->Check(report.json), std::move(report.json), ""};
     if (const Status completed = CheckCompleted(report.run); !completed.ok())
       probe.nothing_completed = completed.message();
+    TACTUS_RETURN_IF_ERROR(CheckKnown(c, probe));
     return probe;
   }
 
+  // Of no load would the run have such a figure.
+  static Status CheckKnown(const CapacityCase& c, const Probe& probe) {
+    for (size_t i = 0; i < probe.verdicts.size() && probe.nothing_completed.empty(); ++i) {
+      if (probe.verdicts[i].value) continue;
+      return InvalidArgument(
+          fmt::format("--until '{}': the runs have no such figure; objectives need --slo or --slo-mix, a class must be "
+                      "one that the load names, and a time between tokens needs answers of several",
+                      c.condition->clauses()[i].text),
+          "until");
+    }
+    return Status();
+  }
+
   void Say(const CapacityCase& c, size_t seed, const Probe& probe) {
-    std::string text = "holds";
+    std::string text = probe.held() ? "holds" : "breaks " + probe.nothing_completed;
     for (size_t i = 0; i < probe.verdicts.size(); ++i) {
       if (probe.verdicts[i].held) continue;
       text = "breaks " + VerdictText(c.condition->clauses()[i], probe.verdicts[i]);
@@ -343,11 +358,22 @@ Status CheckCapacity(const CapacityOptions& o, const std::vector<VariedFlag>& va
   if (range.low > range.high)
     return InvalidArgument(fmt::format("--from {:g} is above --to {:g}", range.low, range.high), "from");
   TACTUS_RETURN_IF_ERROR(CheckForMany(o));
+  TACTUS_RETURN_IF_ERROR(CheckApart({{"csv", o.csv}, {"output", o.output}}));
   // Wrong text is found before any model is built.
   const auto names =
       std::array{NamedCondition{"sarathi-strict", "rejected==0"}, NamedCondition{"sarathi-relaxed", "rejected==0"}};
-  if (const auto parsed = RunCondition::Parse(o.until, names); !parsed.ok())
-    return InvalidArgument("--until: " + parsed.status().message(), "until");
+  const auto parsed = RunCondition::Parse(o.until, names);
+  if (!parsed.ok()) return InvalidArgument("--until: " + parsed.status().message(), "until");
+  for (const RunCondition::Clause& clause : parsed->clauses()) {
+    const bool at_least = clause.comparison == RunCondition::Comparison::kGreaterEqual ||
+                          clause.comparison == RunCondition::Comparison::kGreater;
+    if (!at_least || clause.metric.info().unit != MetricUnit::kPerSecond) continue;
+    return InvalidArgument(fmt::format("--until '{}': a larger load raises {}, so this breaks at the least load and "
+                                       "says nothing of the largest; state what an overload breaks, such as "
+                                       "p50(delay)<=2s",
+                                       clause.text, clause.metric.Name()),
+                           "until");
+  }
   for (const VariedFlag& flag : varied) {
     if (flag.name == "rate" || flag.name == "concurrency")
       return InvalidArgument(fmt::format("--vary {}: that is for sweeps; capacity searches --{}", flag.name, o.over),

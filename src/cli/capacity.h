@@ -4,6 +4,7 @@
 // Thread rule: main thread; runs go on threads of their own.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -52,7 +53,8 @@ struct Probe {
   nlohmann::ordered_json result;
   std::string nothing_completed;  // why, where that is so
   bool held() const {
-    return std::all_of(verdicts.begin(), verdicts.end(), [](const auto& verdict) { return verdict.held; });
+    return nothing_completed.empty() &&
+           std::all_of(verdicts.begin(), verdicts.end(), [](const auto& verdict) { return verdict.held; });
   }
 };
 

@@ -105,7 +105,7 @@ Result<CapacityOptions> QuestionOf(const FitOptions& o) {
   CapacityOptions question;
   static_cast<SimCommandOptions&>(question) = o;
   question.over = "concurrency";
-  question.until = fmt::format("attainment>={:g}%", o.share);
+  question.until = fmt::format("attainment>={}%", o.share);
   question.to = static_cast<double>(o.most);
   if (IsThisMachine(o.sim)) TACTUS_RETURN_IF_ERROR(UseThisMachine(&question.sim));
   return question;
@@ -146,11 +146,13 @@ int Fit(const FitOptions& o) {
     std::printf("%s holds %s%lld such requests at once (workload %s, %s)\n", device.c_str(),
                 at_least ? "at least " : "", static_cast<long long>(holds), o.sim.workload.c_str(),
                 o.sim.slo.empty() ? o.sim.slo_mix.c_str() : o.sim.slo.c_str());
-    const SeedOutcome& first = found.seeds.front();
-    std::printf("%s", RowText(fmt::format("{:.0f} in flight", first.held->value).c_str(), first.held->result).c_str());
-    if (first.broke)
+    const SeedOutcome& least =
+        *std::min_element(found.seeds.begin(), found.seeds.end(),
+                          [](const SeedOutcome& a, const SeedOutcome& b) { return *a.found.held < *b.found.held; });
+    std::printf("%s", RowText(fmt::format("{:.0f} in flight", least.held->value).c_str(), least.held->result).c_str());
+    if (least.broke)
       std::printf("%s",
-                  RowText(fmt::format("{:.0f} in flight", first.broke->value).c_str(), first.broke->result).c_str());
+                  RowText(fmt::format("{:.0f} in flight", least.broke->value).c_str(), least.broke->result).c_str());
   }
   const Json capacity = CapacityJson(*question, {}, found, found);
   const Json result = {{"model", o.sim.model},

@@ -43,6 +43,17 @@ int Fail(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
 
+// Whether --pictures FOLDER may write `path` too.
+bool IsPicture(const std::string& folder, const std::string& path) {
+  if (folder.empty()) return false;
+  std::error_code error;
+  const auto at = std::filesystem::weakly_canonical(path, error);
+  if (at.parent_path() != std::filesystem::weakly_canonical(std::filesystem::path(folder) / "x", error).parent_path())
+    return false;
+  const auto kind = at.extension();
+  return kind == ".svg" || kind == ".csv" || kind == ".png" || at.filename() == "report.json";
+}
+
 Status Check(const ReportOptions& options) {
   if (options.runs.empty())
     return InvalidArgument(
@@ -55,6 +66,23 @@ Status Check(const ReportOptions& options) {
     return InvalidArgument("--png is of the pictures: name their folder with --pictures", "png");
   if (!options.perfetto.empty() && options.runs.size() > 1)
     return InvalidArgument(fmt::format("--perfetto is of one run, and {} are named", options.runs.size()), "perfetto");
+  if (!options.perfetto.empty() && !(options.output.empty() && options.pictures.empty())) {
+    std::error_code error;
+    const auto kind = std::filesystem::status(options.runs[0], error);
+    if (std::filesystem::exists(kind) && !std::filesystem::is_regular_file(kind)) {
+      return InvalidArgument(fmt::format("'{}' is a pipe, and --perfetto beside a page reads it twice: save it to a "
+                                         "file",
+                                         Printable(options.runs[0])),
+                             "perfetto");
+    }
+  }
+  TACTUS_RETURN_IF_ERROR(CheckApart({{"output", options.output}, {"perfetto", options.perfetto}}));
+  for (const auto& [path, option] : {std::pair{&options.output, "output"}, std::pair{&options.perfetto, "perfetto"}}) {
+    if (path->empty() || !IsPicture(options.pictures, *path)) continue;
+    return InvalidArgument(
+        fmt::format("--{} '{}' would be replaced by a file of --pictures: name another", option, Printable(*path)),
+        option);
+  }
   for (const auto& [path, option] : {std::pair{&options.output, "output"}, std::pair{&options.perfetto, "perfetto"}}) {
     if (path->empty()) continue;
     // It would be gone before it is read, or replaced by its own picture.

@@ -255,6 +255,14 @@ int SimCommand(const Args& args) {
                                 "names"),
                 kExitUsage);
   }
+  if (const Status status = CheckApart({{"run-out", options.run_out.path},
+                                        {"steps-out", options.sim.steps_out},
+                                        {"requests-out", options.sim.requests_out},
+                                        {"trace-out", options.sim.trace_out},
+                                        {"replay", options.replay},
+                                        {"output", options.output}});
+      !status.ok())
+    return Fail(status, kExitUsage);
   if (!options.output.empty()) {
     if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
   }

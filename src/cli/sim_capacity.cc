@@ -8,6 +8,7 @@
 #include "cli/capacity.h"
 #include "cli/interrupt.h"
 #include "cli/sim_commands.h"
+#include "obs/seed_interval.h"
 
 namespace tactus::cli {
 namespace {
@@ -27,11 +28,16 @@ void PrintCase(const CapacityOptions& o, const CapacityCase& c, const Json& j) {
     std::printf("%sno capacity: %s\n", name.c_str(), j["why_none"].get<std::string>().c_str());
     return;
   }
-  const SeedOutcome& first = c.seeds.front();
   std::string text = IntervalText(j["capacity"], o.over == "rate" ? " requests/s" : " in flight");
   if (!j["of_first"].is_null()) text += ", " + IntervalText(j["of_first"], " times the first");
-  text += fmt::format("; {} breaks {}", ValueText(o, first.broke->value), first.breaks);
-  if (first.cost) text += fmt::format("; {:.4g} per million tokens", *first.cost);
+  std::vector<double> costs;
+  for (const SeedOutcome& s : c.seeds) {
+    if (s.cost) costs.push_back(*s.cost);
+  }
+  if (costs.size() == c.seeds.size()) text += fmt::format("; {:.4g} per million tokens", MeanOver(costs).mean);
+  const SeedOutcome& first = c.seeds.front();
+  text += fmt::format("; {}{} breaks {}", c.seeds.size() > 1 ? fmt::format("with seed {} ", c.of.options.seed) : "",
+                      ValueText(o, first.broke->value), first.breaks);
   std::printf("%scapacity %s\n", name.c_str(), text.c_str());
 }
 

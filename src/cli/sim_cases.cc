@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+#include <limits>
 #include <optional>
 #include <variant>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/input_file.h"
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "base/sha256.h"
@@ -128,6 +131,37 @@ void Set(SimOptions* options, const std::string& flag, const std::string& value)
   *options = scratch.sim;
 }
 
+constexpr uintmax_t kMostHashedBytes = 64 << 20;
+
+// What a file says that a value names: itself, or a part such as FILE of "lengths:FILE:scale=2", or a folder by its
+// config.json. A large one by its size and time. "" where none is named.
+std::string NamedFiles(const std::string& value) {
+  std::string text;
+  std::vector<std::string> names = {value};
+  for (size_t at = 0; at < value.size();) {
+    const size_t end = std::min(value.find_first_of(":,=|", at), value.size());
+    if (end - at < value.size()) names.push_back(value.substr(at, end - at));
+    at = end + 1;
+  }
+  for (const std::string& name : names) {
+    std::error_code error;
+    std::filesystem::path path = name;
+    if (name.empty()) continue;
+    if (std::filesystem::is_directory(path, error)) path /= "config.json";
+    if (!std::filesystem::is_regular_file(path, error)) continue;
+    const uintmax_t size = std::filesystem::file_size(path, error);
+    if (error) continue;
+    if (size > kMostHashedBytes) {
+      const auto time = std::filesystem::last_write_time(path, error).time_since_epoch().count();
+      text += fmt::format("{}: {} bytes of {}\n", name, size, time);
+    } else if (const auto content = ReadInputFile(path.string(), static_cast<int64_t>(kMostHashedBytes));
+               content.ok()) {
+      text += fmt::format("{}: {:02x}\n", name, fmt::join(Sha256(*content), ""));
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 Result<std::vector<VariedFlag>> ParseVaried(const SimOptions& base, const std::vector<std::string>& texts) {
@@ -186,7 +220,10 @@ std::string BaseOf(const SimOptions& base, const std::vector<VariedFlag>& varied
   for (const FieldBinding& f : line.fields()) {
     const bool is_varied =
         std::any_of(varied.begin(), varied.end(), [&f](const VariedFlag& flag) { return flag.name == f.name; });
-    if (!is_varied && f.name != "seed") text += f.name + "=" + FieldText(f) + "\n";
+    if (!is_varied && f.name != "seed") text += f.name + "=" + FieldText(f) + "\n" + NamedFiles(FieldText(f));
+  }
+  for (const VariedFlag& flag : varied) {
+    for (const std::string& value : flag.values) text += NamedFiles(value);
   }
   const Sha256Digest digest = Sha256(text);
   std::string hash;
@@ -207,6 +244,10 @@ Status CheckForMany(const SimCommandOptions& options) {
                                        "`tactus sim` with the configuration that you want to see",
                                        flag, Printable(*file)),
                            flag);
+  }
+  if (o.seed > std::numeric_limits<int64_t>::max() - options.seeds) {
+    return InvalidArgument(
+        fmt::format("--seed {} leaves no numbers for --seeds {}: take a smaller one", o.seed, options.seeds), "seed");
   }
   if (options.timeseries.interval.ns != 0) {
     return InvalidArgument(

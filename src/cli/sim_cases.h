@@ -56,8 +56,8 @@ Result<std::vector<SimCase>> MakeCases(const SimOptions& base, const std::vector
 // "scheduler=vllm rate=4"; "" where nothing is varied.
 std::string CaseText(const std::vector<VariedFlag>& varied, const SimCase& of);
 
-// What runs are of beside what is varied, and `beyond` it: 16 digits of a hash. Of another version of the program it is
-// another.
+// What runs are of beside what is varied, and `beyond` it: 16 digits of a hash. It is another one of another version of
+// the program, and where a file that an option or a value names has other contents.
 std::string BaseOf(const SimOptions& base, const std::vector<VariedFlag>& varied, const std::string& beyond);
 
 // kInvalidArgument: options that are for one run alone, such as a file that each of many would write anew.

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string_view>
 
 #include "base/input_file.h"
@@ -94,6 +95,10 @@ Result<Operand> ReadFile(const std::string& file) {
     return operand;
   }
   TACTUS_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(file, kMostFileBytes));
+  if (text.starts_with("PK\x03\x04")) {
+    return InvalidArgument(
+        fmt::format("'{}' is a run file in a pipe: save it to a file, or pipe its result (-o)", Printable(file)));
+  }
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) return InvalidArgument(fmt::format("'{}' is empty", Printable(file)));
   if (text[first] == '{') {
@@ -120,6 +125,30 @@ Result<Operand> ReadOperand(const std::string& text) {
     all.runs->insert(all.runs->end(), one.runs->begin(), one.runs->end());
   }
   return all;
+}
+
+// Runs of one thing are repeats only where something of them may differ: a simulation is the same each time. One in
+// which nothing completed has nothing to compare.
+Status CheckSet(const RunSet& set) {
+  std::set<std::string> plans;
+  for (const Json& run : set.runs) {
+    const Json& requests = run["requests"];
+    if (requests.is_object() && requests.value("completed", Json()) == 0) {
+      const auto why = run.find("first_rejection");
+      return InvalidArgument(fmt::format(
+          "'{}' has a run in which no request completed: there is nothing to compare{}", Printable(set.name),
+          why != run.end() && why->is_string() ? "; " + Printable(why->get<std::string>()) : ""));
+    }
+    const auto plan = run.find("plan_hash"), seed = run.find("seed");
+    if (plan == run.end() || plan->is_null() || seed == run.end() || seed->is_null()) continue;
+    if (!plans.insert(plan->dump() + " " + seed->dump()).second) {
+      return InvalidArgument(
+          fmt::format("'{}' has one simulation twice, of seed {}: repeats of it say nothing of chance; take other "
+                      "seeds (--seeds)",
+                      Printable(set.name), seed->dump()));
+    }
+  }
+  return Status();
 }
 
 Json CompareJson(const std::vector<RunSet>& sets, const std::vector<RunMetric>& metrics) {
@@ -225,6 +254,11 @@ int Compare(const std::vector<std::string>& files, const Args& rest, const Compa
   if (!metrics.ok()) return fail(InvalidArgument("--show: " + metrics.status().message(), "show"));
   if (const Status status = CheckForMany(o); !status.ok()) return fail(status);
   const auto sets = SetsOf(files, rest, o);
+  if (sets.ok()) {
+    for (const RunSet& set : *sets) {
+      if (const Status status = CheckSet(set); !status.ok()) return fail(status);
+    }
+  }
   if (!sets.ok()) return sets.status().code() == StatusCode::kCancelled ? kExitInterrupted : fail(sets.status());
   const Json json = CompareJson(*sets, *metrics);
   if (!o.json) Print(*sets, *metrics, json);

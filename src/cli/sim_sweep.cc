@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/clock.h"
+#include "base/output_file.h"
 #include "cli/interrupt.h"
 #include "cli/sim_cases.h"
 #include "cli/sim_commands.h"
@@ -54,8 +55,9 @@ struct SweepRun {
 
 class Sweep {
  public:
-  Sweep(const SweepOptions& options, std::vector<SweepRun> runs, SweepTable* table, std::string base)
-      : o_(options), runs_(std::move(runs)), table_(*table), base_(std::move(base)), metrics_(RunMetric::All()) {}
+  Sweep(const SweepOptions& options, std::vector<SweepRun> runs, std::vector<RunMetric> metrics, SweepTable* table,
+        std::string base)
+      : o_(options), runs_(std::move(runs)), table_(*table), base_(std::move(base)), metrics_(std::move(metrics)) {}
 
   // Not ok: the table could not be written. Runs that cannot be made are rows with an error.
   Status Run() {
@@ -74,11 +76,12 @@ class Sweep {
     for (const SweepRun& run : runs_) keys.push_back(run.key);
     return keys;
   }
-  static std::vector<std::string> Columns(const std::vector<VariedFlag>& varied) {
+  static std::vector<std::string> Columns(const std::vector<VariedFlag>& varied,
+                                          const std::vector<RunMetric>& metrics) {
     std::vector<std::string> columns;
     for (const VariedFlag& flag : varied) columns.push_back(flag.name);
     columns.push_back("seed");
-    for (const RunMetric& metric : RunMetric::All()) columns.push_back(metric.Name());
+    for (const RunMetric& metric : metrics) columns.push_back(metric.Name());
     columns.push_back("error");
     columns.push_back("base");
     return columns;
@@ -221,7 +224,7 @@ class SweepSummary {
   };
   // Over seeds; absent where one has none.
   std::optional<SeedInterval> Mean(const Configuration& c, const RunMetric& metric) const {
-    const auto column = std::find(table_.columns().begin(), table_.columns().end(), metric.Name());
+    const auto column = std::find(table_.columns().begin(), table_.columns().end(), SweepTable::Cell(metric.Name()));
     if (column == table_.columns().end() || c.rows.empty()) return std::nullopt;
     std::vector<double> values;
     for (const SweepTable::Row* row : c.rows) {
@@ -287,6 +290,18 @@ Result<std::vector<RunMetric>> MetricsOf(const char* flag, const std::string& te
   return metrics;
 }
 
+// The columns of figures: every metric of all requests, then those of classes that are asked for.
+std::vector<RunMetric> ColumnMetrics(const std::vector<RunMetric>& shown, const std::vector<RunMetric>& best) {
+  std::vector<RunMetric> metrics = RunMetric::All();
+  for (const auto* asked : {&shown, &best}) {
+    for (const RunMetric& metric : *asked) {
+      const auto same = [&metric](const RunMetric& other) { return other.Name() == metric.Name(); };
+      if (std::none_of(metrics.begin(), metrics.end(), same)) metrics.push_back(metric);
+    }
+  }
+  return metrics;
+}
+
 // A fault in what is not varied is one of the first and of the last configuration, in the same words: said before
 // anything runs.
 Status CheckWhatIsNotVaried(const std::vector<SweepRun>& runs) {
@@ -299,6 +314,7 @@ Status CheckWhatIsNotVaried(const std::vector<SweepRun>& runs) {
 int Run(const SweepOptions& o) {
   const auto fail = [](const Status& status) { return FailOf(kName, status, ExitCodeOf(status)); };
   if (const Status status = CheckForMany(o); !status.ok()) return fail(status);
+  if (const Status status = CheckApart({{"csv", o.csv}, {"output", o.output}}); !status.ok()) return fail(status);
   const auto shown = MetricsOf("show", o.show);
   if (!shown.ok()) return fail(shown.status());
   const auto best = MetricsOf("best", o.best);
@@ -309,10 +325,11 @@ int Run(const SweepOptions& o) {
   if (!runs.ok()) return fail(runs.status());
   if (const Status status = CheckWhatIsNotVaried(*runs); !status.ok()) return fail(status);
   const std::string base = BaseOf(o.sim, *varied, "");
-  auto table = SweepTable::Open(o.csv, Sweep::Columns(*varied), varied->size() + 1, base);
+  const std::vector<RunMetric> metrics = ColumnMetrics(*shown, *best);
+  auto table = SweepTable::Open(o.csv, Sweep::Columns(*varied, metrics), varied->size() + 1, base);
   if (!table.ok()) return fail(table.status());
   CatchInterrupt();
-  Sweep sweep(o, std::move(*runs), &*table, base);
+  Sweep sweep(o, std::move(*runs), metrics, &*table, base);
   if (const Status status = sweep.Run(); !status.ok()) return fail(status);
   const std::vector<SweepTable::Row> keys = sweep.Keys();
   if (const Status status = table->Finish(keys); !status.ok()) return fail(status);

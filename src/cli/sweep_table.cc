@@ -1,9 +1,11 @@
 #include "cli/sweep_table.h"
 
 #include <fmt/format.h>
+#include <sys/file.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -59,19 +61,40 @@ Result<SweepTable> SweepTable::Open(const std::string& path, std::vector<std::st
                            "csv");
   }
   TACTUS_RETURN_IF_ERROR(CheckWritable(path, "csv"));
-  if (std::filesystem::exists(path, error)) {
+  decltype(table.file_) before{std::fopen(path.c_str(), "re"), std::fclose};
+  if (before != nullptr) {
+    if (!Lock(before.get())) return table.Locked();
     TACTUS_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(path, kMostFileBytes));
     TACTUS_RETURN_IF_ERROR(table.Read(text, base));
   }
   std::string kept = Line(table.columns_);
   for (const auto& [key, row] : table.rows_) kept += Line(row);
   TACTUS_RETURN_IF_ERROR(ReplaceFile(path, kept, "csv"));
-  table.file_.reset(std::fopen(path.c_str(), "a"));
+  table.file_.reset(std::fopen(path.c_str(), "ae"));
   if (table.file_ == nullptr) return DataLoss(fmt::format("cannot write --csv '{}': {}", path, std::strerror(errno)));
+  if (!Lock(table.file_.get())) return table.Locked();
   return table;
 }
 
-Status SweepTable::Read(const std::string& text, const std::string& base) {
+bool SweepTable::IsText(const std::string& column) {
+  return column == "breaks" || column == "no_capacity" || column == "error" || column == "base";
+}
+
+bool SweepTable::Lock(std::FILE* file) {
+  return flock(fileno(file), LOCK_EX | LOCK_NB) == 0;
+}
+
+Status SweepTable::Locked() const {
+  return InvalidArgument(
+      fmt::format("--csv '{}': another sweep is writing to it; wait for its end, or name another file",
+                  Printable(path_)),
+      "csv");
+}
+
+Status SweepTable::Read(std::string text, const std::string& base) {
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // spreadsheets write that, and ends of lines of their own
+  if (const size_t end = text.find('\n'); end != std::string::npos && end > 0 && text[end - 1] == '\r')
+    std::erase(text, '\r');
   std::string_view rest = text;
   if (rest.empty()) return Status();
   const auto wrong = [this](int64_t line, const std::string& why) {
@@ -95,7 +118,17 @@ Status SweepTable::Read(const std::string& text, const std::string& base) {
     if (cells.size() != columns_.size())
       return wrong(number, fmt::format("{} cells, not {}", cells.size(), columns_.size()));
     if (cells.back() != base) {
-      return wrong(number, "it is of a sweep with other options, or of another version of the program");
+      return wrong(number,
+                   "it is of a sweep with other options, other contents of a file that they name, or of another "
+                   "version of the program");
+    }
+    for (size_t i = key_columns_; i < cells.size(); ++i) {
+      double value = 0;
+      const char *first = cells[i].data(), *last = first + cells[i].size();
+      const auto [end, error] = std::from_chars(first, last, value);
+      if (IsText(columns_[i]) || cells[i].empty() || (error == std::errc() && end == last)) continue;
+      return wrong(number,
+                   fmt::format("column {} is '{}', which is no number", columns_[i], Printable(std::string(cells[i]))));
     }
     Row row(cells.begin(), cells.end());
     Row key(row.begin(), row.begin() + static_cast<int64_t>(key_columns_));
@@ -131,14 +164,15 @@ std::string SweepTable::Text(const std::vector<Row>& keys) const {
 
 Status SweepTable::Finish(const std::vector<Row>& keys) {
   if (file_ == nullptr) return Status();
-  file_.reset();
   std::string text = Text(keys);
   std::set<Row> of_sweep;
   for (const Row& key : keys) of_sweep.insert(Cells(key));
   for (const auto& [key, row] : rows_) {
     if (of_sweep.count(key) == 0) text += Line(row);
   }
-  return ReplaceFile(path_, text, "csv");
+  const Status replaced = ReplaceFile(path_, text, "csv");
+  file_.reset();  // and with it the lock
+  return replaced;
 }
 
 }  // namespace tactus::cli

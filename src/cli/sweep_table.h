@@ -22,7 +22,9 @@ class SweepTable {
   using Row = std::vector<std::string>;  // one cell per column; what CSV cannot hold is replaced (Cell)
 
   // `path` empty: in memory only. The first `key_columns` columns name a run; the last column is `base`.
-  // kInvalidArgument: a file of other columns, of another base, with a row that is none, or no regular file.
+  // Columns beside the keys are numbers or empty, but for those that IsText names.
+  // kInvalidArgument: a file of other columns, of another base, with a row that is none, no regular file, or one that
+  // another sweep writes to.
   static Result<SweepTable> Open(const std::string& path, std::vector<std::string> columns, size_t key_columns,
                                  const std::string& base);
 
@@ -42,7 +44,11 @@ class SweepTable {
  private:
   SweepTable() = default;
   static Row Cells(Row row);
-  Status Read(const std::string& text, const std::string& base);
+  Status Read(std::string text, const std::string& base);
+  static bool IsText(const std::string& column);
+  // Of the file that is there now, until it is closed. Sweeps that replace it lock the new one too.
+  static bool Lock(std::FILE* file);
+  Status Locked() const;
   std::string path_;
   std::vector<std::string> columns_;
   size_t key_columns_ = 0;

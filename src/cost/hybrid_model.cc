@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "cost/step_table.h"
+
 namespace tactus::cost {
 namespace {
 
@@ -229,11 +231,12 @@ DurationNs HybridModel::StageTimeNs(const StepShape& shape, int32_t stage) const
   }
   if (stage > 0) ns += host_ns;
   if (stage == deployment_.pp - 1) ns += head_.At(shape.logit_rows);
-  return std::llround(ns);
+  return std::llround(std::min(ns, kLongestStepNs));
 }
 
 DurationNs HybridModel::SendTimeNs(const StepShape& shape) const {
-  return deployment_.pp > 1 ? std::llround(send_.At(shape.tokens() + shape.padded_tokens)) : 0;
+  if (deployment_.pp == 1) return 0;
+  return std::llround(std::min(send_.At(shape.tokens() + shape.padded_tokens), kLongestStepNs));
 }
 
 DurationNs HybridModel::StepTimeNs(const StepShape& shape) const {

@@ -217,7 +217,7 @@ class Reader {
     }
     if (!input_.ok()) return input_;
     if (first) return NotRunFile(path_, "it is no zip archive, or an empty one");
-    if (run_.rows[0] + run_.rows[1] + run_.rows[2] == 0 && !run_.complete()) return NothingInIt();
+    if (run_.rows[0] + run_.rows[1] + run_.rows[2] == 0) return NothingInIt();
     return Status();
   }
 
@@ -242,8 +242,9 @@ class Reader {
   bool NextMember(archive_entry** entry) { return archive_read_next_header(zip_, entry) == ARCHIVE_OK; }
 
   Status NothingInIt() const {
-    return InvalidArgument(fmt::format(
-        "the run file '{}' has nothing in it: its recording was stopped before much had happened", Printable(path_)));
+    const char* why = run_.complete() ? "no request came while it was recorded"
+                                      : "its recording was stopped before much had happened";
+    return InvalidArgument(fmt::format("the run file '{}' has nothing in it: {}", Printable(path_), why));
   }
   Status Damaged(const std::string& why) const {
     return DataLoss(fmt::format("the run file '{}' is damaged in {}: {}", Printable(path_), Printable(member_), why));

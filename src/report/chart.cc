@@ -468,9 +468,9 @@ std::string Csv(const LinePlot& plot) {
 
 std::string Csv(const BarPlot& plot) {
   std::string out = "category,series,value\n";
+  const auto& names = plot.full_names.empty() ? plot.categories : plot.full_names;
   for (size_t c = 0; c < plot.categories.size(); ++c) {
-    for (const auto& s : plot.series)
-      out += fmt::format("{},{},{}\n", Cell(plot.categories[c]), Cell(s.name), Cell(s.values[c]));
+    for (const auto& s : plot.series) out += fmt::format("{},{},{}\n", Cell(names[c]), Cell(s.name), Cell(s.values[c]));
   }
   return out;
 }

@@ -44,6 +44,7 @@ struct LinePlot {
 struct BarPlot {
   std::string id, title, y_label;
   std::vector<std::string> categories;
+  std::vector<std::string> full_names;  // in CSV instead of them, where there are any
   struct Series {
     std::string name;
     size_t colour = 0;

@@ -412,6 +412,7 @@ std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs) {
     if (m.factor == 100) plot.y_top = 100;
     for (const RunView& run : runs)
       plot.categories.push_back(numbered ? fmt::format("{}", plot.categories.size() + 1) : run.label);
+    for (const RunView& run : runs) plot.full_names.push_back(run.label);
     for (const auto& [names, title] : m.series) {
       BarPlot::Series series{title, plot.series.size(), {}};
       for (const RunView& run : runs) {

@@ -2,15 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <iterator>
 #include <map>
 #include <vector>
 
 #include "base/json_text.h"
-#include "base/printable.h"
+#include "base/output_file.h"
 #include "obs/run_reader.h"
 
 namespace tactus::report {
@@ -103,20 +101,12 @@ class EventWriter final : public RunVisitor {
 }  // namespace
 
 Status WritePerfetto(const std::string& run_path, const std::string& out) {
-  errno = 0;
-  std::FILE* file = std::fopen(out.c_str(), "wbe");
-  const auto cannot = [&out] {
-    return DataLoss(fmt::format("cannot write --perfetto '{}': {}", Printable(out), std::strerror(errno)));
-  };
-  if (file == nullptr) return cannot();
-  EventWriter writer(file);
+  TACTUS_ASSIGN_OR_RETURN(FileReplacement file, FileReplacement::Open(out, "perfetto"));
+  EventWriter writer(file.file());
   RunFile run;
-  const Status read = ReadRunFile(run_path, &writer, &run);
+  TACTUS_RETURN_IF_ERROR(ReadRunFile(run_path, &writer, &run));
   writer.End();
-  const bool failed = std::ferror(file) != 0;
-  const bool unflushed = std::fclose(file) != 0;
-  if (!read.ok()) return read;
-  return failed || unflushed ? cannot() : Status();
+  return file.Commit();
 }
 
 }  // namespace tactus::report

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -269,6 +270,8 @@ std::string RankText(const Json& story) {
 }  // namespace
 
 bool IsArchive(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;  // what is read of a pipe is gone
   std::ifstream in(path, std::ios::binary);
   char magic[4] = {};
   return in.read(magic, sizeof(magic)) && std::string_view(magic, sizeof(magic)) == std::string_view("PK\x03\x04", 4);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -38,6 +39,7 @@ class Gatherer : public RunVisitor {
   explicit Gatherer(RunView* view) : view_(*view) {}
 
   void Step(const RunStep& s) override {
+    end_ns_ = std::max(end_ns_, s.end_ns);
     const auto weight = static_cast<double>(std::max<DurationNs>(1, s.end_ns - s.start_ns));
     const auto add = [&](TimeBins* bins, auto value) {
       if (value >= 0) bins->Add(s.start_ns, static_cast<double>(value), weight);
@@ -50,22 +52,17 @@ class Gatherer : public RunVisitor {
     if (s.longest_gap_ns >= 0) view_.longest_gap_ms.Add(s.end_ns, Milliseconds(s.longest_gap_ns));
   }
   void Interval(const RunInterval& i) override {
-    const double seconds = static_cast<double>(view_.file.about.interval_ns) * 1e-9;
-    view_.in_flight.Add(i.from_ns, static_cast<double>(i.in_flight));
-    view_.arrivals_per_s.Add(i.from_ns, static_cast<double>(i.arrived) / seconds);
-    view_.ends_per_s.Add(i.from_ns, static_cast<double>(i.completed) / seconds);
-    view_.output_tokens_per_s.Add(i.from_ns, static_cast<double>(i.output_tokens) / seconds);
-    if (i.ttft_ms.known) {
-      view_.ttft_p50_ms.Add(i.from_ns, i.ttft_ms.p50);
-      view_.ttft_p99_ms.Add(i.from_ns, i.ttft_ms.p99);
-    }
-    if (i.gap_ms.known) {
-      view_.gap_p50_ms.Add(i.from_ns, i.gap_ms.p50);
-      view_.gap_p99_ms.Add(i.from_ns, i.gap_ms.p99);
-      view_.gap_max_ms.Add(i.from_ns, i.gap_ms.max);
-    }
+    if (last_) AddInterval(*last_, view_.file.about.interval_ns);
+    last_ = i;
+  }
+  // The last interval is as long as something happened in it.
+  void End() {
+    if (!last_) return;
+    const DurationNs length = end_ns_ - last_->from_ns, whole = view_.file.about.interval_ns;
+    AddInterval(*last_, length > 0 && length < whole ? length : whole);
   }
   void Request(const RunRequest& r) override {
+    end_ns_ = std::max(end_ns_, r.done_ns);
     if (r.slo.tbt_ns > 0) {
       view_.least_tbt_ns = view_.least_tbt_ns == 0 ? r.slo.tbt_ns : std::min(view_.least_tbt_ns, r.slo.tbt_ns);
       view_.most_tbt_ns = std::max(view_.most_tbt_ns, r.slo.tbt_ns);
@@ -84,8 +81,28 @@ class Gatherer : public RunVisitor {
   }
 
  private:
+  // Figures of an interval stand at its middle.
+  void AddInterval(const RunInterval& i, DurationNs length_ns) {
+    const double seconds = static_cast<double>(length_ns) * 1e-9;
+    const TimeNs middle = i.from_ns + length_ns / 2;
+    view_.in_flight.Add(middle, static_cast<double>(i.in_flight));
+    view_.arrivals_per_s.Add(middle, static_cast<double>(i.arrived) / seconds);
+    view_.ends_per_s.Add(middle, static_cast<double>(i.completed) / seconds);
+    view_.output_tokens_per_s.Add(middle, static_cast<double>(i.output_tokens) / seconds);
+    if (i.ttft_ms.known) {
+      view_.ttft_p50_ms.Add(middle, i.ttft_ms.p50);
+      view_.ttft_p99_ms.Add(middle, i.ttft_ms.p99);
+    }
+    if (i.gap_ms.known) {
+      view_.gap_p50_ms.Add(middle, i.gap_ms.p50);
+      view_.gap_p99_ms.Add(middle, i.gap_ms.p99);
+      view_.gap_max_ms.Add(middle, i.gap_ms.max);
+    }
+  }
   static double Milliseconds(DurationNs ns) { return static_cast<double>(ns) * 1e-6; }
   RunView& view_;
+  std::optional<RunInterval> last_;
+  TimeNs end_ns_ = 0;  // of the last step or request
 };
 
 const std::string* OptionOf(const RunView& run, std::string_view name) {
@@ -139,6 +156,7 @@ Result<RunView> ViewRun(const std::string& path) {
   view.path = path;
   Gatherer gatherer(&view);
   TACTUS_RETURN_IF_ERROR(ReadRunFile(path, &gatherer, &view.file));
+  gatherer.End();
   return view;
 }
 

@@ -52,6 +52,42 @@ TEST_F(OutputFile, AFileIsReplacedThroughItsLinkAndNothingElseIsLeft) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 2);
 }
 
+TEST_F(OutputFile, AReplacedFileKeepsItsRights) {
+  std::ofstream(Path("mine.csv")) << "old";
+  const auto rights = fs::perms::owner_read | fs::perms::owner_write;
+  fs::permissions(Path("mine.csv"), rights);
+  ASSERT_TRUE(ReplaceFile(Path("mine.csv"), "new", "output").ok());
+  EXPECT_EQ(fs::status(Path("mine.csv")).permissions(), rights);
+}
+
+TEST_F(OutputFile, TwoOutputsInOneFileAreRefused) {
+  fs::create_directories(folder_ / "a");
+  const Status one = CheckApart({{"csv", Path("a/x")}, {"output", Path("a/../a/x")}});
+  EXPECT_EQ(one.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(one.message().find("--csv and --output are one file"), std::string::npos) << one.message();
+  EXPECT_TRUE(CheckApart({{"csv", Path("x")}, {"output", Path("y")}, {"trace-out", ""}, {"steps-out", ""}}).ok());
+  EXPECT_TRUE(CheckApart({{"csv", "/dev/null"}, {"output", "/dev/null"}}).ok());
+}
+
+TEST_F(OutputFile, WhatIsNotCommittedChangesNothing) {
+  std::ofstream(Path("trace.json")) << "old";
+  {
+    auto replacement = FileReplacement::Open(Path("trace.json"), "perfetto");
+    ASSERT_TRUE(replacement.ok()) << replacement.status().message();
+    std::fputs("half", replacement->file());
+  }
+  EXPECT_EQ(Text(Path("trace.json")), "old");
+  {
+    auto replacement = FileReplacement::Open(Path("trace.json"), "perfetto");
+    ASSERT_TRUE(replacement.ok()) << replacement.status().message();
+    std::fputs("new", replacement->file());
+    EXPECT_TRUE(replacement->Commit().ok());
+  }
+  EXPECT_EQ(Text(Path("trace.json")), "new");
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+  EXPECT_EQ(FileReplacement::Open("/proc/nothing/here", "perfetto").status().code(), StatusCode::kDataLoss);
+}
+
 TEST_F(OutputFile, AFullDeviceIsAnErrorAndStaysADevice) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   EXPECT_EQ(ReplaceFile("/dev/full", "text", "output").code(), StatusCode::kDataLoss);

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
 namespace tactus::cli {
 namespace {
 
@@ -97,6 +101,27 @@ TEST(SimCases, ABaseIsOfAllThatIsNotVaried) {
   EXPECT_EQ(base("a"), first);
   options.block_size = 32;
   EXPECT_NE(base("a"), first);
+}
+
+TEST(SimCases, ABaseIsOfWhatItsFilesSay) {
+  const std::string path = testing::TempDir() + "sim_cases_lengths.csv";
+  std::ofstream(path) << "100,10\n";
+  SimOptions options;
+  options.workload = "lengths:" + path + ":scale=2";
+  const std::string first = BaseOf(options, {}, "");
+  const std::string varied = BaseOf({}, {{"workload", {"chat", "lengths:" + path}}}, "");
+  EXPECT_EQ(BaseOf(options, {}, ""), first);
+  std::ofstream(path) << "100,11\n";
+  EXPECT_NE(BaseOf(options, {}, ""), first);
+  EXPECT_NE(BaseOf({}, {{"workload", {"chat", "lengths:" + path}}}, ""), varied);
+  std::filesystem::remove(path);
+}
+
+TEST(SimCases, SeedsBeyondTheLastNumberAreRefused) {
+  SimCommandOptions options;
+  options.sim.seed = std::numeric_limits<int64_t>::max();
+  options.seeds = 2;
+  EXPECT_NE(CheckForMany(options).message().find("leaves no numbers for --seeds 2"), std::string::npos);
 }
 
 TEST(SimCases, FilesOfOneRunAreRefused) {

@@ -80,11 +80,36 @@ TEST_F(SweepTableTest, RefusesAFileOfAnotherSweep) {
             std::string::npos);
 }
 
+TEST_F(SweepTableTest, AFigureThatIsNoNumberIsRefused) {
+  std::ofstream(path_) << "rate,seed,goodput,error,base\n1,0,,why not,b1\n2,0,abc,,b1\n";
+  EXPECT_NE(Open().status().message().find("line 3: column goodput is 'abc', which is no number"), std::string::npos)
+      << Open().status().message();
+}
+
+TEST_F(SweepTableTest, ATableThatASpreadsheetSavedIsGoneOnWith) {
+  std::ofstream(path_) << "\xef\xbb\xbfrate,seed,goodput,error,base\r\n1,0,0.5,,b1\r\n";
+  auto table = Open();
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  ASSERT_NE(table->Find({"1", "0"}), nullptr);
+  EXPECT_EQ(Text(), "rate,seed,goodput,error,base\n1,0,0.5,,b1\n");
+}
+
+TEST_F(SweepTableTest, TwoAtOnceWriteToNoFile) {
+  auto first = Open();
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  const auto second = Open();
+  ASSERT_FALSE(second.ok());
+  EXPECT_NE(second.status().message().find("another sweep is writing to it"), std::string::npos);
+  ASSERT_TRUE(first->Finish({}).ok());
+  EXPECT_TRUE(Open().ok());
+}
+
 TEST_F(SweepTableTest, CellsHoldWhatCsvCanHold) {
   EXPECT_EQ(SweepTable::Cell("random:in=5,out=6 \"x\"\n"), "random:in=5;out=6 'x'_");
   auto table = Open();
   ASSERT_TRUE(table->Add({"a,b", "0", "1", "no, \"really\"", "b1"}).ok());
   EXPECT_NE(table->Find({"a,b", "0"}), nullptr);
+  ASSERT_TRUE(table->Finish({}).ok());
   auto again = Open();
   ASSERT_TRUE(again.ok()) << again.status().message();
   EXPECT_NE(again->Find({"a,b", "0"}), nullptr);

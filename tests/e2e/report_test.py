@@ -160,7 +160,10 @@ class ReportTest(Folder):
                                 ([path], 2, "nothing to write"), ([other, "-o", page], 2, "is not a run file"),
                                 ([newer, "-o", page], 2, "is of version 2, written by tactus 9.9; this program reads version 1"),
                                 ([empty, "-o", page], 2, "has nothing in it"), ([self.folder / "none", "-o", page], 1, "none"),
-                                ([path, path, "--perfetto", page], 2, "--perfetto is of one run, and 2 are named")):
+                                ([path, path, "--perfetto", page], 2, "--perfetto is of one run, and 2 are named"),
+                                ([path, "-o", page, "--perfetto", page], 2, "--output and --perfetto are one file"),
+                                ([path, "-o", self.folder / "p/report.json", "--pictures", self.folder / "p"], 2,
+                                 "would be replaced by a file of --pictures")):
             done = tactus("report", *args)
             self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
             self.assertIn(why, done.stderr)

@@ -71,7 +71,10 @@ class SearchesTest(unittest.TestCase):
         self.wrong(["capacity", *LOAD, "--until", "p50(ttft)<=1ms and rejected==0", "--seeds", 1], "even the lowest, 0.01 requests/s, breaks p50(ttft)<=1ms: it was", code=1)
         self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--seeds", 1, "--to", 50], "even the highest, 50 requests/s, holds", "--requests", code=1)
         self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--seeds", 1], "even the highest, 10000 requests/s, holds", code=1)
-        self.wrong(["capacity", *LOAD, "--until", "attainment>=99%", "--seeds", 1], "the run has no such value", code=1)
+        self.wrong(["capacity", *LOAD, "--until", "attainment>=99%", "--seeds", 1], "no such figure", "--slo-mix", code=1)
+        self.wrong(["capacity", *LOAD, "--until", "throughput>=5"], "a larger load raises throughput", "p50(delay)<=2s")
+        # Where every request is refused nothing holds, whatever is asked.
+        self.wrong(["capacity", *LOAD, "--until", "rejected>=0", "--seeds", 1, "--max-model-len", 100], "even the lowest, 0.01 requests/s, breaks none of 60 requests completed", code=1)
 
     def test_sarathi_serves_objectives_by_name(self):
         found = self.json("capacity", *LOAD, "--until", "sarathi-strict and rejected==0", "--seeds", 1, "--tolerance", 20, "--to", 2, code=1)
@@ -175,6 +178,31 @@ class SearchesTest(unittest.TestCase):
         self.wrong(["sweep", *LOAD, "--vary", "scheduler=vllm,orca", "--vary", "rate=2:4:2", "--csv", table, "--block-size", 32], "line 2", "other options")
         self.assertEqual(table.read_text(), whole)
 
+    def test_a_sweep_has_figures_of_classes(self):
+        table = self.folder / "t.csv"
+        args = ["sweep", *LOAD, "--slo-mix", "chat:0.5:ttft=2s,tbt=100ms;free:0.5:none", "--vary", "rate=2,4", "--csv", table]
+        done = tactus(*args, "--show", "attainment(chat), p99(ttft, chat)", "--best", "attainment(chat)")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"best attainment\(chat\): rate=2, (1|0\.\d+)")
+        for row in self.rows(table):
+            self.assertGreater(float(row["p99(ttft; chat)"]), 0)
+
+    def test_a_sweep_does_not_go_on_where_a_file_has_changed(self):
+        lengths, table = self.folder / "len.csv", self.folder / "t.csv"
+        lengths.write_text("prompt_tokens,output_tokens\n100,10\n")
+        args = ["sweep", *DEPLOYMENT, "--workload", f"lengths:{lengths}", "--requests", 10, "--vary", "rate=2,4", "--csv", table]
+        self.assertEqual(tactus(*args).returncode, 0)
+        self.assertIn("2 of them done before", tactus(*args).stderr)
+        lengths.write_text("prompt_tokens,output_tokens\n900,10\n")
+        self.wrong(args, "other contents of a file")
+
+    def test_outputs_in_one_file_are_refused(self):
+        one = self.folder / "x"
+        self.wrong(["sweep", *LOAD, "--vary", "rate=1,2", "--csv", one, "-o", one], "--csv and --output are one file")
+        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--csv", one, "-o", one], "--csv and --output are one file")
+        self.wrong([*LOAD, "--rate", 2, "--run-out", one, "-o", one], "--run-out and --output are one file")
+        self.assertFalse(one.exists())
+
     def test_a_sweep_that_explodes_is_refused_with_its_number(self):
         self.wrong(["sweep", *LOAD, "--vary", "rate=1:1000:1", "--vary", "token-budget=1:1000:1", "--csv", self.folder / "t.csv"],
                    "1000000 runs", "--most-runs is 10000")
@@ -259,6 +287,10 @@ class SearchesTest(unittest.TestCase):
         self.wrong(["compare", a, bad], "bad.json", "begins like JSON and is none")
         self.wrong(["compare", a, empty], "empty.json", "no runs in it")
         self.wrong(["compare", a, capacity], "capacity.json", "it is no result")
+        self.wrong(["compare", a, f"{a},{a}"], "one simulation twice, of seed 0")
+        refused = self.folder / "refused.json"
+        self.assertEqual(tactus(*LOAD, "--rate", 4, "--max-model-len", 100, "-o", refused).returncode, 1)
+        self.wrong(["compare", a, refused], "refused.json", "no request completed")
         self.wrong(["compare", a, self.folder / "none.json"], "none.json", code=1)
 
     # step, cost
@@ -278,6 +310,8 @@ class SearchesTest(unittest.TestCase):
         self.wrong(["step", *DEPLOYMENT, "--decodes", "32"], "--decodes '32'", "32x4096")
         self.wrong(["step", *DEPLOYMENT, "--chunk", "0@5"], "--chunk '0@5'")
         self.wrong(["step", "--device", "h100", "--chunk", "5"], "--model is missing")
+        longest = self.json("step", *DEPLOYMENT, "--decodes", "1000000000x1000000000")
+        self.assertGreater(longest["step_ms"], 0)
 
     def test_a_price_makes_a_cost(self):
         r = self.json(*LOAD, "--rate", 4, "--tp", 2, "--device-hour-price", 3)
@@ -302,6 +336,7 @@ class SearchesTest(unittest.TestCase):
             self.assertGreaterEqual(seed["held"]["result"]["slo_attainment"], 0.99)
             self.assertLess(seed["broke"]["result"]["slo_attainment"], 0.99)
         self.assertIn(f"h100 holds {found['holds']} such requests at once (workload random:in=512,out=32, ttft=200ms)", self.fit(*args).stdout)
+        self.assertIn(f"\n  {found['holds']} in flight: ", self.fit(*args).stdout)
         few = json.loads(self.fit(*args, "--most", 1, "--json").stdout)
         self.assertEqual((few["holds"], few["at_least"]), (1, True))
         self.assertIn("h100 holds none: even the lowest, 1 in flight, breaks attainment>=99%: it was 0",

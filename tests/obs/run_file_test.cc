@@ -278,6 +278,14 @@ TEST_F(RunFileTest, ARunWithNothingInItIsAnError) {
   EXPECT_NE(run.status().message().find("has nothing in it"), std::string::npos) << run.status().message();
 }
 
+TEST_F(RunFileTest, ARunToWhichNothingCameIsAnErrorToo) {
+  const std::string path = Path("run");
+  ASSERT_TRUE(Writer(path)->Close("{}").ok());
+  const auto run = Read(path, nullptr);
+  ASSERT_FALSE(run.ok());
+  EXPECT_NE(run.status().message().find("no request came"), std::string::npos) << run.status().message();
+}
+
 TEST_F(RunFileTest, AFullDiskIsAnError) {
   if (access("/dev/full", W_OK) != 0) GTEST_SKIP() << "there is no /dev/full";
   const auto writer = RunFileWriter::Create("/dev/full", About(), RunFileWriter::WhenBehind::kWait);

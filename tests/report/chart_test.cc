@@ -140,6 +140,9 @@ TEST(ChartTest, CsvHasEveryPoint) {
             "category,series,value\nchat,TTFT,99.5\nchat,TBT,87.25\na class with a name that is too long for its place "
             "under the axis of this plot_ by far,TTFT,80\na class with a name that is too long for its place under the "
             "axis of this plot_ by far,TBT,\n");
+  BarPlot numbered = Kept();
+  numbered.full_names = {"one", "two", "three"};
+  EXPECT_NE(Csv(numbered).find("\none,TTFT,99.5\n"), std::string::npos) << Csv(numbered);
   EXPECT_NE(Csv(Gaps()).find("longest,2,180,,\n"), std::string::npos);
   EXPECT_NE(Csv(Gaps()).find("median,0,20,15,30\n"), std::string::npos);
 }

@@ -42,6 +42,18 @@ TEST(PageTest, OneRunHasAllItsPictures) {
   EXPECT_NE(page.find("<td>time to first token</td><td>60</td>"), std::string::npos);
 }
 
+TEST(PageTest, AnIntervalStandsAtItsMiddleAndTheLastIsAsLongAsTheRun) {
+  const test::TempFolder folder;
+  test::WriteRun(folder / "a.run", {});  // 230 ms in an interval of a second
+  const auto run = ViewRun(folder / "a.run");
+  ASSERT_TRUE(run.ok()) << run.status().message();
+  const TimeBins& tokens = run->output_tokens_per_s;
+  ASSERT_FALSE(tokens.bins().empty());
+  EXPECT_DOUBLE_EQ(tokens.bins().back().mean(), 8 / 0.23);
+  EXPECT_EQ((static_cast<int64_t>(tokens.bins().size()) - 1) * tokens.width_ns() / kMillisecond,
+            115 * kMillisecond / tokens.width_ns() * tokens.width_ns() / kMillisecond);
+}
+
 TEST(PageTest, AStallIsMarked) {
   const test::TempFolder folder;
   test::WriteRun(folder / "a.run", {});
@@ -216,6 +228,7 @@ TEST(PageTest, ResultsOfAnotherShapeAreNoTrouble) {
   RunAbout about;
   auto file = RunFileWriter::Create(path, about, RunFileWriter::WhenBehind::kWait);
   ASSERT_TRUE(file.ok());
+  (*file)->Add(RunStep());
   ASSERT_TRUE((*file)
                   ->Close(R"({"ttft_ms": 3, "classes": {"a": 1, "b": {"slo_attainment": "x"}},
                               "bubbles": {"stages": [1, {"busy_s": 2}, {"busy_s": []}]}, "requests": [1]})")
