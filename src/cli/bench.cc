@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/output_file.h"
@@ -14,6 +15,7 @@
 #include "cli/option_binding.h"
 #include "cli/run_length_text.h"
 #include "cli/run_out.h"
+#include "cli/sim_cases.h"
 #include "cli/slo_text.h"
 #include "obs/run_result.h"
 #include "sim/offered_load.h"
@@ -25,7 +27,7 @@ namespace {
 struct BenchOptions : OfferedLoad {
   LoadOptions load;
   std::string output, warmup = "0", measure;
-  int64_t requests = 100;
+  int64_t requests = 100, seeds = 1;
   bool json = false;
   RunOut run_out;
   Timeseries timeseries;
@@ -60,6 +62,12 @@ struct BenchOptions : OfferedLoad {
     v.Group("Report");
     v.Field("send-slo", load.send_slo,
             {.help = "send objectives and class with each request; else requests are only scored by them"});
+    v.Field("seeds", seeds,
+            {.unit = "seeds",
+             .min = 1,
+             .max = 1000,
+             .help = "so many loads one after the other, with seeds from --seed on; figures are then means, with the "
+                     "95 % confidence interval over them"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
     run_out.VisitFields(v);
     timeseries.VisitFields(v);
@@ -180,6 +188,98 @@ Status GiveObjectives(const BenchOptions& options, Work* work) {
   return Status();
 }
 
+// One load, and what came of it.
+struct Bench {
+  int code = kExitOk;
+  RunResult run;
+  nlohmann::ordered_json json;
+};
+
+// With the seed of `options.load`. The error: nothing could be asked of the server.
+Result<Bench> RunOne(const BenchOptions& options, ReportInput input, Work work, RunFileWriter* file,
+                     KeptSeries* series) {
+  TACTUS_RETURN_IF_ERROR(GiveObjectives(options, &work));
+  const bool bar = isatty(STDERR_FILENO) != 0;
+  auto result = RunLoad(options.load, work.requests, SystemClock(), [bar](const LoadProgress& p) {
+    if (bar) DrawProgress(p);
+    return InterruptCount() == 0;
+  });
+  if (bar) std::fprintf(stderr, "\n");
+  if (!result.ok()) return result.status();
+  Bench bench;
+  bench.code = ExitStatus(*result);
+  input.records = std::move(result->records);
+  bench.run = ResultOf(input);
+  if (bench.code == kExitOk && bench.run.completed == 0) {
+    bench.code = Fail(InvalidArgument("no request of the measured part completed: give less --warmup or a longer load"),
+                      kExitFailed);
+  }
+  bench.json = RunJson(bench.run);
+  bench.json["workload"] = options.workload;
+  bench.json["model"] = options.load.model;
+  bench.json["seed"] = static_cast<int64_t>(options.load.seed);
+  AddRows(input, file, series);
+  return bench;
+}
+
+// Names need not be UTF-8; what is not is replaced.
+std::string Text(const nlohmann::ordered_json& json, int indent) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+int Write(const BenchOptions& options, const nlohmann::ordered_json& json, const std::string& table, int code) {
+  std::printf("%s", options.json ? Text(json, -1).c_str() : table.c_str());
+  if (options.output.empty()) return code;
+  const Status written = ReplaceFile(options.output, Text(json, 1), "output");
+  return written.ok() ? code : Fail(written, kExitFailed);
+}
+
+int CodeOfRun(const Status& status) {
+  return status.code() == StatusCode::kCancelled         ? kExitInterrupted
+         : status.code() == StatusCode::kInvalidArgument ? kExitUsage
+                                                         : kExitFailed;
+}
+
+// One after the other: they share the server. Ends with the first that fails.
+int RunSeeds(BenchOptions options, const ReportInput& input) {
+  RunSet set{"", {}};
+  for (int64_t k = 0; k < options.seeds; ++k) {
+    options.load.seed = static_cast<uint64_t>(options.seed);
+    auto work = MakeWork(options);
+    if (!work.ok()) return Fail(work.status(), CodeOf(work.status()));
+    auto bench = RunOne(options, input, std::move(*work), nullptr, nullptr);
+    if (!bench.ok()) return Fail(bench.status(), CodeOfRun(bench.status()));
+    if (bench->code != kExitOk) {
+      std::fprintf(stderr, "tactus bench: load %lld of %lld, seed %lld\n", static_cast<long long>(k + 1),
+                   static_cast<long long>(options.seeds), static_cast<long long>(options.seed));
+      return bench->code;
+    }
+    std::fprintf(stderr, "load %lld of %lld, seed %lld, is done\n", static_cast<long long>(k + 1),
+                 static_cast<long long>(options.seeds), static_cast<long long>(options.seed));
+    set.runs.push_back(std::move(bench->json));
+    ++options.seed;
+  }
+  const nlohmann::ordered_json json = RunSetJson(set);
+  return Write(options, json, RunSetTable(json), kExitOk);
+}
+
+// --seeds makes many loads; what is of one alone is refused beside it.
+Status CheckOutputs(const BenchOptions& options) {
+  if (options.seeds > 1) {
+    const bool file = !options.run_out.path.empty();
+    if (file || options.timeseries.interval.ns != 0) {
+      const char* flag = file ? "run-out" : "timeseries";
+      return InvalidArgument(
+          fmt::format("--{} is of one load, and --seeds {} makes several: leave one out", flag, options.seeds), flag);
+    }
+    if (options.seed > std::numeric_limits<int64_t>::max() - options.seeds)
+      return InvalidArgument(fmt::format("--seed {} leaves no numbers for --seeds {}", options.seed, options.seeds),
+                             "seed");
+  }
+  TACTUS_RETURN_IF_ERROR(CheckApart({{"run-out", options.run_out.path}, {"output", options.output}}));
+  return options.output.empty() ? Status() : CheckWritable(options.output, "output");
+}
+
 }  // namespace
 
 int BenchCommand(const Args& args) {
@@ -201,9 +301,11 @@ int BenchCommand(const Args& args) {
   options.load.ignore_eos = options.ignore_eos;
   options.load.seed = static_cast<uint64_t>(options.seed);
   options.load.timeout_ns = options.timeout.ns;
-  if (!options.output.empty()) {
-    if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
-  }
+  input.rate_asked_per_s = options.rate;
+  input.concurrency = options.load.concurrency;
+  input.slo = work->slo;
+  input.slo_class = options.request_class;
+  if (const Status status = CheckOutputs(options); !status.ok()) return Fail(status, CodeOf(status));
   RunOut run_out = options.run_out;
   const auto series = KeepSeries(options.timeseries, &run_out);
   if (!series.ok()) return Fail(series.status(), kExitUsage);
@@ -216,43 +318,19 @@ int BenchCommand(const Args& args) {
   }
 
   CatchInterrupt();
-  if (const Status status = GiveObjectives(options, &*work); !status.ok())
-    return Fail(status, status.code() == StatusCode::kCancelled ? kExitInterrupted : kExitFailed);
-  const bool bar = isatty(STDERR_FILENO) != 0;
-  auto result = RunLoad(options.load, work->requests, SystemClock(), [bar](const LoadProgress& p) {
-    if (bar) DrawProgress(p);
-    return InterruptCount() == 0;
-  });
-  if (bar) std::fprintf(stderr, "\n");
-  if (!result.ok()) return Fail(result.status(), kExitUsage);
-  int code = ExitStatus(*result);
-
-  input.records = std::move(result->records);
-  input.rate_asked_per_s = options.rate;
-  input.concurrency = options.load.concurrency;
-  input.slo = work->slo;
-  input.slo_class = options.request_class;
-  const RunResult run = ResultOf(input);
-  if (code == kExitOk && run.completed == 0)
-    code = Fail(InvalidArgument("no request of the measured part completed: give less --warmup or a longer load"),
-                kExitFailed);
-  nlohmann::ordered_json report = RunJson(run);
-  report["workload"] = options.workload;
-  report["model"] = options.load.model;
-  // Names need not be UTF-8; what is not is replaced.
-  const auto text = [&report](int indent) {
-    return report.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  };
-  AddRows(input, run_file->get(), series->get());
+  if (options.seeds > 1) return RunSeeds(options, input);
+  auto bench = RunOne(options, input, std::move(*work), run_file->get(), series->get());
+  if (!bench.ok()) return Fail(bench.status(), CodeOfRun(bench.status()));
   if (*run_file != nullptr) {
-    if (const Status written = (*run_file)->Close(text(-1)); !written.ok()) code = Fail(written, kExitFailed);
+    if (const Status written = (*run_file)->Close(Text(bench->json, -1)); !written.ok())
+      bench->code = Fail(written, kExitFailed);
   }
-  if (*series != nullptr) report["timeseries"] = (*series)->ToJson();
-  std::printf("%s", options.json ? text(-1).c_str() : RunTable(run).c_str());
-  if (*series != nullptr && !options.json) std::printf("\n%s", (*series)->Table().c_str());
-  if (options.output.empty()) return code;
-  const Status written = ReplaceFile(options.output, text(1), "output");
-  return written.ok() ? code : Fail(written, kExitFailed);
+  std::string table = RunTable(bench->run);
+  if (*series != nullptr) {
+    bench->json["timeseries"] = (*series)->ToJson();
+    table += "\n" + (*series)->Table();
+  }
+  return Write(options, bench->json, table, bench->code);
 }
 
 }  // namespace tactus::cli

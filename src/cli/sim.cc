@@ -195,15 +195,7 @@ int RunOverSeeds(const SimCommandOptions& options) {
     return Fail(sets.status(), cancelled ? kExitInterrupted : ExitCodeOf(sets.status()));
   }
   const Json json = RunSetJson(sets->front());
-  if (!options.json) {
-    for (const auto& metric : RunMetric::All()) {
-      const Json& mean = json["mean"][metric.Name()];
-      if (mean.is_null()) continue;
-      const auto text = [&](const char* part) { return MetricText(mean[part].get<double>(), metric.info().unit); };
-      std::printf("%-22s %14s   (95 %% interval %s to %s)\n", metric.Name().c_str(), text("mean").c_str(),
-                  text("low").c_str(), text("high").c_str());
-    }
-  }
+  if (!options.json) std::printf("%s", RunSetTable(json).c_str());
   const Status written = WriteResult(json, options.json, options.output);
   return written.ok() ? kExitOk : Fail(written, kExitFailed);
 }

@@ -331,4 +331,17 @@ nlohmann::ordered_json RunSetJson(const RunSet& set) {
   return {{"seeds", std::move(seeds)}, {"mean", std::move(mean)}, {"runs", set.runs}};
 }
 
+std::string RunSetTable(const nlohmann::ordered_json& set) {
+  std::string table;
+  for (const RunMetric& metric : RunMetric::All()) {
+    const auto& mean = set["mean"][metric.Name()];
+    if (mean.is_null()) continue;
+    const auto text = [&](const char* part) { return MetricText(mean[part].get<double>(), metric.info().unit); };
+    table += fmt::format("{:<22} {:>14}", metric.Name(), text("mean"));
+    if (!mean["low"].is_null()) table += fmt::format("   (95 % interval {} to {})", text("low"), text("high"));
+    table += "\n";
+  }
+  return table;
+}
+
 }  // namespace tactus::cli

@@ -85,5 +85,7 @@ Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, Si
                                      int64_t seeds, int32_t threads);
 // {"seeds": [...], "mean": {"p99(tbt)": {mean, low, high}, ...}, "runs": [...]}
 nlohmann::ordered_json RunSetJson(const RunSet& set);
+// The means and intervals of that, a metric a line.
+std::string RunSetTable(const nlohmann::ordered_json& set);
 
 }  // namespace tactus::cli

@@ -164,7 +164,8 @@ Status RuleError(OutputRule::Kind kind, std::string_view said, const Json* schem
   for (const std::string_view noise : {"\n<non-verbose/>", "\n<state>"}) said = said.substr(0, said.find(noise));
   said = Trimmed(said);
   if (said == "NoExtensionBias") return InvalidArgument(fmt::format("{}: no answer can match it", name));
-  for (const char* limit : {"precomputation failed", "fuel", "Too many items", "too large", "Too many states"}) {
+  for (const char* limit :
+       {"precomputation failed", "fuel", "Too many items", "too large", "Too many states", "too many expressions"}) {
     if (said.find(limit) != std::string_view::npos) {
       return InvalidArgument(fmt::format("{}: it is too complex to be kept to; make it simpler", name));
     }

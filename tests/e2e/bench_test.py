@@ -47,6 +47,22 @@ class ObjectivesTest(Folder):
         self.assertEqual((classes["far"]["slo_attainment"], classes["near"]["jct_attainment"]), (1.0, 0.0))
         self.assertGreater(classes["far"]["e2e_ms"]["p50"], 0)
 
+    def test_several_seeds_are_a_mean_with_its_interval(self):
+        done = self.bench("--workload", "random:in=8,out=3", "--seeds", "2", "--seed", "5", "--slo", "ttft=100s", "--request-class", "easy")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertEqual((found["seeds"], [run["seed"] for run in found["runs"]]), ([5, 6], [5, 6]))
+        values = [run["ttft_ms"]["p50"] for run in found["runs"]]
+        self.assertAlmostEqual(found["mean"]["p50(ttft)"]["mean"], sum(values) / 2)
+        self.assertIsNotNone(found["mean"]["p50(ttft)"]["low"])
+        self.assertIn("load 2 of 2, seed 6, is done", done.stderr)
+        for more, why in ((["--run-out", self.folder / "a.run"], "--run-out is of one load, and --seeds 2"),
+                          (["--timeseries", "1s"], "--timeseries is of one load"),
+                          (["--seed", str(2**63 - 1)], "leaves no numbers")):
+            wrong = self.bench("--workload", "random:in=8,out=3", "--seeds", "2", *map(str, more))
+            self.assertEqual((wrong.returncode, wrong.stdout), (2, ""), wrong.stderr)
+            self.assertIn(why, wrong.stderr)
+
     def test_they_come_from_one_place(self):
         for more, why in ((["--workload", self.stated(), "--slo-mix", "a:1:none"], "states objectives or classes itself"),
                           (["--slo", "ttft=1s", "--slo-mix", "a:1:none"], "--slo or --slo-mix, not both"),
