@@ -131,7 +131,7 @@ case $mode in
     default_model
     grammars
     test_data
-    TSAN_OPTIONS=halt_on_error=1 run_ctest tsan -L fast -LE python
+    TSAN_OPTIONS=halt_on_error=1:suppressions=$root/tests/tsan_suppressions.txt run_ctest tsan -L fast -LE python
     ;;
   fuzz) fuzz "${2:-60}" ;;
   abuse)

@@ -155,7 +155,7 @@ struct ThreadPool::State {
       else
         elsewhere.Return();
       NoteCore(thread, count);
-      Work(thread);
+      if (ready()) Work(thread);  // a change of members wakes it, too
     }
   }
 

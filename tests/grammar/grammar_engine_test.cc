@@ -13,6 +13,7 @@
 #include "base/rng.h"
 #include "grammar/llguidance.h"
 #include "grammar/small_vocabulary.h"
+#include "time_limit.h"
 
 namespace tactus::grammar {
 namespace {
@@ -25,7 +26,7 @@ class GrammarEngineTest : public testing::Test {
   void SetUp() override {
     if (const auto llg = LoadLlguidance(); !llg.ok()) GTEST_SKIP() << llg.status().message();
     GrammarLimits limits;
-    limits.compile_ms *= 2;  // of a busy machine
+    limits.compile_ms *= 2 * test::kLimitFactor;  // of a busy machine
     auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
     ASSERT_TRUE(engine.ok()) << engine.status().message();
     engine_ = std::move(engine).value();

@@ -109,6 +109,7 @@ void FakeEngine::Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, 
   const bool done = live.choices_done == static_cast<size_t>(r.n);
   if (done) live.sink->OnDone(Usage{static_cast<int64_t>(r.prompt->size()), 1, live.total});
   lock->lock();
+  live.begun = live.sent[0] > 0;
   if (done) live_.erase(handle);
 }
 

@@ -111,7 +111,7 @@ class FakeEngine final : public Engine {
   size_t begun() const {
     return Get([this] {
       return static_cast<size_t>(
-          std::count_if(live_.begin(), live_.end(), [](const auto& l) { return l.second.sent[0] > 0; }));
+          std::count_if(live_.begin(), live_.end(), [](const auto& l) { return l.second.begun; }));
     });
   }
   size_t most_live() const {
@@ -244,6 +244,7 @@ class FakeEngine final : public Engine {
     std::vector<int64_t> sent;  // tokens of each choice; -1: it has ended
     int64_t total = 0;
     size_t choices_done = 0;
+    bool begun = false;  // the rest is of the thread that delivers; this changes with the mutex held
   };
   void CallHook(StopToken stop) const {
     std::function<void(StopToken)> hook;
