@@ -11,7 +11,7 @@ time of all its answers, decode and prompt; the ratio is without / with, so 2 is
 
 Two servers that are alike differ too, by what memory each was given. So a small loss shows only over many pairs of
 servers: with `--restarts N` N trios are started, a third server being as the one without, and ratios are means over the
-trios with their 95 % interval, the third server's beside them.
+trios with their 95 % interval, the third server's beside them. Ctrl-C ends it with the trios that are done.
 """
 import argparse
 import concurrent.futures
@@ -178,35 +178,47 @@ def stop(servers):
         server.stop()
 
 
+def trio(args, n):
+    """(kind, streams) -> server -> [wall time, CPU time] of trio `n`, in s."""
+    servers = started(args) | {"alike": Server(args.binary, [*args.flags.split(), "--speculation", "none"])}
+    names = list(servers)
+    times = {}
+    try:
+        for kind, streams, requests in cases(args):
+            tokens = args.tokens if streams == 1 else args.tokens // 2
+            totals = times[kind, streams] = {name: [0.0, 0.0] for name in names}
+            for r in range(args.rounds + 1):
+                turn = (n + r) % len(names)
+                row = {name: run(servers[name], requests, tokens, streams) for name in names[turn:] + names[:turn]}
+                if any(row[name]["texts"] != row["off"]["texts"] for name in names):
+                    sys.exit(f"{kind}: the answers differ")
+                for name in names if r > 0 else ():   # the first fills caches
+                    totals[name][0] += row[name]["seconds"]
+                    totals[name][1] += row[name]["cpu_s"]
+    finally:
+        stop(servers)
+    return times
+
+
 def restarts(args):
     measured = {}   # (kind, streams) -> arm -> [(ratio of wall times, ratio of CPU times)], one for each trio
-    for n in range(args.restarts):
-        servers = started(args) | {"alike": Server(args.binary, [*args.flags.split(), "--speculation", "none"])}
-        names = list(servers)
-        try:
-            for kind, streams, requests in cases(args):
-                tokens = args.tokens if streams == 1 else args.tokens // 2
-                totals = {name: [0.0, 0.0] for name in names}
-                for r in range(args.rounds + 1):
-                    turn = (n + r) % len(names)
-                    row = {name: run(servers[name], requests, tokens, streams) for name in names[turn:] + names[:turn]}
-                    if any(row[name]["texts"] != row["off"]["texts"] for name in names):
-                        sys.exit(f"{kind}: the answers differ")
-                    for name in names if r > 0 else ():   # the first fills caches
-                        totals[name][0] += row[name]["seconds"]
-                        totals[name][1] += row[name]["cpu_s"]
-                arms = measured.setdefault((kind, streams), {"on": [], "alike": []})
-                for arm, ratios in arms.items():
+    done = 0
+    try:
+        while done < args.restarts:
+            for case, totals in trio(args, done).items():
+                for arm, ratios in measured.setdefault(case, {"on": [], "alike": []}).items():
                     ratios.append([totals["off"][i] / totals[arm][i] for i in (0, 1)])
-            print(f"{n + 1} of {args.restarts} trios", file=sys.stderr, flush=True)
-        finally:
-            stop(servers)
+            done += 1
+            print(f"{done} of {args.restarts} trios", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:   # what is there counts
+        if done < 2:
+            sys.exit(f"stopped after {done} of at least 2 trios")
     print("| text | streams | wall time | interval | CPU time | interval | alike: wall time | interval |\n" + "|---" * 8 + "|")
     results = []
     for (kind, streams), arms in measured.items():
         columns = [interval([r[i] for r in arms[arm]]) for arm, i in (("on", 0), ("on", 1), ("alike", 0))]
         print(f"| {kind} | {streams} | " + " | ".join(f"{m:.3f} | {a:.3f} to {b:.3f}" for m, a, b in columns) + " |")
-        results.append({"kind": kind, "streams": streams, "ratios_wall_cpu": arms})
+        results.append({"kind": kind, "streams": streams, "trios": len(arms["on"]), "ratios_wall_cpu": arms})
     return results
 
 
