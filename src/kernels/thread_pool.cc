@@ -191,7 +191,7 @@ struct ThreadPool::State {
     const bool some = sleepers.load() > 0, others = sharing.load() > members.load() && bystanders.load() > 0;
     if (!some && !others) return;
     {
-      std::lock_guard<std::mutex> lock(mutex);
+      std::lock_guard<std::mutex> lock(mutex);  // who is about to sleep has seen the job, or sleeps and is woken below
     }
     if (some) work.notify_all();
     if (others) long_work.notify_all();
