@@ -14,6 +14,7 @@ servers: with `--restarts N` N trios are started, a third server being as the on
 trios with their 95 % interval, the third server's beside them. Ctrl-C ends it with the trios that are done.
 """
 import argparse
+import atexit
 import concurrent.futures
 import datetime
 import http.client
@@ -69,6 +70,7 @@ class Server:
     def __init__(self, binary, flags):
         command = [binary, "serve", "--port", "0", "--max-model-len", "2048", *flags]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)   # an interrupted start leaves none behind
         lines = []
         for line in self.process.stderr:
             lines.append(line)
