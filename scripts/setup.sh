@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages of the named groups (build, test, fuzz) that are missing. Does nothing when all are there.
+# Installs the Debian packages of the named groups (build, test, python, slow, fuzz) that are missing. Does nothing when all are there.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 

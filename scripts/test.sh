@@ -93,7 +93,7 @@ case $mode in
     run_ctest "$preset" -L fast
     ;;
   slow)
-    scripts/setup.sh build test python
+    scripts/setup.sh build test python slow
     python_package release
     clients_venv
     venv .venv-ray tests/python/requirements_ray.txt  # a cluster engine

@@ -1,7 +1,7 @@
 """AccelGen: objectives per request. Its own settings contradict each other (bench/policies/accelgen.py), so claims are measured under objectives that
 can be kept, and once under the paper's."""
 import shared
-from claims import Between, Claim, Near, Sim
+from claims import ABOVE_ONE, Between, Claim, Near, Sim
 
 PAPER = "AccelGen: Heterogeneous SLO-Guaranteed High-Throughput LLM Inference Serving"
 FIGURES = shared.load("policies/accelgen.py")
@@ -114,16 +114,16 @@ def claims():
                           why="the order does not change how much is computed in a step, nor how much KV there is" if what != "attainment" else "the budget and what is preempted stay those of sarathi-serve"))
     sized = {f"{ms} ms": run("opt-13b", f"sarathi-serve --tbt-slo {ms}ms", 0.1, requests=600) for ms in (200, 1000)}
     rows += [
-        Claim("ag-sarathi-slo-attainment", "3.1, figure 5a", "sarathi-serve sized for 0.2 s over sized for 1 s: attainment of the requests' own objectives (OPT-13B)", "falls", Between(1.0001, None, 1),
+        Claim("ag-sarathi-slo-attainment", "3.1, figure 5a", "attainment of the requests' own objectives, sarathi-serve sized for 0.2 s over sized for 1 s (OPT-13B)", "above 1", ABOVE_ONE,
               sized, lambda r: r["200 ms"]["slo_attainment"] / max(1e-4, r["1000 ms"]["slo_attainment"]), "x", model="opt-13b a100", stands_in=STANDS_IN),
-        Claim("ag-sarathi-slo-compute", "3.1, figure 5b", "and tokens per step for 1 s over 0.2 s", "rises", Between(1.0001, None, 1), sized,
+        Claim("ag-sarathi-slo-compute", "3.1, figure 5b", "and tokens per step for 1 s over 0.2 s", "above 1", ABOVE_ONE, sized,
               lambda r: tokens_per_step(r["1000 ms"]) / tokens_per_step(r["200 ms"]), "x", model="opt-13b a100", stands_in=STANDS_IN,
               why="KV for five requests leaves few steps with more prompt tokens than 200 ms allow"),
     ]
     base = run("opt-13b", "accelgen").flags.split("--workload")[0].replace("--override-context 16384", "--override-context 12288")
     together = {name: Sim(f"{base} --workload trace:{{era}} --requests 22 --seed {{seed}} --slo ttft=1h,tbt=1h --scheduler {flags}", 22, 22)
                 for name, flags in (("era", "accelgen --era completed"), ("stall-free", "sarathi-serve --token-budget 768"))}
-    rows.append(Claim("ag-era", "3.3, figure 6", "two long prompts and twenty short ones: mean time to completion of stall-free over that with ERA", "above 1", Between(1.0001, None, 1), together,
+    rows.append(Claim("ag-era", "3.3, figure 6", "two long prompts and twenty short ones: mean time to completion of stall-free over that with ERA", "above 1", ABOVE_ONE, together,
                       lambda r: r["stall-free"]["e2e_ms"]["mean"] / r["era"]["e2e_ms"]["mean"], "x", model="opt-13b a100", stands_in="figure 6 does not say how long the answers are: 256 tokens",
                       why="here 457 blocks hold one of the two long prompts whatever the policy, because a prompt is admitted with the KV of all of it"))
     rates = (0.05, 0.1, 0.15, 0.2, 0.25)

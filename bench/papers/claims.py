@@ -90,6 +90,9 @@ class Between:
 
 Expectation = Near | Between
 
+# Of ratios, where a paper says which way and not how much: a hundredth counts as a way.
+ABOVE_ONE, BELOW_ONE = Between(1.01, None, 1), Between(None, 0.99, 1)
+
 
 @dataclasses.dataclass(frozen=True)
 class Claim:

@@ -298,6 +298,33 @@ Result<std::vector<CapacityCase>> MakeCapacityCases(const CapacityOptions& o, co
   return out;
 }
 
+// What will be run, and about how long that takes.
+void Announce(const CapacityOptions& o, const std::vector<CapacityCase>& cases, size_t before) {
+  const double runs = 5 + std::log2(70 / o.tolerance);  // of a search, as FindLargest says
+  const CapacityCase* first = nullptr;
+  size_t left = 0;
+  for (const CapacityCase& c : cases) {
+    if (!c.status.ok()) continue;
+    const auto unknown = [](const SeedOutcome& s) { return !s.held && s.none.empty(); };
+    const auto searches = static_cast<size_t>(std::count_if(c.seeds.begin(), c.seeds.end(), unknown));
+    if (searches > 0 && first == nullptr) first = &c;
+    left += searches;
+  }
+  std::string text =
+      fmt::format("{} {}, {} {} each", cases.size(), cases.size() == 1 ? "configuration" : "configurations", o.seeds,
+                  o.seeds == 1 ? "seed" : "seeds");
+  if (before > 0) text += fmt::format(", {} of them all found before", before);
+  if (first != nullptr) {
+    const auto threads = std::min(static_cast<size_t>(ThreadsOf(o)), left);
+    text += fmt::format(", about {:.0f} runs per seed, on {} threads", runs, threads);
+    const LargestRange range = RangeOf(o, *first);
+    const double start = std::clamp(range.start, range.low, range.high);
+    if (const auto run_s = RunTimeS(At(o, first->of, start, 0)))
+      text += AboutText(*run_s * runs * static_cast<double>(left) / static_cast<double>(threads));
+  }
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
 }  // namespace
 
 std::string ValueText(const CapacityOptions& o, double value) {
@@ -387,11 +414,8 @@ Result<std::vector<CapacityCase>> FindCapacities(const CapacityOptions& o, const
   TACTUS_ASSIGN_OR_RETURN(CapacityTable table, CapacityTable::Open(o, varied));
   CapacitySearch search(o, &cases, &table);
   const size_t before = search.Begin();
-  std::fprintf(stderr, "%zu %s, %lld %s each%s, about a dozen runs per seed, on %d threads\n", cases.size(),
-               cases.size() == 1 ? "configuration" : "configurations", static_cast<long long>(o.seeds),
-               o.seeds == 1 ? "seed" : "seeds",
-               before > 0 ? fmt::format(", {} of them all found before", before).c_str() : "", ThreadsOf(o));
   CatchInterrupt();
+  Announce(o, cases, before);
   TACTUS_RETURN_IF_ERROR(search.Run());
   return cases;
 }

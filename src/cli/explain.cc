@@ -27,9 +27,9 @@ struct ExplainOptions {
   }
 };
 
-int Fail(const Status& status, int code = kExitFailed) {
+int Fail(const Status& status) {
   std::fprintf(stderr, "tactus explain: %s\n", status.message().c_str());
-  return code;
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
 
 Result<std::vector<RequestTimeline>> Find(const ExplainOptions& options) {

@@ -26,6 +26,8 @@ namespace tactus::cli {
 namespace {
 
 constexpr size_t kMostValues = 100'000;
+// Of a run whose time is wanted: until a request has ended, and then no longer than the first.
+constexpr DurationNs kPilotNs = kSecond / 2, kLongestPilotNs = 10 * kSecond;
 
 Status BadVary(const std::string& text, const std::string& why) {
   return InvalidArgument(
@@ -268,6 +270,27 @@ Result<SimReport> RunCase(const SimOptions& options, const std::function<bool(co
   watch.run = keep_going;
   watch.search = [&keep_going](const OracleProgress&) { return keep_going({}); };
   return RunSetup(options, &setup, SystemClock(), watch);
+}
+
+std::optional<double> RunTimeS(const SimOptions& options) {
+  const TimeNs begin = SystemClock().NowNs();
+  TimeNs running = 0;  // since, its set-up done
+  const auto pilot = RunCase(options, [&running](const SimProgress& p) {
+    const TimeNs now = SystemClock().NowNs();
+    if (running == 0) running = now;
+    return InterruptCount() == 0 && now - running < (p.ended > 0 ? kPilotNs : kLongestPilotNs);
+  });
+  const TimeNs end = SystemClock().NowNs();
+  if (!pilot.ok() || pilot->progress.ended == 0 || InterruptCount() > 0) return std::nullopt;
+  if (running == 0) running = begin;  // it was over before it was asked
+  const double share = static_cast<double>(pilot->progress.ended) / static_cast<double>(pilot->progress.total);
+  return (static_cast<double>(running - begin) + static_cast<double>(end - running) / share) * 1e-9;
+}
+
+std::string AboutText(double seconds) {
+  return fmt::format(", about {} if all are like the first", seconds < 100
+                                                                 ? fmt::format("{:.0f} s", std::max(seconds, 1.0))
+                                                                 : fmt::format("{:.0f} min", seconds / 60));
 }
 
 std::optional<std::vector<double>> RunSet::Values(const RunMetric& metric) const {

@@ -69,6 +69,12 @@ int32_t ThreadsOf(const SimCommandOptions& options);
 // finished.
 Result<SimReport> RunCase(const SimOptions& options, const std::function<bool(const SimProgress&)>& keep_going);
 
+// Wall-clock seconds that a run takes, by its first half second or so, which is thrown away. Absent: Ctrl-C, no run, or
+// no request of it ended in ten seconds.
+std::optional<double> RunTimeS(const SimOptions& options);
+// ", about 12 s if all are like the first"
+std::string AboutText(double seconds);
+
 // The results of one configuration, a run per seed.
 struct RunSet {
   std::string name;

@@ -26,8 +26,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kName = "sim sweep";
-// Of one run, for how long all will take: until a request has ended, and then no longer than the first.
-constexpr DurationNs kPilotNs = kSecond / 2, kLongestPilotNs = 10 * kSecond;
 
 struct SweepOptions : SimManyOptions {
   std::string csv, best;
@@ -101,24 +99,9 @@ class Sweep {
     std::string text = fmt::format("{} runs", runs_.size());
     if (left.size() < runs_.size()) text += fmt::format(", {} of them done before", runs_.size() - left.size());
     if (!left.empty()) {
-      const TimeNs begin = SystemClock().NowNs();
-      TimeNs running = 0;  // since, its set-up done
-      const auto pilot = RunCase(left.front()->options, [&](const SimProgress& p) {
-        const TimeNs now = SystemClock().NowNs();
-        if (running == 0) running = now;
-        return InterruptCount() == 0 && now - running < (p.ended > 0 ? kPilotNs : kLongestPilotNs);
-      });
-      const TimeNs end = SystemClock().NowNs();
-      if (running == 0) running = begin;  // it was over before it was asked
       text += fmt::format(", on {} threads", threads);
-      if (pilot.ok() && pilot->progress.ended > 0) {
-        const double share = static_cast<double>(pilot->progress.ended) / static_cast<double>(pilot->progress.total);
-        const double run_s = (static_cast<double>(running - begin) + static_cast<double>(end - running) / share) * 1e-9;
-        const double all_s = run_s * static_cast<double>(left.size()) / static_cast<double>(threads);
-        text += fmt::format(", about {} if all are like the first", all_s < 100
-                                                                        ? fmt::format("{:.0f} s", std::max(all_s, 1.0))
-                                                                        : fmt::format("{:.0f} min", all_s / 60));
-      }
+      if (const auto run_s = RunTimeS(left.front()->options))
+        text += AboutText(*run_s * static_cast<double>(left.size()) / static_cast<double>(threads));
     }
     std::fprintf(stderr, "%s\n", text.c_str());
   }

@@ -95,7 +95,7 @@ class Verdicts(unittest.TestCase):
 
 class Turns(unittest.TestCase):
     def test_only_what_the_perturbation_turned(self):
-        c = claim(Between(1.0001, None, 1))
+        c = claim(claims.ABOVE_ONE)
         self.assertEqual(run.turns(c, {run.UNCHANGED: 1.5, "products x 2": 0.9, "network x 2": 1.2}), ["products x 2"])
         self.assertEqual(run.turns(c, {run.UNCHANGED: 0.5, "products x 2": 0.4, "network x 2": 1.1}), ["network x 2"])
         self.assertEqual(run.turns(claim(Between(None, 5)), {run.UNCHANGED: 3, "products x 2": 5, "network x 2": 6}), ["network x 2"])
@@ -110,10 +110,10 @@ class Turns(unittest.TestCase):
         self.assertEqual(calibration.variants("nothing known"), {})
 
     def test_another_engine_is_no_error_of_the_cost_model(self):
-        self.assertEqual(calibration.what_ifs("8b a100"), {}, "whose engine is not known: one kernel is among the errors")
+        self.assertEqual(calibration.what_ifs("8b a100, 70b h100"), {}, "whose engine is not known: one kernel is among the errors")
         name, flags = next(iter(calibration.what_ifs("llama-13b a6000").items()))
         self.assertEqual(flags, ("--attention-kernels", "one"))
-        row = {"paper": "p", "claim": claim(Between(1.0001, None, 1), model="llama-13b a6000"), "values": [1.5], "errors": [],
+        row = {"paper": "p", "claim": claim(claims.ABOVE_ONE, model="llama-13b a6000"), "values": [1.5], "errors": [],
                "variants": {run.UNCHANGED: 1.5, "products x 1.2": 1.1, name: 0.9}}
         found = run.finished(row)
         self.assertEqual((found["turns"], found["what_ifs"], sorted(found["variants"])), ([], {name: 0.9}, ["products x 1.2", run.UNCHANGED]))

@@ -4,6 +4,7 @@ import shutil
 import struct
 import subprocess
 import unittest
+import xml.etree.ElementTree
 import zlib
 
 from cli_test import Folder, tactus
@@ -35,7 +36,7 @@ class BrowserTest(Folder):
 
     def setUp(self):
         super().setUp()
-        run = self.folder / "a.run"
+        self.recorded = run = self.folder / "a.run"
         done = tactus("sim", "--model", "yi-34b", "--device", "a100", "--tp", "2", "--pp", "2", "--workload", "chat", "--rate", "2", "--requests",
                       "200", "--slo", "ttft=500ms,tbt=50ms", "--run-out", run)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -63,6 +64,17 @@ class BrowserTest(Folder):
         self.assertTrue(boxes)
         for width, height in boxes:
             self.assertGreater(float(width), float(height))   # two pictures side by side need the paper's long side
+
+    @unittest.skipUnless(shutil.which("rsvg-convert"), "there is no rsvg-convert")
+    def test_its_pictures_as_png(self):
+        pictures = self.folder / "pictures"
+        done = tactus("report", self.recorded, "--pictures", pictures, "--png")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        drawn = sorted(pictures.glob("*.svg"))
+        self.assertGreater(len(drawn), 9)
+        for svg in drawn:
+            size = [2 * float(xml.etree.ElementTree.parse(svg).getroot().get(side)) for side in ("width", "height")]
+            self.assertEqual(list(struct.unpack(">II", svg.with_suffix(".png").read_bytes()[16:24])), size, svg.name)
 
 
 if __name__ == "__main__":

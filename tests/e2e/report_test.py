@@ -168,6 +168,9 @@ class ReportTest(Folder):
             self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
             self.assertIn(why, done.stderr)
             self.assertFalse(page.exists())
+        done = tactus("explain", newer, "1")
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertIn("is of version 2, written by tactus 9.9; this program reads version 1", done.stderr)
         for args, why in ((["--run-out", self.folder / "x", "--run-interval", "0.1ms"], "--run-interval is"),
                           (["--run-out", self.folder / "x", "--scheduler", "oracle"], "--run-out records one simulated run")):
             done = tactus(*SIM, "--rate", "20", *args)

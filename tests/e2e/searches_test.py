@@ -94,6 +94,7 @@ class SearchesTest(unittest.TestCase):
         done = tactus(*args, "--vary", "tp=1,2")
         self.assertEqual(done.returncode, 0, done.stderr)
         whole, rows = table.read_text(), self.rows(table)
+        self.assertRegex(done.stderr, r"^2 configurations, 2 seeds each, about 8 runs per seed, on \d+ threads, about \d+ s if all are like the first\n")
         self.assertEqual([(r["tensor-parallel-size"], r["seed"], r["error"]) for r in rows], [(t, s, "") for t in "12" for s in "01"])
         for row in rows:
             self.assertLessEqual(float(row["p99(ttft)"]), 300)
@@ -102,7 +103,7 @@ class SearchesTest(unittest.TestCase):
         # What was found is said again, without a run; what was not is searched.
         again = tactus(*args, "--vary", "tp=1,2")
         self.assertEqual(again.stdout, done.stdout)
-        self.assertIn("4 of them all found before", again.stderr)
+        self.assertEqual(again.stderr.splitlines()[0], "2 configurations, 2 seeds each, 4 of them all found before")
         self.assertNotIn("seed 0:", again.stderr)
         lines = whole.splitlines(keepends=True)
         table.write_text("".join(lines[:4]) + lines[4][:20])
