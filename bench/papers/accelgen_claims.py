@@ -63,9 +63,9 @@ def claims():
         runs = against(model)
         name = f"{model}, {rate:g} requests/s"
         rows += [
-            Claim(f"ag-goodput-{model}", "6.2, figure 11b", f"goodput over the best of five systems ({name})", "1.43 to 13.71", Between(1.43, None, 1), runs, least(goodput), "x", model=error,
-                  stands_in=STANDS_IN, why="nobody waits long here: what the objectives allow is what the machine holds" if model == "opt-175b" else ""),
-            Claim(f"ag-attainment-{model}", "6.2, figure 11c", f"points of SLO attainment over the best of five systems ({name})", "37 to 90 %", Between(20, None, 0), runs,
+            Claim(f"ag-goodput-{model}", "6.2, figure 11b", f"goodput over the best of five systems ({name})", "1.43 to 13.71", Between(1.43, 13.71, 1), runs, least(goodput), "x", model=error,
+                  stands_in=STANDS_IN, why="the longer an overload lasts, the less do the others keep: the ratio says how little is left of them"),
+            Claim(f"ag-attainment-{model}", "6.2, figure 11c", f"points of SLO attainment over the best of five systems ({name})", "37 to 90 %", Between(37, 90, 0), runs,
                   lambda r: 100 * min(r["accelgen"]["slo_attainment"] - r[o]["slo_attainment"] for o in OTHERS), "points", model=error, stands_in=STANDS_IN,
                   why="under this overload only every third request can be kept at all"),
             Claim(f"ag-tokens-{model}", "6.2, figure 11a", f"tokens/s over the best of five systems ({name})", "1.42 to 11.21", Between(1.42, None, 1), runs, least(tokens_per_s), "x", model=error,

@@ -45,7 +45,8 @@ def claims():
     over_dfs = gain("blend", "dfs", "dfs, large steps")
     for name, job in JOBS.items():
         rows.append(Claim(f"bs-gain-{job.removeprefix('blend_').replace('_', '-')}", "5.2, figure 9", f"tokens/s over depth first, both with overlap: density and sharing {name}", "19.34 to 22.65 %",
-                          Between(19.34 * 0.75, 22.65 * 1.6, 0), orders(job), over_dfs, "%", (1,), model=ERROR, stands_in=STANDS_IN))
+                          Near(21, 0.4, 0), orders(job), over_dfs, "%", (1,), model=ERROR, stands_in=STANDS_IN,
+                          why="where decodes take most of the time, what overlap hides of them is most of the gain; twice the interference takes a quarter off it"))
     plain = of_all(lambda job: {"blend": run(job, "blend"), "dfs": run(job, "dfs", "off"), "dfs, large steps": run(job, "dfs", "off", extra=" ".join(FIGURES.LARGE_STEPS))})
     balance = of_all(lambda job: {"blend": run(job, "blend"), "balance": run(job, "balance")})
     sampled = of_all(lambda job: {"sampled": run(job, "blend"), "known": run(job, "blend", extra="--planner-lengths known")})

@@ -125,9 +125,12 @@ def verdict(claim, value):
 
 
 def side(claim, value):
-    """On which side of no effect a value is; of a claim that has no such point, whether it holds."""
+    """On which side of no effect a value is: 1, -1, or 0 where it is within a hundredth of none. Of a claim that has no such point, 1 where it holds, else -1."""
     neutral = claim.expects.neutral
-    return claim.expects.holds(value) if neutral is None else value > neutral
+    if neutral is None:
+        return 1 if claim.expects.holds(value) else -1
+    near = {"x": 0.01, "%": 1, "points": 1}.get(claim.unit, 0)
+    return (value > neutral + near) - (value < neutral - near)
 
 
 def measured(values):

@@ -58,6 +58,15 @@ def plain(results):
     return "\n".join(lines) + "\n"
 
 
+def reproduced_if(row):
+    """From where to where ours counts as reproduced."""
+    low, high = row["aim"]["low"], row["aim"]["high"]
+    unit = row["unit"]
+    if low is None or high is None:
+        return f"at most {number(high, unit)}" if low is None else f"at least {number(low, unit)}"
+    return f"{number(low)} to {number(high, unit)}"
+
+
 def cell(text):
     return text.replace("|", "\\|").replace("\n", " ")
 
@@ -78,9 +87,9 @@ def markdown(results, folder="papers"):
         calibrated = any(r["variants"] for r in mine)
         lines += ["", f"## {title}", "", f"Commit {result['commit']}, {result['date'][:10]}:", "", f"    {result['command']}", "",
                   f"![Ours over the paper's value, claim by claim]({folder}/{name}.svg)", "",
-                  "| claim | where | paper | ours | difference | verdict |" + (" with wrong step times |" if calibrated else ""), "|---" * (7 if calibrated else 6) + "|"]
+                  "| claim | where | paper | reproduced if | ours | difference | verdict |" + (" with wrong step times |" if calibrated else ""), "|---" * (8 if calibrated else 7) + "|"]
         for r in mine:
-            lines.append(f"| {cell(r['claim'])} (`{r['id']}`) | {cell(r['section'])} | {cell(r['paper_value'])} | {ours(r)} | {r['difference']} | {r['verdict']} |" +
+            lines.append(f"| {cell(r['claim'])} (`{r['id']}`) | {cell(r['section'])} | {cell(r['paper_value'])} | {reproduced_if(r)} | {ours(r)} | {r['difference']} | {r['verdict']} |" +
                          (f" {range_text(r)} |" if calibrated else ""))
         reasons = [r for r in mine if r["why"]]
         if reasons:

@@ -77,7 +77,7 @@ class Progress:
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """A claim's value for one seed; `variant`: under a perturbed cost model, with the quick number of requests, as UNCHANGED beside it."""
+    """A claim's value for one seed; `variant`: under a perturbed cost model, as UNCHANGED beside it."""
     paper: str
     claim: object
     seed: int
@@ -97,7 +97,7 @@ def measurements(papers, quick, calibrate):
                 yield Measurement(paper, claim, seed, quick)
             if calibrate is not None and claim.perturb and (not calibrate or claim.id.startswith(tuple(calibrate))):
                 for name, flags in {UNCHANGED: (), **calibration.variants(claim.model), **calibration.what_ifs(claim.model)}.items():
-                    yield Measurement(paper, claim, claim.seeds[0], True, name, flags)
+                    yield Measurement(paper, claim, claim.seeds[0], quick, name, flags)
 
 
 def measure(simulations, m):
@@ -164,7 +164,7 @@ def turns(claim, variants):
     """The perturbed cost models under which ours is on the other side of no effect: a ranking that hangs on the cost model's error."""
     if UNCHANGED not in variants:
         return []
-    return [name for name, value in variants.items() if side(claim, value) != side(claim, variants[UNCHANGED])]
+    return [name for name, value in variants.items() if side(claim, value) == -side(claim, variants[UNCHANGED]) != 0]
 
 
 def main():

@@ -101,6 +101,13 @@ class Turns(unittest.TestCase):
         self.assertEqual(run.turns(claim(Between(None, 5)), {run.UNCHANGED: 3, "products x 2": 5, "network x 2": 6}), ["network x 2"])
         self.assertEqual(run.turns(c, {}), [])
 
+    def test_within_a_hundredth_of_no_effect_there_is_no_ranking_to_turn(self):
+        c = claim(claims.ABOVE_ONE, unit="x")
+        self.assertEqual(run.turns(c, {run.UNCHANGED: 1.5, "products x 2": 0.995, "network x 2": 0.98}), ["network x 2"])
+        self.assertEqual(run.turns(c, {run.UNCHANGED: 1.005, "products x 2": 0.9, "network x 2": 1.2}), [])
+        percent = claim(Near(20, 0.3, 0), unit="%")
+        self.assertEqual(run.turns(percent, {run.UNCHANGED: 9, "products x 2": -0.5, "network x 2": -2}), ["network x 2"])
+
     def test_every_factor_goes_both_ways(self):
         names = calibration.variants("falcon-180b a100")
         self.assertEqual(names["products x 1.14"], ("--cost-scale", "products=1.14"))
@@ -206,6 +213,7 @@ class Running(unittest.TestCase):
         row = run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=())[0]
         self.assertEqual((row["ours"], row["verdict"], row["turns"]), (3, "reproduced", []))
         self.assertEqual(row["variants"][run.UNCHANGED], 3)
+        self.assertEqual({m.quick for m in run.measurements({"p": ("Paper", [c])}, False, ())}, {False}, "perturbed models are run as the claim itself")
         self.assertGreater(len(row["variants"]), 7)
         self.assertEqual(run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=("other",))[0]["variants"], {})
 
@@ -218,7 +226,7 @@ class Report(unittest.TestCase):
 
     def test_markdown(self):
         text = report.markdown([{"date": "2026-11-26T00:00:00", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [self.ROW]}])
-        self.assertIn("| a \\| b (`c`) | 1 | 2 | 1.5 (1.4 to 1.6) | -25 % | direction only | 0.5 to 1.5; turns under roofline |", text)
+        self.assertIn("| a \\| b (`c`) | 1 | 2 | 1.8 to 2.2 | 1.5 (1.4 to 1.6) | -25 % | direction only | 0.5 to 1.5; turns under roofline |", text)
         for part in ("`c`: because.", "- another.", "- 10 %."):
             self.assertIn(part, text)
 

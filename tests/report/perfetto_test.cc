@@ -6,6 +6,8 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "report/run_files.h"
 
@@ -24,9 +26,14 @@ TEST(PerfettoTest, StepsAndRequestsAreEvents) {
   std::map<std::pair<int, int>, double> lane_ends;  // of each track of steps
   int open = 0;
   nlohmann::json first_step;
+  std::set<std::string> requests, names;
   for (const auto& event : trace["traceEvents"]) {
     const std::string kind = event["ph"];
     ++kinds[kind];
+    EXPECT_NE(event["pid"], 0) << "to Perfetto that is no process: its name is not shown";
+    if (kind == "M") names.insert(event["args"]["name"]);
+    EXPECT_TRUE(!event.contains("id")) << "an id of the whole trace, not of the process: " << event;
+    if (kind == "b" && event["name"].get<std::string>().starts_with("request ")) requests.insert(event["name"]);
     if (kind == "X") {
       if (first_step.is_null()) first_step = event;
       double& end = lane_ends[{event["pid"], event["tid"]}];
@@ -38,7 +45,9 @@ TEST(PerfettoTest, StepsAndRequestsAreEvents) {
   EXPECT_EQ(kinds["X"], 4);
   EXPECT_EQ(kinds["b"], 8) << "of two requests the whole and three phases";
   EXPECT_EQ(open, 0);
-  EXPECT_EQ(kinds["M"], 3) << "names of the requests' and two replicas' tracks";
+  EXPECT_EQ(names, (std::set<std::string>{"requests", "replica 0", "replica 1", "steps"}));
+  EXPECT_EQ(requests, (std::set<std::string>{"request 00000 an \\id", "request 00001"}))
+      << "sorted by name: as they arrived";
   EXPECT_EQ(first_step["name"], "prompts");
   EXPECT_EQ(first_step["dur"], 80'000);
 }
