@@ -286,14 +286,16 @@ def report(result):
 
 # --- Flatness -------------------------------------------------------------------------------------------------------
 
+def asks(step):
+    """Seconds of compute and of memory that a step asks for, by the paper's cost model (section 2.3), as its figure 8 has them."""
+    tokens = int(step["prompt_tokens"]) + int(step["decodes"])
+    return 2 * mixes.PARAMETERS * tokens / mixes.FLOPS, 4 * mixes.KV_WIDTH * mixes.LAYERS * int(step["decode_context_tokens"]) / mixes.BANDWIDTH
+
+
 def steps_of(path):
-    """(seconds of compute, of memory) of each step, by the paper's cost model (section 2.3), as its figure 8 has them."""
-    found = []
+    """asks() of each step of --steps-out."""
     with open(path, newline="") as file:
-        for row in csv.DictReader(file):
-            tokens = int(row["prompt_tokens"]) + int(row["decodes"])
-            found.append((2 * mixes.PARAMETERS * tokens / mixes.FLOPS, 4 * mixes.KV_WIDTH * mixes.LAYERS * int(row["decode_context_tokens"]) / mixes.BANDWIDTH))
-    return found
+        return [asks(row) for row in csv.DictReader(file)]
 
 
 def smooth(steps, points=400):

@@ -10,11 +10,11 @@ REPRODUCED, DIRECTION, DISAGREES, FAILED = "reproduced", "direction only", "disa
 @dataclasses.dataclass(frozen=True)
 class Sim:
     """One `tactus sim` command. In `flags` {seed}, {requests} and the names of files (files.py) are filled in. `steps`: what every step took
-    is kept too, under `steps` of the result."""
+    is kept too, under `steps_out` of the result, or of it the columns that are named."""
     flags: str
     requests: int = 1000
     quick_requests: int = 300
-    steps: bool = False
+    steps: bool | tuple = False
 
 
 @dataclasses.dataclass(frozen=True)

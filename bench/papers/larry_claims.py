@@ -77,7 +77,9 @@ def claims():
               everywhere(("larry", "larry, lambda 0.1")), worst("ttft_ms", "p99", "larry, lambda 0.1", "larry"), "x", model="8b a100, 70b h100", stands_in=STANDS_IN),
         Claim("ls-lambda-inf", "6, lambda", "a lambda without end is fcfs: P95 over fcfs, largest of four", "1", Near(1, 0.0001, None), everywhere(("larry, lambda inf", "fcfs")),
               worst("ttft_ms", "p95", "larry, lambda inf", "fcfs"), "x", model="8b a100, 70b h100", stands_in=STANDS_IN),
-        Claim("ls-rate-p95", "6, capacity", "at 95 % of what a replica holds: P95 of larry over fcfs, largest of four", "below 1", BELOW_ONE, everywhere(("larry", "fcfs"), 0.95),
+        Claim("ls-rate-p50", "6, capacity", "at 95 % of what a replica holds: P50 of larry over fcfs, largest of four", "below 1", BELOW_ONE, everywhere(("larry", "fcfs"), 0.95),
+              worst("ttft_ms", "p50", "larry", "fcfs"), "x", model="8b a100, 70b h100", stands_in=STANDS_IN),
+        Claim("ls-rate-p95", "6, capacity", "and P95, which gains less", "below 1", BELOW_ONE, everywhere(("larry", "fcfs"), 0.95),
               worst("ttft_ms", "p95", "larry", "fcfs"), "x", model="8b a100, 70b h100", stands_in=STANDS_IN,
               why="so near to saturation the longest prompts of chats wait for all shorter ones, and they are more than one in twenty; with code it is 0.6 to 0.8"),
     ]

@@ -102,7 +102,7 @@ class Simulations:
             result = json.loads(done.stdout)
             if steps:
                 with open(path, newline="") as file:
-                    result["steps_out"] = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+                    result["steps_out"] = [{name: float(value) for name, value in row.items() if steps is True or name in steps} for row in csv.DictReader(file)]
             return result
 
     def capacity(self, capacity, seed, extra=(), quick=False):
