@@ -36,14 +36,16 @@ def points_alike(x, edge, neutral):
 
 @dataclasses.dataclass(frozen=True)
 class Near:
-    """Within `within` of the paper's value (a share of it, or absolute). `neutral` is what says neither: 1 of a ratio, 0 of a difference."""
+    """Within `within` of the paper's value: a share of it, absolute, or a share of the effect, which is its distance from `neutral`. `neutral` is what says
+    neither: 1 of a ratio, 0 of a difference."""
     value: float
     within: float
     neutral: float | None = 1
     absolute: bool = False
+    of_effect: bool = False
 
     def margin(self):
-        return self.within if self.absolute else self.within * abs(self.value)
+        return self.within if self.absolute else self.within * abs(self.value - self.neutral if self.of_effect else self.value)
 
     def aim(self):
         """The paper's value, and from where to where ours counts as reproduced."""
@@ -160,6 +162,8 @@ def check(claims):
         edges = [c.expects.value] if isinstance(c.expects, Near) else [c.expects.low, c.expects.high]
         if all(e is None for e in edges):
             faults.append(f"{c.id}: it expects nothing")
+        if isinstance(c.expects, Near) and c.expects.neutral is not None and c.expects.holds(c.expects.neutral):
+            faults.append(f"{c.id}: no effect at all would be reproduced")
         if isinstance(c.expects, Between) and c.expects.neutral is not None and c.expects.low is None and (c.expects.high or 0) > c.expects.neutral:
             faults.append(f"{c.id}: no effect at all would be reproduced")
     return faults

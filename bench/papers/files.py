@@ -74,7 +74,7 @@ class Files:
     """Writes each file once, under its content's hash."""
 
     def __init__(self, folder, made=None):
-        self.folder, self.made, self.paths, self.lock = pathlib.Path(folder), made or MADE, {}, threading.Lock()
+        self.folder, self.made, self.paths, self.contents, self.lock = pathlib.Path(folder), made or MADE, {}, {}, threading.Lock()
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def workload(self, name, seed, requests):
@@ -90,3 +90,13 @@ class Files:
                 path.write_text(text)
                 self.paths[name, seed, requests] = path
             return str(self.paths[name, seed, requests])
+
+    def content(self, argument):
+        """An argument of a command as what it says: a file by what is in it, wherever it lies."""
+        kind, _, path = argument.partition(":")
+        if not path.startswith("/"):
+            return argument
+        with self.lock:
+            if path not in self.contents:
+                self.contents[path] = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+            return f"{kind}:{self.contents[path]}"

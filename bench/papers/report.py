@@ -85,7 +85,7 @@ def markdown(results, folder="papers"):
         lines.append(f"| {cell(title)} | {len(mine)} | " + " | ".join(str(sum(r["verdict"] == v for r in mine)) for v in ORDER) + " |")
     for result, name, title, mine in by_paper(results):
         calibrated = any(r["variants"] for r in mine)
-        lines += ["", f"## {title}", "", f"Commit {result['commit']}, {result['date'][:10]}:", "", f"    {result['command']}", "",
+        lines += ["", f"## {title}", "", f"Commit {result['commit']}, {result['date'][:10]}, traces: {result['traces']}.", "", f"    {result['command']}", "",
                   f"![Ours over the paper's value, claim by claim]({folder}/{name}.svg)", "",
                   "| claim | where | paper | reproduced if | ours | difference | verdict |" + (" with wrong step times |" if calibrated else ""), "|---" * (8 if calibrated else 7) + "|"]
         for r in mine:
@@ -98,6 +98,8 @@ def markdown(results, folder="papers"):
             for r in reasons:
                 grouped[r["why"]].append(f"`{r['id']}`")
             lines += [wrapped(f"- {', '.join(ids)}: {why}.") for why, ids in grouped.items()]
+        if failed := [r for r in mine if r["errors"]]:
+            lines += ["", "Not measured:", ""] + [wrapped(f"- `{r['id']}`: {len(r['errors'])} of {r['measured']} measurements; {r['errors'][0][:200]}") for r in failed]
         unknown = [r for r in mine if r["verdict"] in (DIRECTION, DISAGREES) and not r["why"]]
         if unknown:
             lines += ["", wrapped("No reason is known for " + ", ".join(f"`{r['id']}`" for r in unknown) + ".")]

@@ -18,6 +18,7 @@ import dataclasses
 import datetime
 import importlib
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -32,7 +33,7 @@ sys.path.insert(0, str(HERE))
 import calibration  # noqa: E402
 import files  # noqa: E402
 import report  # noqa: E402
-from claims import FAILED, check, measured, side, verdict  # noqa: E402
+from claims import DIRECTION, DISAGREES, FAILED, Capacity, check, measured, side, verdict  # noqa: E402
 from simulations import SimulationFailed, Simulations, commands_of  # noqa: E402
 
 PAPERS = {"sarathi": "sarathi", "sarathi-serve": "sarathi_serve", "accelgen": "accelgen_claims", "blendserve": "blendserve_claims", "larry": "larry_claims"}
@@ -87,6 +88,7 @@ class Measurement:
 
 
 UNCHANGED = "unchanged"
+MOST_PERTURBED = 100_000  # requests: larger jobs are perturbed with their quick number
 
 
 def measurements(papers, quick, calibrate):
@@ -96,16 +98,20 @@ def measurements(papers, quick, calibrate):
             for seed in claim.seeds[:1] if quick else claim.seeds:
                 yield Measurement(paper, claim, seed, quick)
             if calibrate is not None and claim.perturb and (not calibrate or claim.id.startswith(tuple(calibrate))):
+                large = any((run.sim if isinstance(run, Capacity) else run).requests > MOST_PERTURBED for run in claim.runs.values())
                 for name, flags in {UNCHANGED: (), **calibration.variants(claim.model), **calibration.what_ifs(claim.model)}.items():
-                    yield Measurement(paper, claim, claim.seeds[0], quick, name, flags)
+                    yield Measurement(paper, claim, claim.seeds[0], quick or large, name, flags)
 
 
 def measure(simulations, m):
     """(value, what went wrong)"""
     try:
-        return m.claim.value({name: simulations.measure(run, m.seed, m.extra, m.quick) for name, run in m.claim.runs.items()}), None
+        value = m.claim.value({name: simulations.measure(run, m.seed, m.extra, m.quick) for name, run in m.claim.runs.items()})
+        return (value, None) if math.isfinite(value) else (None, f"no number: {value}")
     except SimulationFailed as error:
         return None, str(error)
+    except OSError as error:
+        return None, f"{error}; --data names the folder of the public traces"
     except (ZeroDivisionError, StopIteration, KeyError, TypeError, ValueError) as error:  # nothing to divide by, no such step, no such figure
         return None, f"{type(error).__name__}: {error}"
 
@@ -143,9 +149,9 @@ def finished(row):
     return {
         "paper": row["paper"], "id": claim.id, "section": claim.section, "claim": claim.says, "paper_value": claim.paper, "unit": claim.unit,
         "ours": value, "least": found[1] if found else None, "largest": found[2] if found else None,
-        "aim": claim.expects.aim(), "difference": claim.expects.difference(value) if found else "", "verdict": said, "why": claim.why if said != "reproduced" else "",
+        "aim": claim.expects.aim(), "difference": claim.expects.difference(value) if found else "", "verdict": said, "why": claim.why if said in (DIRECTION, DISAGREES) else "",
         "stands_in": claim.stands_in, "model": claim.model, "model_error": calibration.error_text(claim.model), "variants": variants, "what_ifs": what_ifs,
-        "turns": turns(claim, variants), "commands": dict(commands_of(claim)), "errors": row["errors"],
+        "turns": turns(claim, variants), "commands": dict(commands_of(claim)), "errors": row["errors"], "measured": len(row["values"]) + len(row["variants"]),
     }
 
 
@@ -207,7 +213,7 @@ def main():
             args.cache.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             simulations = Simulations(args.tactus, files.Files(folder), args.cache, args.jobs)
-            result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(), "quick": args.quick,
+            result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(), "quick": args.quick, "traces": "the public ones" if files.data_folder() else "the built-in distributions",
                       "command": command_line(args.tactus),
                       "papers": {name: title for name, (title, _) in papers.items()}, 
                       "rows": run_claims(papers, simulations, args.jobs, args.quick, args.calibrate)}

@@ -59,8 +59,7 @@ class Simulations:
 
     def run(self, sim, seed, extra=(), rate=None, quick=False):
         args = self.command(sim, seed, extra, rate, quick)
-        # A file's name holds its content's hash.
-        key = hashlib.sha256(json.dumps([self.program, [a.replace(str(self.files.folder), "") for a in args], sim.steps]).encode()).hexdigest()
+        key = hashlib.sha256(json.dumps([self.program, [self.files.content(a) for a in args], sim.steps]).encode()).hexdigest()
         with self.lock:
             if key in self.found:
                 self.cached += 1

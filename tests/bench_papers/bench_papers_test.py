@@ -48,8 +48,8 @@ class Tables(unittest.TestCase):
     def test_faults_are_named(self):
         faults = claims.check([claim(), claim(), claim(Between(None, None), "nothing"), claim(id="a b"),
                                claim(id="rate", runs={"a": Capacity(Sim("--rate 1"), lambda r: True, "always")}), claim(id="json", runs={"a": Sim("--json")}),
-                               claim(Between(None, 1.01, 1), "alike")])
-        self.assertEqual([f.split(":")[0].split(",")[0] for f in faults], ["c", "nothing", "a b", "rate", "json", "alike"])
+                               claim(Between(None, 1.01, 1), "alike"), claim(Near(1.05, 0.1), "near none")])
+        self.assertEqual([f.split(":")[0].split(",")[0] for f in faults], ["c", "nothing", "a b", "rate", "json", "alike", "near none", "near none"])
 
     def test_a_claim_measures_something(self):
         with self.assertRaisesRegex(ValueError, "measures nothing"):
@@ -67,6 +67,9 @@ class Verdicts(unittest.TestCase):
 
     def test_a_loss_near_the_papers(self):
         self.expect(Near(-40, 0.25, 0), reproduced=[-30, -50], direction_only=[-5, -99], disagrees=[-3, 0, 5])
+
+    def test_a_share_of_the_effect(self):
+        self.expect(Near(1.2, 0.5, of_effect=True), reproduced=[1.11, 1.29], direction_only=[1.09, 1.31, 1.03], disagrees=[1.01, 1, 0.9])
 
     def test_without_neutral_there_is_no_direction(self):
         self.expect(Near(200, 0.1, None), reproduced=[185], disagrees=[100, 300])
@@ -208,6 +211,26 @@ class Running(unittest.TestCase):
         self.assertEqual(rows[0]["verdict"], claims.FAILED)
         self.assertIn("--model broken", rows[0]["errors"][0])
 
+    def test_what_is_no_number_and_a_missing_file_are_said(self):
+        def missing(r):
+            raise FileNotFoundError(2, "No such file", "trace.csv")
+        for value, why in ((lambda r: math.nan, "no number: nan"), (missing, "trace.csv'; --data names")):
+            [row] = run.run_claims({"p": ("Paper", [claim(runs={"a": Sim("--rate 3")}, value=value, seeds=(1,))])}, self.fresh(), 2)
+            self.assertEqual((row["verdict"], row["why"]), (claims.FAILED, ""))
+            self.assertIn(why, row["errors"][0])
+
+    def test_a_large_job_is_perturbed_with_its_quick_number(self):
+        large = claim(runs={"a": Sim("--rate 3", requests=run.MOST_PERTURBED + 1)}, model="yi-34b a100")
+        self.assertEqual({(m.quick, m.variant != "") for m in run.measurements({"p": ("Paper", [large])}, False, ())}, {(False, False), (True, True)})
+
+    def test_a_trace_is_known_by_its_content(self):
+        path = self.folder / "lengths.csv"
+        path.write_text("1,2")
+        for text, ran in (("1,2", 1), ("1,3", 2), ("1,2", 2)):
+            path.write_text(text)
+            self.fresh().run(Sim(f"--rate 3 --workload lengths:{path}"), 1)
+            self.assertEqual(self.ran(), ran)
+
     def test_rows_have_seeds_variants_and_turns(self):
         c = claim(Between(None, 5), runs={"a": Sim("--rate 3")}, model="yi-34b a100")
         row = run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=())[0]
@@ -222,16 +245,21 @@ class Report(unittest.TestCase):
     ROW = {"paper": "p", "id": "c", "section": "1", "claim": "a | b", "paper_value": "2", "unit": "x", "ours": 1.5, "least": 1.4, "largest": 1.6, "difference": "-25 %",
            "aim": {"value": 2, "low": 1.8, "high": 2.2},
            "verdict": "direction only", "why": "because", "stands_in": "another", "model": "m", "model_error": "10 %", "variants": {"unchanged": 1.5, "roofline": 0.5}, "turns": ["roofline"],
-           "commands": {}, "errors": []}
+           "commands": {}, "errors": [], "measured": 3}
 
     def test_markdown(self):
-        text = report.markdown([{"date": "2026-11-26T00:00:00", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [self.ROW]}])
+        text = report.markdown([{"date": "2026-11-26T00:00:00", "commit": "abc", "command": "run", "quick": False, "traces": "the public ones", "papers": {"p": "Paper"}, "rows": [self.ROW]}])
         self.assertIn("| a \\| b (`c`) | 1 | 2 | 1.8 to 2.2 | 1.5 (1.4 to 1.6) | -25 % | direction only | 0.5 to 1.5; turns under roofline |", text)
         for part in ("`c`: because.", "- another.", "- 10 %."):
             self.assertIn(part, text)
 
+    def test_what_failed_is_said(self):
+        text = report.markdown([{"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "traces": "the public ones", "papers": {"p": "Paper"},
+                                 "rows": [self.ROW | {"errors": ["seed 2: it broke"]}]}])
+        self.assertIn("Not measured:\n\n- `c`: 1 of 3 measurements; seed 2: it broke\n", text)
+
     def test_a_difference_without_a_reason_is_said(self):
-        text = report.markdown([{"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [self.ROW | {"why": ""}]}])
+        text = report.markdown([{"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "traces": "the public ones", "papers": {"p": "Paper"}, "rows": [self.ROW | {"why": ""}]}])
         self.assertIn("No reason is known for `c`.", text)
 
 
@@ -266,7 +294,7 @@ class Picture(unittest.TestCase):
         self.assertEqual((Between(1.2, 3, 1).aim()["value"], Between(0.2, 0.8, 1).aim()["value"]), (1.2, 0.8))
 
     def test_pictures_stand_beside_the_tables(self):
-        result = {"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "papers": {"p": "Paper"}, "rows": [Report.ROW]}
+        result = {"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "traces": "the public ones", "papers": {"p": "Paper"}, "rows": [Report.ROW]}
         with tempfile.TemporaryDirectory() as folder:
             report.pictures([result], pathlib.Path(folder) / "papers")
             self.assertIn("](papers/p.svg)", report.markdown([result]))
