@@ -33,16 +33,17 @@ def mark(x, y, verdict):
 
 
 def drawable(row):
-    """Has a ratio: both the paper's value and ours are above 0."""
-    return row["verdict"] in COLOUR and (row["aim"]["value"] or 0) > 0 and (row["ours"] or 0) > 0
+    """Has a ratio above 0: the paper's value and ours are on one side of 0."""
+    return row["verdict"] in COLOUR and (row["aim"]["value"] or 0) * (row["ours"] or 0) > 0
 
 
 def claim(row, y):
     value, parts = row["aim"]["value"], []
-    low, high = (LEAST if row["aim"]["low"] is None else row["aim"]["low"] / value), (MOST if row["aim"]["high"] is None else row["aim"]["high"] / value)
-    left, right = position(max(low, LEAST)), position(high)
+    ends = [row["aim"]["low"], row["aim"]["high"]] if value > 0 else [row["aim"]["high"], row["aim"]["low"]]
+    low, high = (outer if end is None else end / value for end, outer in zip(ends, (LEAST, MOST)))
+    left, right = position(max(low, LEAST)), position(max(high, LEAST))
     parts.append(f'<rect x="{left:.1f}" y="{y - 6.5:.1f}" width="{right - left:.1f}" height="13" fill="{BAND}"/>')
-    wrong = [v / value for v in row["variants"].values() if v is not None and v > 0]
+    wrong = [v / value for v in row["variants"].values() if v is not None and v / value > 0]
     if wrong:
         parts.append(line(position(min(wrong)), y, position(max(wrong)), y, COLOUR[row["verdict"]], 1.5))
     ratio = row["ours"] / value
@@ -74,5 +75,5 @@ def svg(title, rows):
                   text(at, bottom + 14, f"{tick:g}", "middle")]
     parts += [claim(row, TOP + ROW * (i + 0.5)) for i, row in enumerate(shown)]
     left_out = len(rows) - len(shown)
-    parts.append(text(position(1), bottom + 32, "ours / the paper's value" + (f" ({left_out} claims have no such ratio)" if left_out else ""), "middle"))
+    parts.append(text(position(1), bottom + 32, "ours / the paper's value" + (f" ({left_out} claims without one: the two lie on different sides of 0, or one is 0)" if left_out else ""), "middle"))
     return "\n".join(parts) + "\n</svg>\n"

@@ -267,21 +267,25 @@ class Picture(unittest.TestCase):
     """Where marks lie: the axis goes from 1/8 to 8, so its middle is the paper's value and a quarter of it is a factor of 2.83."""
     ROWS = [Report.ROW | {"id": "half", "ours": 1.0}, Report.ROW | {"id": "same", "ours": 2.0, "verdict": "reproduced", "variants": {}},
             Report.ROW | {"id": "far", "ours": 40.0, "verdict": "disagrees", "variants": {}},
+            Report.ROW | {"id": "loss", "ours": -2.0, "aim": {"value": -2, "low": -3, "high": -1}, "verdict": "reproduced", "variants": {}},
             Report.ROW | {"id": "negative", "aim": {"value": -2, "low": -3, "high": -1}}, Report.ROW | {"id": "none", "ours": None, "verdict": "not measured"}]
 
     def test_marks_and_bands(self):
         root = xml.etree.ElementTree.fromstring(picture.svg("A <paper>", self.ROWS))
         space = "{http://www.w3.org/2000/svg}"
         words = [t.text for t in root.iter(space + "text")]
-        self.assertEqual([w for w in words if w in ("half", "same", "far", "negative", "none")], ["half", "same", "far"])
+        self.assertEqual([w for w in words if w in ("half", "same", "far", "loss", "negative", "none")], ["half", "same", "far", "loss"])
         self.assertIn("20", words, "a mark at the end of the axis has its number")
-        self.assertIn("ours / the paper's value (2 claims have no such ratio)", words)
+        self.assertIn("ours / the paper's value (2 claims without one: the two lie on different sides of 0, or one is 0)", words)
         self.assertIn("A <paper>", words)
         middle = picture.LABEL + picture.WIDTH / 2
         circles = [float(c.get("cx")) for c in root.iter(space + "circle")]
         self.assertAlmostEqual(circles[1], middle, 1, "of the claim that is the paper's value; the first is the legend's")
         bands = [(float(r.get("x")), float(r.get("width"))) for r in root.iter(space + "rect") if r.get("x")][1:]
         self.assertAlmostEqual(bands[0][0], middle + picture.WIDTH * math.log(0.9) / math.log(64), 1)
+        self.assertAlmostEqual(circles[2], middle, 1, "a loss as large as the paper's")
+        self.assertAlmostEqual(bands[3][0], middle + picture.WIDTH * math.log(0.5) / math.log(64), 1)
+        self.assertAlmostEqual(bands[3][1], picture.WIDTH * math.log(3) / math.log(64), 1)
         wrong = [l for l in root.iter(space + "line") if l.get("stroke-width") == "1.5"][1:]
         self.assertEqual(len(wrong), 1)
         self.assertAlmostEqual(float(wrong[0].get("x1")), middle + picture.WIDTH * math.log(0.25) / math.log(64), 1)
