@@ -295,9 +295,9 @@ Result<Json> RequestStory(const std::string& path, const std::string& id) {
 
 std::string StoryTable(const Json& story) {
   std::string out =
-      fmt::format("request {} {}: {}, {} prompt tokens, {} of the answer, {} preemptions\n", Text(story["request"]),
-                  Text(story["id"]), Text(story["finish"]), Text(story["prompt_tokens"]),
-                  Text(story["completion_tokens"]), Text(story["preemptions"]));
+      fmt::format("request {}{}: ended by {}, {} prompt tokens, {} of the answer, {} preemptions\n",
+                  Text(story["request"]), story["id"] == "" ? "" : " " + Text(story["id"]), Text(story["finish"]),
+                  Text(story["prompt_tokens"]), Text(story["completion_tokens"]), Text(story["preemptions"]));
   const auto row = [&out](const char* title, const Json& ms, const std::string& beside) {
     out += fmt::format("  {:<22}{:>14} ms{}{}\n", title, Text(ms), beside.empty() ? "" : "   ", beside);
   };

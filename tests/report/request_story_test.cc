@@ -164,6 +164,7 @@ TEST(RequestStoryTest, WithoutStepsThePhasesAreTimesAlone) {
   EXPECT_TRUE((*story)["longest_gap"].is_null());
   EXPECT_TRUE((*story)["slower_than"]["ttft"].is_null());
   EXPECT_EQ(StoryTable(*story).find("step"), std::string::npos) << StoryTable(*story);
+  EXPECT_TRUE(StoryTable(*story).starts_with("request 0: ended by ")) << "without an id: " << StoryTable(*story);
 }
 
 }  // namespace
