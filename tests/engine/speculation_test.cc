@@ -145,7 +145,8 @@ TEST_F(SpeculationTest, ForcedTokensAreAChunk) {
 }
 
 // A draft model that is the model itself guesses every greedy token; at a temperature many are wrong. The answers are
-// the same in any case.
+// the same in any case. How many guesses it makes after the first hangs on how long both models' steps take, which are
+// measured: the gain in steps is draft_model_test's.
 TEST_F(SpeculationTest, ADraftModelChangesNoAnswer) {
   auto engine = Make();
   for (const float temperature : {0.0f, 0.8f}) {
@@ -156,10 +157,11 @@ TEST_F(SpeculationTest, ADraftModelChangesNoAnswer) {
     const Answers plain = Ask(With("none"), requests), guessed = Ask(o, requests);
     ExpectSame(plain, guessed);
     const DraftCounts& counts = guessed.stats.model_drafts;
-    EXPECT_GT(counts.draft_tokens, counts.accepted_tokens);
+    EXPECT_GT(counts.draft_tokens, 0);
     if (temperature == 0) {
-      EXPECT_GT(counts.accepted_tokens, counts.draft_tokens * 7 / 10) << "penalties alone make its guesses wrong";
-      EXPECT_LT(guessed.stats.steps, plain.stats.steps * 2 / 3);
+      EXPECT_GE(counts.accepted_tokens, counts.draft_tokens * 7 / 10) << "penalties alone make its guesses wrong";
+    } else if (constexpr int64_t kMany = 50; counts.draft_tokens >= kMany) {
+      EXPECT_LT(counts.accepted_tokens, counts.draft_tokens);
     }
   }
 }
