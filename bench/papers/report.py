@@ -104,7 +104,7 @@ def markdown(results, folder="papers"):
         if unknown:
             lines += ["", wrapped("No reason is known for " + ", ".join(f"`{r['id']}`" for r in unknown) + ".")]
         for label, key in (("Stands in", "stands_in"), ("The cost model here", "model_error")):
-            texts = list(dict.fromkeys(r[key] for r in mine if r[key]))
+            texts = list(dict.fromkeys(text for r in mine for text in (r[key].split("; ") if key == "stands_in" else [r[key]]) if text))
             if texts:
                 lines += ["", f"{label}:", ""] + [wrapped(f"- {text}.") for text in texts]
     return "\n".join(lines) + "\n"

@@ -126,7 +126,7 @@ STEP_REASONS = {
 
 
 RARE = "a long prompt's step alone takes longer than the objective here, so vLLM keeps it only at rates at which such prompts are rare"
-BUBBLE = "the paper does not say whether 1,150 ms are a stage's or the whole pass: no four A100 compute a prompt of 4,096 tokens of 180B in that time, so a stage's; its decodes of " \
+BUBBLE = "the paper does not say whether 1,150 ms are a stage's or the whole pass: no four A100 compute a prompt of 4,096 tokens of 180B in that time, so a stage's. Its decodes of " \
          "about 200 ms are then read as the whole pass (`ss-step-falcon`), of which a stage is half"
 
 
