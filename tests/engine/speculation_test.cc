@@ -161,7 +161,9 @@ TEST_F(SpeculationTest, ADraftModelChangesNoAnswer) {
     if (temperature == 0) {
       EXPECT_GE(counts.accepted_tokens, counts.draft_tokens * 7 / 10) << "penalties alone make its guesses wrong";
       const bool kept_guessing = counts.draft_tokens > plain.stats.steps;
-      if (kept_guessing) EXPECT_LT(guessed.stats.steps, plain.stats.steps * 2 / 3);
+      if (kept_guessing) {
+        EXPECT_LT(guessed.stats.steps, plain.stats.steps * 2 / 3);
+      }
     } else if (constexpr int64_t kMany = 50; counts.draft_tokens >= kMany) {
       EXPECT_LT(counts.accepted_tokens, counts.draft_tokens);
     }
