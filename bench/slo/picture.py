@@ -9,7 +9,7 @@ import math
 import statistics
 import typing
 
-import report
+from cells import distinct, select, value_of
 
 WIDTH, GAP, MARGIN, LETTER = 300, 100, 12, 7       # of a panel; between panels; around all; of a letter, about
 HEIGHT, BAR = 200, 17                              # of a panel with lines; of a bar with its distance
@@ -21,8 +21,8 @@ Point = tuple[float, float, float, float]          # load, median, least, larges
 
 def points(cells: list[dict], who: str, path: tuple[str, ...]) -> list[Point]:
     found = []
-    for load in sorted(report.distinct(cells, "load")):
-        values = [v for c in report.select(cells, who=who, load=load) if (v := report.value_of(c, *path)) is not None]
+    for load in sorted(distinct(cells, "load")):
+        values = [v for c in select(cells, who=who, load=load) if (v := value_of(c, *path)) is not None]
         if values:
             found.append((load, statistics.median(values), min(values), max(values)))
     return found
@@ -63,7 +63,7 @@ def colour_of(names: list[str], who: str) -> str:
 
 def usual_load(cells: list[dict]) -> float:
     """The one that most servers had; of several the highest."""
-    return max(report.distinct(cells, "load"), key=lambda load: (len(report.distinct(report.select(cells, load=load), "who")), load))
+    return max(distinct(cells, "load"), key=lambda load: (len(distinct(select(cells, load=load), "who")), load))
 
 
 def bars(cells: list[dict], names: list[str], panel: tuple, title: str, x0: float, y0: float, labelled: bool) -> list[str]:
@@ -88,7 +88,7 @@ def bars(cells: list[dict], names: list[str], panel: tuple, title: str, x0: floa
 def lines(cells: list[dict], names: list[str], panel: tuple, title: str, x0: float, y0: float) -> list[str]:
     name, path, logarithmic = panel
     of = {who: points(cells, who, path) for who in names}
-    loads = sorted(report.distinct(cells, "load"))
+    loads = sorted(distinct(cells, "load"))
     ticks, share = scale([v for found in of.values() for p in found for v in p[1:]], logarithmic)
     x = lambda load: x0 + 20 + (WIDTH - 40) * (load - loads[0]) / (loads[-1] - loads[0])
     y = lambda value: y0 + HEIGHT * (1 - share(value))
@@ -106,20 +106,20 @@ def lines(cells: list[dict], names: list[str], panel: tuple, title: str, x0: flo
 
 
 def names_width(cells: list[dict]) -> float:
-    return 34 + LETTER * max(len(who) for who in report.distinct(cells, "who"))
+    return 34 + LETTER * max(len(who) for who in distinct(cells, "who"))
 
 
 def model_rows(cells: list[dict], model: str, x0: float, y: float) -> tuple[list[str], float]:
     """What is drawn of a model from `y` on, and where that ends."""
     out: list[str] = []
     load = usual_load(cells)
-    now = report.select(cells, load=load)
-    names = sorted(report.distinct(now, "who"), key=lambda who: -(points(now, who, PANELS[0][1]) or [(0, -1, 0, 0)])[0][1])
+    now = select(cells, load=load)
+    names = sorted(distinct(now, "who"), key=lambda who: -(points(now, who, PANELS[0][1]) or [(0, -1, 0, 0)])[0][1])
     y += 40
     for column, panel in enumerate(PANELS):
         out += bars(now, names, panel, f"{model}, load {load:g}", x0 + column * (WIDTH + GAP), y, column == 0)
     y += BAR * len(names) + 30
-    several = [who for who in report.distinct(cells, "who") if len(report.distinct(report.select(cells, who=who), "load")) > 1]
+    several = [who for who in distinct(cells, "who") if len(distinct(select(cells, who=who), "load")) > 1]
     if several:
         y += 30
         for column, panel in enumerate(PANELS):
@@ -132,10 +132,10 @@ def model_rows(cells: list[dict], model: str, x0: float, y: float) -> tuple[list
 
 def svg(result: dict) -> str:
     """Where a run has no cells with bursts, of what it has."""
-    cells = report.select(result["cells"], scenario="bursts") or result["cells"]
+    cells = select(result["cells"], scenario="bursts") or result["cells"]
     out, x0, y = [], MARGIN + names_width(cells), 0.0
-    for model in report.distinct(cells, "model"):
-        more, y = model_rows(report.select(cells, model=model), model, x0, y)
+    for model in distinct(cells, "model"):
+        more, y = model_rows(select(cells, model=model), model, x0, y)
         out += more
     width, height = x0 + 2 * WIDTH + GAP + 3 * MARGIN, y + MARGIN
     head = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" viewBox="0 0 {width} {height:.0f}" font-family="sans-serif" font-size="12">',

@@ -14,6 +14,9 @@ import math
 import pathlib
 import statistics
 
+import picture
+from cells import distinct, select, value_of
+
 TBT_RATIO, GOODPUT_OVER_PRESETS, GOODPUT_OVER_LLAMA, POINTS = 1.5, 1.5, 3.0, 5.0      # the aims
 LATENCIES = ("p50", "p90", "p99")
 
@@ -91,31 +94,12 @@ def at(figures: dict, name: str, which: str) -> str:
 
 # --- Medians and ratios over repeats --------------------------------------------------------------------------------
 
-def select(cells: list[dict], **key: object) -> list[dict]:
-    return [c for c in cells if all(c[k] == v for k, v in key.items())]
-
-
-def distinct(cells: list[dict], name: str) -> list:
-    found: list = []
-    for c in cells:
-        if c[name] not in found:
-            found.append(c[name])
-    return found
-
-
 def spread(values: list[float], digits: int = 2) -> str:
     values = [v for v in values if v is not None]
     if not values:
         return "-"
     text = f"{statistics.median(values):.{digits}f}"
     return text if len(values) == 1 else f"{text} ({min(values):.{digits}f} to {max(values):.{digits}f})"
-
-
-def value_of(cell: dict, *path: str) -> float | None:
-    found: object = cell["result"]
-    for name in path:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found  # type: ignore[return-value]
 
 
 def ratios(cells: list[dict], over: list[dict], *path: str) -> list[float]:
@@ -307,7 +291,6 @@ def main() -> None:
         parser.error(f"--judge {args.judge}: the run has {', '.join(w for w in distinct(result['cells'], 'who') if is_ours(w))}")
     print(markdown(result, args.judge))
     if args.picture:
-        import picture
         args.picture.write_text(picture.svg(result))
 
 

@@ -35,6 +35,7 @@ import contenders
 import picture
 import report
 import workload
+from cells import select
 from contenders import Contender, Model
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cpu"))
@@ -277,7 +278,7 @@ async def simulate_again(run: Run, model: Model) -> None:
         try:
             again = await simulate_cell(run, model, contenders.parse_name(cell["who"]), load)
             report.check_same_load(cell["result"], again["result"])
-            before = report.select(run.result["simulated"], **key)
+            before = select(run.result["simulated"], **key)
             put(run.result["simulated"], key, again | {"steps": b["steps"] for b in before if "steps" in b})
             warn(f"      attainment {report.percent(again['result'].get('slo_attainment'))}, served {report.percent(cell['result'].get('slo_attainment'))}")
         except (CellError, OSError, ValueError) as error:
