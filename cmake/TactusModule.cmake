@@ -1,3 +1,6 @@
+# The standard headers (pch.h) are precompiled once for all modules and once, with GoogleTest's, for all tests: both of
+# one set of flags. What a module adds to them must not change what a header says.
+
 # tactus_module(NAME kv SOURCES a.cc b.cc DEPS base [LIBS fmt::fmt ...])
 #   A static library tactus_<name> from src/<name>/. DEPS are other modules (they must be lower in the dependency
 #   table that tests/lint checks); LIBS are outside libraries.
@@ -15,29 +18,51 @@ function(tactus_module)
   endforeach()
   target_link_libraries(tactus_${M_NAME} PUBLIC ${M_LIBS})
   if(TACTUS_PCH)
-    target_precompile_headers(tactus_${M_NAME} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+    if(NOT TARGET tactus_pch)
+      add_library(tactus_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+      target_link_libraries(tactus_pch PRIVATE tactus_flags)
+      target_precompile_headers(tactus_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+    endif()
+    target_precompile_headers(tactus_${M_NAME} REUSE_FROM tactus_pch)
   endif()
   set_property(GLOBAL APPEND PROPERTY TACTUS_MODULES tactus_${M_NAME})
 endfunction()
 
 include(GoogleTest)
 
+# main() of every test program and the paths of the sources, made on first use.
+function(tactus_test_main)
+  if(TARGET tactus_test_main)
+    return()
+  endif()
+  get_filename_component(root ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.. ABSOLUTE)
+  set(support ${root}/tests/support)
+  add_library(tactus_test_main STATIC ${support}/test_main.cc ${support}/source_path.cc)
+  set_source_files_properties(${support}/source_path.cc PROPERTIES COMPILE_DEFINITIONS TACTUS_SOURCE_DIR="${root}")
+  target_include_directories(tactus_test_main PRIVATE ${root}/tests)
+  target_link_libraries(tactus_test_main PUBLIC GTest::gtest PRIVATE tactus_flags)
+  if(TACTUS_PCH)
+    # As programs are compiled, or they could not use its header.
+    set_target_properties(tactus_test_main PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(tactus_test_main PRIVATE -fPIE)
+    target_precompile_headers(tactus_test_main PRIVATE ${root}/cmake/pch.h <gtest/gtest.h>)
+  endif()
+endfunction()
+
 # tactus_test(NAME kv_test SOURCES block_pool_test.cc ... DEPS kv [LABELS fast|slow] [TIMEOUT s])
 #   One GoogleTest executable per module: few links, quick to build. Label `fast` (default) runs in CI. Every test case is
 #   a test of ctest, `kv_test.Suite.Case`, so that one that skips itself is shown as skipped, with its name.
 function(tactus_test)
   cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
-  set(support ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests/support)
-  add_executable(${T_NAME} ${T_SOURCES} ${support}/test_main.cc ${support}/source_path.cc)
-  get_filename_component(root ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.. ABSOLUTE)
-  set_source_files_properties(${support}/source_path.cc PROPERTIES COMPILE_DEFINITIONS TACTUS_SOURCE_DIR="${root}")
+  tactus_test_main()
+  add_executable(${T_NAME} ${T_SOURCES})
   target_include_directories(${T_NAME} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests)
-  target_link_libraries(${T_NAME} PRIVATE tactus_flags GTest::gtest ${T_LIBS})
+  target_link_libraries(${T_NAME} PRIVATE tactus_flags tactus_test_main ${T_LIBS})
   foreach(dep IN LISTS T_DEPS)
     target_link_libraries(${T_NAME} PRIVATE tactus_${dep})
   endforeach()
   if(TACTUS_PCH)
-    target_precompile_headers(${T_NAME} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h <gtest/gtest.h>)
+    target_precompile_headers(${T_NAME} REUSE_FROM tactus_test_main)
   endif()
   if(NOT T_LABELS)
     set(T_LABELS fast)

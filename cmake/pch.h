@@ -1,4 +1,4 @@
-// The standard headers that most files use. Precompiled once per target; nothing of ours belongs here, so that
+// The standard headers that most files use. Precompiled once for all modules; nothing of ours belongs here, so that
 // a change in our headers never rebuilds the world.
 #pragma once
 #include <algorithm>
