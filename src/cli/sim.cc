@@ -240,11 +240,9 @@ int SimCommand(const Args& args) {
                                 "a run of the scheduler that it names"),
                 kExitUsage);
   }
-  if (options.timeseries.interval.ns != 0 &&
-      (!options.replay.empty() || sched::FindSearch(options.sim.scheduler) != nullptr)) {
-    return Fail(InvalidArgument("--timeseries is of one simulated run: beside --replay record a run file (--run-out), "
-                                "and with a scheduler that makes many runs give it to a run of the scheduler that it "
-                                "names"),
+  if (options.timeseries.interval.ns != 0 && sched::FindSearch(options.sim.scheduler) != nullptr) {
+    return Fail(InvalidArgument("--timeseries is of one simulated run: with a scheduler that makes many runs give it "
+                                "to a run of the scheduler that it names"),
                 kExitUsage);
   }
   if (const Status status = CheckApart({{"run-out", options.run_out.path},
@@ -260,11 +258,14 @@ int SimCommand(const Args& args) {
   }
   if (!options.replay.empty()) {
     const SimOptions& o = options.sim;
-    auto run_file = OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kWait);
+    RunOut run_out = options.run_out;
+    const auto series = KeepSeries(options.timeseries, &run_out);
+    if (!series.ok()) return Fail(series.status(), ExitCodeOf(series.status()));
+    auto run_file = OpenRunFile(run_out, line, RunFileWriter::WhenBehind::kWait);
     if (!run_file.ok()) return Fail(run_file.status(), ExitCodeOf(run_file.status()));
     return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp,
                       options.json, options.output, o.steps_out},
-                     std::move(*run_file));
+                     std::move(*run_file), series->get());
   }
   auto setup = SetUp(options.sim);
   if (!setup.ok()) return Fail(setup.status(), ExitCodeOf(setup.status()));

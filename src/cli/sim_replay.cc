@@ -123,7 +123,11 @@ int Fail(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
 
-int Write(const SimReplayOptions& o, const Json& result) {
+int Write(const SimReplayOptions& o, Json result, const KeptSeries* series) {
+  if (series != nullptr) {
+    if (!o.json) std::printf("\n%s", series->Table().c_str());
+    result["timeseries"] = series->ToJson();
+  }
   const std::string text =
       result.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";  // paths need not be UTF-8
   if (o.json) std::printf("%s", text.c_str());
@@ -138,7 +142,7 @@ int Close(RunRecorder* recorder, const RunResult& result) {
   return written.ok() ? kExitOk : Fail(written);
 }
 
-int ReplayRecorded(const SimReplayOptions& o, RunRecorder* recorder) {
+int ReplayRecorded(const SimReplayOptions& o, RunRecorder* recorder, const KeptSeries* series) {
   EngineMetrics metrics("", {}, 0, true);
   ReplayHooks hooks;
   hooks.recorder = recorder;
@@ -156,7 +160,7 @@ int ReplayRecorded(const SimReplayOptions& o, RunRecorder* recorder) {
   }
   if (!report->complete) std::fprintf(stderr, "the recording was not closed in order; what is there was replayed\n");
   if (const int code = Close(recorder, metrics.Outcome(report->stats)); code != kExitOk) return code;
-  if (const int code = Write(o, RecordedJson(*report)); code != kExitOk) return code;
+  if (const int code = Write(o, RecordedJson(*report), series); code != kExitOk) return code;
   return report->identical() ? kExitOk : kExitFailed;
 }
 
@@ -172,7 +176,7 @@ Status WriteSteps(const std::string& path, const std::vector<StepPrediction>& st
   return out ? Status() : DataLoss(fmt::format("cannot write '{}'", path));
 }
 
-int ReplayModel(const SimReplayOptions& o, RunRecorder* recorder) {
+int ReplayModel(const SimReplayOptions& o, RunRecorder* recorder, const KeptSeries* series) {
   auto model = MakeModel(o);
   if (!model.ok()) return Fail(model.status());
   std::fprintf(stderr, "step times: %s\n", model->about.c_str());
@@ -185,38 +189,38 @@ int ReplayModel(const SimReplayOptions& o, RunRecorder* recorder) {
   if (const auto* cost = dynamic_cast<const cost::CostModel*>(model->step_time.get()))
     beyond = cost->Extrapolation(replay->most);
   if (!beyond.empty()) std::fprintf(stderr, "beyond what was measured: %s\n", beyond.c_str());
-  const Json result = {{"recorded", RecordedJson(replay->recorded)},
-                       {"step_time",
-                        {{"model", model->about},
-                         {"steps", replay->errors.steps},
-                         {"median_abs_error", replay->errors.median_abs},
-                         {"p90_abs_error", replay->errors.p90_abs},
-                         {"total_error", replay->errors.total},
-                         {"extrapolation", beyond}}},
-                       {"measured", RunJson(replay->measured)},
-                       {"predicted", RunJson(replay->predicted)},
-                       {"error",
-                        {{"ttft", ErrorJson(replay->measured.ttft_ms, replay->predicted.ttft_ms)},
-                         {"tbt", ErrorJson(replay->measured.tbt_ms, replay->predicted.tbt_ms)},
-                         {"e2e", ErrorJson(replay->measured.e2e_ms, replay->predicted.e2e_ms)}}}};
+  Json result = {{"recorded", RecordedJson(replay->recorded)},
+                 {"step_time",
+                  {{"model", model->about},
+                   {"steps", replay->errors.steps},
+                   {"median_abs_error", replay->errors.median_abs},
+                   {"p90_abs_error", replay->errors.p90_abs},
+                   {"total_error", replay->errors.total},
+                   {"extrapolation", beyond}}},
+                 {"measured", RunJson(replay->measured)},
+                 {"predicted", RunJson(replay->predicted)},
+                 {"error",
+                  {{"ttft", ErrorJson(replay->measured.ttft_ms, replay->predicted.ttft_ms)},
+                   {"tbt", ErrorJson(replay->measured.tbt_ms, replay->predicted.tbt_ms)},
+                   {"e2e", ErrorJson(replay->measured.e2e_ms, replay->predicted.e2e_ms)}}}};
   if (!o.steps_out.empty()) {
     if (const Status status = WriteSteps(o.steps_out, replay->steps); !status.ok()) return Fail(status);
   }
   if (const int code = Close(recorder, replay->predicted); code != kExitOk) return code;
   if (!o.json) PrintTable(*replay);
-  return Write(o, result);
+  return Write(o, std::move(result), series);
 }
 
 }  // namespace
 
-int SimReplay(const SimReplayOptions& options, std::unique_ptr<RunFileWriter> run_file) {
+int SimReplay(const SimReplayOptions& options, std::unique_ptr<RunFileWriter> run_file, KeptSeries* series) {
   if (!options.steps_out.empty()) {
     if (const Status status = CheckWritable(options.steps_out, "steps-out"); !status.ok()) return Fail(status);
   }
   std::optional<RunRecorder> recorder;
-  if (run_file != nullptr) recorder.emplace(std::move(run_file), kNever);
+  if (run_file != nullptr || series != nullptr) recorder.emplace(std::move(run_file), kNever, series);
   RunRecorder* const told = recorder ? &*recorder : nullptr;
-  return options.times == "model" ? ReplayModel(options, told) : ReplayRecorded(options, told);
+  return options.times == "model" ? ReplayModel(options, told, series) : ReplayRecorded(options, told, series);
 }
 
 }  // namespace tactus::cli

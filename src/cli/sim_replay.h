@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "cli/commands.h"
+#include "obs/kept_series.h"
 #include "obs/run_file.h"
 
 namespace tactus::cli {
@@ -18,7 +19,7 @@ struct SimReplayOptions {
   std::string steps_out;  // CSV of every step, measured and predicted; empty: none
 };
 
-// `run_file` (may be null): of the run as it was recorded or, by a model, as it was predicted.
-int SimReplay(const SimReplayOptions& options, std::unique_ptr<RunFileWriter> run_file);
+// `run_file` and `series` (either may be null): of the run as it was recorded or, by a model, as it was predicted.
+int SimReplay(const SimReplayOptions& options, std::unique_ptr<RunFileWriter> run_file, KeptSeries* series);
 
 }  // namespace tactus::cli

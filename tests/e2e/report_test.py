@@ -110,11 +110,24 @@ class ReportTest(Folder):
         for extra, why in ((["--timeseries", "1us"], "--timeseries is 1us; it must be between 1ms"),
                            (["--timeseries", "1s", "--run-interval", "2s"], "a run has one time series"),
                            (["--timeseries", "1s", "--seeds", "2"], "--timeseries is of one run"),
-                           (["--timeseries", "1s", "--scheduler", "oracle"], "--timeseries is of one simulated run"),
-                           (["--timeseries", "1s", "--replay", "x"], "--timeseries is of one simulated run")):
+                           (["--timeseries", "1s", "--scheduler", "oracle"], "--timeseries is of one simulated run")):
             done = tactus(*SIM, "--rate", "20", *extra)
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn(why, done.stderr)
+
+    def test_a_time_series_of_a_recording(self):
+        recording = self.folder / "a.trace"
+        _, result = self.record("a.run", "--timeseries", "500ms", "--trace-out", recording)
+        sums = lambda rows: [sum(row[name] for row in rows) for name in ("arrived", "completed", "output_tokens")]
+        replay = ("sim", "--replay", str(recording), "--timeseries", "500ms")
+        again = tactus(*replay, "--json")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        series = json.loads(again.stdout)["timeseries"]
+        self.assertEqual(sums(series["rows"]), sums(result["timeseries"]["rows"]))
+        predicted = tactus(*replay, "--times", "model", *SIM[1:5], "--json")
+        self.assertEqual(predicted.returncode, 0, predicted.stderr)
+        self.assertEqual(sums(json.loads(predicted.stdout)["timeseries"]["rows"]), [60, 60, 60 * 32])
+        self.assertIn("from (s)", tactus(*replay).stdout)
 
     def test_a_request_of_a_run_file_is_explained(self):
         path, result = self.record("a.run")
