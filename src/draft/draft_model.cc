@@ -16,6 +16,7 @@ constexpr int32_t kRestTokens = 32;
 constexpr int32_t kFirstGuesses = 4, kLeastGuesses = 2;
 constexpr double kTimeKeep = 1.0 / 8;  // what a measured time counts
 constexpr double kForget = 0.02;       // of what is known of guesses, by a token that was not guessed at
+constexpr double kForgetTime = 0.002;  // of a round's time, by a call that it kept from computing anything
 
 // Something else may have held it up: twice the usual at most.
 void Average(DurationNs measured, double* mean) {
@@ -136,6 +137,7 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
   jobs_.clear();
   plan_.Clear();
   int32_t rounds = 0;
+  bool too_slow = false;  // for a sequence whose guesses would be worth it otherwise
   for (DraftTask& task : tasks) {
     Sequence& sequence = sequences_[static_cast<size_t>(task.slot)];
     Learn(task, &sequence);
@@ -150,6 +152,7 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
       continue;
     }
     if (chance < task.least_chance + OwnCost()) {
+      too_slow = too_slow || chance >= task.least_chance;
       sequence.right += (kPrior * sequence.all - sequence.right) * kForget;  // a bad spell is not for ever
       continue;
     }
@@ -181,6 +184,8 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
     job.most = std::min(task.most, sequence.wanted);
     rounds = std::max(rounds, job.most);
   }
+  // Times are measured only while it guesses, so one that was slow by chance would be believed for good.
+  if (too_slow && jobs_.empty()) round_ns_ *= 1 - kForgetTime;
   const TimeNs before_ns = std::exchange(last_end_ns_, kNever);
   for (int32_t round = 0; round < rounds && !plan_.items.empty(); ++round) {
     const bool ran = Run();

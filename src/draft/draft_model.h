@@ -13,7 +13,8 @@
 //
 // A guess must be worth what the scheduler wants of it (DraftTask::least_chance) and this model's own time: a round of
 // guesses, one for each sequence, takes a share of a step of the model that is served. Both times are measured. Where
-// guesses are not worth it nothing is computed; what was missed meanwhile is made up for once they are.
+// guesses are not worth it nothing is computed; what was missed meanwhile is made up for once they are. A time that
+// keeps all from guessing is believed less with every call, until guesses measure it again.
 #pragma once
 
 #include <condition_variable>
