@@ -16,7 +16,9 @@ constexpr int32_t kRestTokens = 32;
 constexpr int32_t kFirstGuesses = 4, kLeastGuesses = 2;
 constexpr double kTimeKeep = 1.0 / 8;  // what a measured time counts
 constexpr double kForget = 0.02;       // of what is known of guesses, by a token that was not guessed at
-constexpr double kForgetTime = 0.002;  // of a round's time, by a call that it kept from computing anything
+// Of a round's time, by a call that it kept from computing anything. Half as much after each time that it was found to
+// be as long as it had been: what is missed meanwhile must be computed before it can be measured.
+constexpr double kForgetTime = 0.008, kLeastForgetTime = kForgetTime / 64, kForgetMore = 1.1;
 
 // Something else may have held it up: twice the usual at most.
 void Average(DurationNs measured, double* mean) {
@@ -34,7 +36,8 @@ DraftModel::DraftModel(std::unique_ptr<Backend> backend, std::unique_ptr<Executo
       size_(size),
       vocab_size_(vocab_size),
       most_(most),
-      sequences_(static_cast<size_t>(size.max_slots)) {
+      sequences_(static_cast<size_t>(size.max_slots)),
+      forget_time_(kForgetTime) {
   free_blocks_.reserve(static_cast<size_t>(size.num_blocks));
   for (int64_t b = size.num_blocks; b-- > 0;) free_blocks_.push_back(static_cast<BlockId>(b));
   jobs_.reserve(static_cast<size_t>(size.max_step_items));
@@ -185,7 +188,13 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
     rounds = std::max(rounds, job.most);
   }
   // Times are measured only while it guesses, so one that was slow by chance would be believed for good.
-  if (too_slow && jobs_.empty()) round_ns_ *= 1 - kForgetTime;
+  if (too_slow && jobs_.empty()) {
+    round_ns_ *= 1 - forget_time_;
+    forgets_ = true;
+  } else if (!jobs_.empty()) {
+    forget_time_ = std::clamp(forget_time_ * (forgets_ ? 0.5 : kForgetMore), kLeastForgetTime, kForgetTime);
+    if (std::exchange(forgets_, false)) round_ns_ = 0;  // measured anew
+  }
   const TimeNs before_ns = std::exchange(last_end_ns_, kNever);
   for (int32_t round = 0; round < rounds && !plan_.items.empty(); ++round) {
     const bool ran = Run();

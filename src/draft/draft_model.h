@@ -82,6 +82,8 @@ class DraftModel final : public DraftSource {
   StepResult result_;
   StepId next_step_ = 0;
   double round_ns_ = 0, step_ns_ = 0;  // of a round of guesses, and from a call's end to the next one; 0: not known
+  bool forgets_ = false;               // round_ns_ is less than what was measured
+  double forget_time_;                 // by how much with each call
   TimeNs last_end_ns_ = kNever;        // of the call before; kNever: it computed nothing
   std::mutex mutex_;
   std::condition_variable wake_;
