@@ -44,8 +44,7 @@ ERRORS = {
     "opt-13b a100": Error("OPT-13B on an A100: decode steps of 1, 32 and 128 sequences are 2 to 10 % short of measured kernels", **A100),
     "opt-175b a100": Error("OPT-175B on eight A100: no step of it is published", **A100),
     "8b a100, 70b h100": Error("8B on an A100: no step of the paper's is published; 70B in FP8 on two H100: TPOT of 45 such servers on vLLM is met within 8 % in the median, 17 % at "
-                               "nine of ten (docs/validation_silicon.md). Rates stay what they are: longer steps are a higher load too, and 2.5 times as long beside chunks are more than the "
-                               "replicas hold", **(A100 | {"products": 1.18})),
+                               "nine of ten (docs/validation_silicon.md). Rates are shares of what the replicas hold under the same step times", **(A100 | {"products": 1.18})),
 }
 WHAT_IF = "one kernel for chunks and decodes"
 

@@ -25,6 +25,19 @@ class Capacity:
     says: str  # of `keeps`, as `tactus sim` would be told
 
 
+@dataclasses.dataclass(frozen=True)
+class AtLoad:
+    """`sim` at so many times the requests/s that `probe` completes, whose requests are all there at once: of the same seed and under the same step times."""
+    sim: Sim
+    probe: Sim
+    load: float
+
+
+def sim_of(run):
+    """The simulation whose result a run is."""
+    return run if isinstance(run, Sim) else run.sim
+
+
 # --- What is expected. `holds(x)`: reproduced; `direction(x)`: on the paper's side of no effect, by a tenth of the paper's effect at least. --
 
 SHARE = 0.1
@@ -103,8 +116,8 @@ class Claim:
     says: str  # the claim, in our words
     paper: str  # its value, as text
     expects: Expectation
-    runs: dict  # name -> Sim | Capacity
-    value: typing.Callable[[dict], float]  # of a seed's results by name: the result object of a Sim, the rate of a Capacity
+    runs: dict  # name -> Sim | Capacity | AtLoad
+    value: typing.Callable[[dict], float]  # of a seed's results by name: the result object, of a Capacity the rate
     unit: str = ""
     seeds: tuple = (1, 2)
     why: str = ""  # where ours disagrees: the reason, as far as it is known
@@ -154,9 +167,9 @@ def check(claims):
         if any(ch in c.id for ch in " |") or not c.id.isascii():
             faults.append(f"{c.id}: an id is typed on a command line")
         for name, run in c.runs.items():
-            flags = (run.sim if isinstance(run, Capacity) else run).flags
-            if isinstance(run, Capacity) and "--rate" in flags:
-                faults.append(f"{c.id}, {name}: a capacity's rate is searched, not stated")
+            flags = sim_of(run).flags
+            if not isinstance(run, Sim) and "--rate" in flags:
+                faults.append(f"{c.id}, {name}: its rate is found, not stated")
             if "--json" in flags:
                 faults.append(f"{c.id}, {name}: --json is added to every command")
         edges = [c.expects.value] if isinstance(c.expects, Near) else [c.expects.low, c.expects.high]

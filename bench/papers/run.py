@@ -33,7 +33,7 @@ sys.path.insert(0, str(HERE))
 import calibration  # noqa: E402
 import files  # noqa: E402
 import report  # noqa: E402
-from claims import DIRECTION, DISAGREES, FAILED, Capacity, check, measured, side, verdict  # noqa: E402
+from claims import DIRECTION, DISAGREES, FAILED, check, measured, side, sim_of, verdict  # noqa: E402
 from simulations import SimulationFailed, Simulations, commands_of  # noqa: E402
 
 PAPERS = {"sarathi": "sarathi", "sarathi-serve": "sarathi_serve", "accelgen": "accelgen_claims", "blendserve": "blendserve_claims", "larry": "larry_claims"}
@@ -98,7 +98,7 @@ def measurements(papers, quick, calibrate):
             for seed in claim.seeds[:1] if quick else claim.seeds:
                 yield Measurement(paper, claim, seed, quick)
             if calibrate is not None and claim.perturb and (not calibrate or claim.id.startswith(tuple(calibrate))):
-                large = any((run.sim if isinstance(run, Capacity) else run).requests > MOST_PERTURBED for run in claim.runs.values())
+                large = any(sim_of(run).requests > MOST_PERTURBED for run in claim.runs.values())
                 for name, flags in {UNCHANGED: (), **calibration.variants(claim.model), **calibration.what_ifs(claim.model)}.items():
                     yield Measurement(paper, claim, claim.seeds[0], quick or large, name, flags)
 

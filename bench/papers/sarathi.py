@@ -1,6 +1,8 @@
 """Sarathi (2023): decode-maximal batching and chunked prompts. Every request of its experiments on one device has P prompt and D answer tokens
 with P + D = L, P / D = R; a batch has B sequences, a step C tokens."""
-from claims import ABOVE_ONE, Between, Claim, Near, Sim
+import statistics
+
+from claims import ABOVE_ONE, BELOW_ONE, Between, Claim, Near, Sim
 
 PAPER = "Sarathi: Efficient LLM Inference by Piggybacking Decodes with Chunked Prefills (2023)"
 KERNELS = "--attention-kernels two"  # 4.3.1: chunks and decodes attend separately
@@ -72,7 +74,7 @@ def one_step(deployment, workload, requests):
                requests, requests, steps=True)
 
 
-def attention_ms(step, of="attention of decodes"):
+def part_ms(step, of="attention of decodes"):
     """A part of what `tactus sim step` prints."""
     return next(part["ms"] for part in step["parts"] if part["name"] == of)
 
@@ -120,6 +122,54 @@ def prefill_loss(chunk):
     return runs, lambda r: 100 * (1 - r["whole"]["ttft_ms"]["mean"] / r["chunks"]["ttft_ms"]["mean"])
 
 
+# 5.2, figure 11b, and 5.4: every chunk size at every ratio, sequences of 1K, 18 at once.
+SYSTEMS = {"baseline": BASELINE, "orca": orca_at_best(1024, 18), **{f"C {size}": chunks(size) for size in (64, 128, 256, 512)}}
+
+
+def over_ratios(combine, *systems, ratios=RATIOS):
+    """Runs of these systems, and of the baseline, at these ratios; the value is `combine` of each system's gains, a dict by ratio."""
+    runs = {f"{system}, P:D {ratio}": batch(SMALL, 1024, ratio, 18, SYSTEMS[system], rounds=30) for system in ("baseline", *systems) for ratio in ratios}
+
+    def value(r):
+        return combine(*({ratio: r[f"baseline, P:D {ratio}"]["duration_s"] / r[f"{system}, P:D {ratio}"]["duration_s"] for ratio in ratios} for system in systems))
+    return runs, value
+
+
+def best(gains):
+    return max(gains, key=gains.get)
+
+
+def ratios_over(gains, *others):
+    """At every P:D a system's gain over the best of the others'."""
+    return [gain / max(other[ratio] for other in others) for ratio, gain in gains.items()]
+
+
+def prompt_attention(*sizes, length=1024):
+    """Attention of a prompt in chunks of the first size, over that in chunks of the second."""
+    runs = {f"{size} from {first}": one(f"--chunk {size}@{first}") for size in sizes for first in range(0, length, size)}
+    total = lambda r, size: sum(part_ms(step, "attention of chunks") for name, step in r.items() if name.startswith(f"{size} "))
+    return runs, lambda r: total(r, sizes[0]) / total(r, sizes[1])
+
+
+def one(shape):
+    return Sim(f"step {SMALL} {shape}", 1, 1)
+
+
+def decode_cost(size):
+    """A token of a step of so many decodes over one of a prompt."""
+    return {"decodes": one(f"--decodes {size}x1024"), "prompt": one("--chunk 1024")}, lambda r: r["decodes"]["step_ms"] / size / (r["prompt"]["step_ms"] / 1024)
+
+
+FFN, PROJECTIONS = ("gate and up products", "down product"), ("QKV product", "output product")
+FUSED = {"fused": one("--chunk 239@512 --decodes 17x1024"), "chunk": one("--chunk 1024"), "decodes": one("--decodes 18x1024")}
+
+
+def reduction(r, parts):
+    """By how much less time these operators take than in the baseline's steps, of whole prompts and of 18 decodes: as many tokens of each as a step of 256."""
+    ms = lambda step: sum(part_ms(step, part) for part in parts)
+    return 100 * (1 - ms(r["fused"]) / (ms(r["chunk"]) * 239 / 1024 + ms(r["decodes"]) * 17 / 18))
+
+
 # GPT-3 on 64 A100: eight stages of eight devices, or eight replicas. The paper's batch of 27 is a stage's; eight are in flight.
 GPT = f"--model gpt-3 --device a100 --tp 8 {KERNELS} --override-context 4096 --workload lengths:{{zipf}} --requests {{requests}} " + AT_ONCE
 PIPELINE = {
@@ -148,7 +198,7 @@ def claims():
               {"beside": BESIDE, "alone": ALONE}, marginal_ms, "ms", (1,), model="llama-13b a6000",
               why="in the paper's table attention takes 5.2 ms more for three decodes, 1.7 each, as here; that its products take 1.6 ms less for as many tokens makes 1.2 of it"),
         Claim("s23-attention", "4.3, table 2", "of it the attention of a decode beside the chunk: a third of what three add in the table", "1.73 ms", Near(1.73, 0.2, None),
-              {"beside": Sim(f"step {SMALL} --chunk 1021 --decodes 3x1024", 1, 1)}, lambda r: attention_ms(r["beside"]) / 3, "ms", (1,), model="llama-13b a6000", perturb=False),
+              {"beside": Sim(f"step {SMALL} --chunk 1021 --decodes 3x1024", 1, 1)}, lambda r: part_ms(r["beside"]) / 3, "ms", (1,), model="llama-13b a6000", perturb=False),
         Claim("s23-decode-speedup", "5.1.1, figure 8", "decodes are up to so many times cheaper beside a chunk than in a step of their own: C = 256, ten batches of 2 to 18 sequences (LLaMA-13B, A6000)",
               "10", Near(10, 0.35), *speedups(SMALL, SMALL_BATCHES), "x", (1,), model="llama-13b a6000"),
         Claim("s23-decode-speedup-33b", "5.1.1, table 4", "the same of LLaMA-33B on an A100, batches of 10, 5 and 3 sequences of 1K, 2K and 3K", "4.25", Near(4.25, 0.35),
@@ -192,6 +242,60 @@ def claims():
         runs, value = prefill_loss(chunk)
         rows.append(Claim(f"s23-chunk-{chunk}", "5.4, figure 13b", f"chunks of {chunk} lose at most so much prefill speed", f"at most {most} %", Between(None, most),
                           runs, value, "%", (1,), model="llama-13b a6000", perturb=False))
+    alone = dict(seeds=(1,), model="llama-13b a6000", perturb=False)
+    shape = "the figure names no model: LLaMA-13B on an A6000, as in table 2"
+    rows += [
+        *(Claim(f"s23-cost-{size}", "3.1, figure 3", f"a decoded token costs so many times one of a prompt, in steps of {size} (1K)", f"{paper}", Near(paper, 0.3), *decode_cost(size), "x",
+                stands_in=shape, **alone) for size, paper in ((1, 200), (2, 100), (18, 16.7))),
+        Claim("s23-prefill-flat", "3.1, figure 3", "a prompt's token costs as much in a step of four prompts as in one of one (1K)", "almost constant", Near(1, 0.1, None),
+              {"four": one("--chunk 1024 " * 4), "one": one("--chunk 1024")}, lambda r: r["four"]["step_ms"] / 4 / r["one"]["step_ms"], "x", stands_in=shape, **alone),
+        Claim("s23-others", "3.1, figure 3", "all but the products and attention take less than so much of a layer's time (a prompt of 1K)", "at most 5 %", Between(None, 5), {"one": one("--chunk 1024")},
+              lambda r: 100 * sum(part["ms"] for part in r["one"]["parts"] if part["kind"] == "elementwise") / r["one"]["step_ms"], "%",
+              why="small operators are priced by what they move, not measured on this device", stands_in=shape, **alone),
+        Claim("s23-saturates", "3.1, figure 4a", "a layer computes so many tokens of prompts per ms at best (1K; one of 40 layers)", "180", Near(180, 0.2, None), {"one": one("--chunk 1024")},
+              lambda r: 40 * 1024 / r["one"]["step_ms"], "", stands_in=shape, **alone),
+        Claim("s23-decode-linear", "3.1, figure 4a", "decode throughput rises linearly with small batches: four over one (1K)", "4", Near(4, 0.15),
+              {"four": one("--decodes 4x1024"), "one": one("--decodes 1x1024")}, lambda r: 4 * r["one"]["step_ms"] / r["four"]["step_ms"], "x", stands_in=shape, **alone),
+    ]
+    on = dict(unit="x", seeds=(1,), model="llama-13b a6000")
+    rows += [
+        Claim("s23-peak-512", "5.2, figure 11b", "the largest gain of C = 512 over P:D 4 to 200 (1K, B 18)", "1.23", Near(1.23, 0.5, of_effect=True),
+              *over_ratios(lambda gains: max(gains.values()), "C 512"), **on),
+        Claim("s23-peak-orca", "5.2, figure 11b", "the largest gain of Orca at its best", "1.11", Near(1.11, 0.5, of_effect=True), *over_ratios(lambda gains: max(gains.values()), "orca"), **on),
+        Claim("s23-peak-128", "5.1.3, figure 9a", "gains are much lower with C = 128: its largest over that of C = 256", "below 1", BELOW_ONE,
+              *over_ratios(lambda a, b: max(a.values()) / max(b.values()), "C 128", "C 256"),
+              why="a step of 128 tokens is shorter here than the paper's (`s23-step-128`), so that small chunks cost less; the gain falls faster with P:D, as in the paper", **on),
+        Claim("s23-peak-moves", "5.2, figure 11b", "the best P:D rises with the chunk: that of 512 over that of 256", "above 1", ABOVE_ONE,
+              *over_ratios(lambda a, b: best(a) / best(b), "C 512", "C 256"), **on),
+        Claim("s23-peak-moves-orca", "5.2, figure 11b", "and Orca's is at a much higher one: over that of 256", "above 1", ABOVE_ONE,
+              *over_ratios(lambda a, b: best(a) / best(b), "orca", "C 256"), **on),
+        Claim("s23-low", "5.2, figure 11b", "C = 256 is best at low P:D: over the better of C = 512 and Orca, smallest of P:D 4, 8 and 12", "above 1", ABOVE_ONE,
+              *over_ratios(lambda *gains: min(ratios_over(*gains)), "C 256", "C 512", "orca", ratios=(4, 8, 12)), **on),
+        Claim("s23-high", "5.2, figure 11b", "C = 512 is best at high P:D: over the better of C = 256 and Orca, median of P:D 50 to 200", "above 1", ABOVE_ONE,
+              *over_ratios(lambda *gains: statistics.median(ratios_over(*gains)), "C 512", "C 256", "orca", ratios=RATIOS[6:]),
+              why="above P:D 50 chunks of 512 and whole prompts are within 1 % of each other here", **on),
+        Claim("s23-512-orca", "5.2, figure 11b", "C = 512 over Orca at its best, smallest of P:D 4 to 200", "above 1", ABOVE_ONE,
+              *over_ratios(lambda *gains: min(ratios_over(*gains)), "C 512", "orca"), why="it is 0.994 at P:D 63 and 0.996 at 80, and above 1 at the eleven others", **on),
+        Claim("s23-range", "5.1.3", "gains stay around 10 % over a large range of P:D: median over 4 to 200, of C = 256 and 512 the better", "1.1",
+              Near(1.1, 0.5, of_effect=True), *over_ratios(lambda a, b: statistics.median(map(max, a.values(), b.values())), "C 256", "C 512"), **on),
+        Claim("s23-64", "5.4, figure 13c", "chunks of 64 almost match the baseline's throughput (P:D 4, balanced)", "1", Near(1, 0.1, None),
+              *over_ratios(lambda gains: gains[4], "C 64", ratios=(4,)), **on),
+        Claim("s23-128", "5.4, figure 13c", "chunks of 128 exceed it, though slower in prefill (P:D 8, balanced)", "above 1", ABOVE_ONE,
+              *over_ratios(lambda gains: gains[8], "C 128", ratios=(8,)), **on),
+        Claim("s23-256-512", "5.1.4, figure 10", "balanced, C = 256 gains more than C = 512: the one's gain over the other's", "above 1", ABOVE_ONE,
+              *over_ratios(lambda a, b: a[balanced(256, 18)] / b[balanced(512, 18)], "C 256", "C 512", ratios=(balanced(256, 18), balanced(512, 18))), **on),
+        *(Claim(f"s23-chunk-{small}-{large}", "5.4, figure 13b", f"smaller chunks are slower in prefill: a prompt of 1K by {small} over by {large}", "above 1", ABOVE_ONE,
+                {"small": prefill(SMALL, 1024, small), "large": prefill(SMALL, 1024, large)}, lambda r: r["small"]["ttft_ms"]["mean"] / r["large"]["ttft_ms"]["mean"], perturb=False, **on)
+          for small, large in ((64, 128), (128, 256))),
+        Claim("s23-attention-64", "5.4, figure 13a", "chunks of 64 make the attention of a prompt of 1K slower: over it as a whole", "above 1", ABOVE_ONE,
+              *prompt_attention(64, 1024), perturb=False, **on),
+        Claim("s23-attention-512", "5.4, figure 13a", "and large ones less: chunks of 64 over chunks of 512", "above 1", ABOVE_ONE, *prompt_attention(64, 512), perturb=False, **on),
+        Claim("s23-ffn", "5.1.4, figure 10", "linear operators take less time: the feed-forward, C = 256, B 18 at 1K, of its time in the baseline", "less", Between(1, None, 0), FUSED,
+              lambda r: reduction(r, FFN), perturb=False, **on | {"unit": "%"}),
+        Claim("s23-ffn-most", "5.1.4, figure 10", "and it more than the projections: its reduction over theirs", "above 1", ABOVE_ONE, FUSED,
+              lambda r: reduction(r, FFN) / reduction(r, PROJECTIONS), perturb=False,
+              why="the profile's down product is slow at 256 tokens: 19.4 ms, where a quarter of the time of 1,024 is 14.5", **on),
+    ]
     stands_in = "the Zipf exponent is lost from the paper's text: 0.4"
     rows += [
         Claim("s23-bubbles", "5.3, figure 12a", "median bubble time of a request, Orca over Sarathi (GPT-3, TP 8 PP 8)", "6.29", Near(6.29, 0.3), some("orca", "sarathi"),

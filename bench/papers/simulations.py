@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 
-from claims import Capacity, Sim
+from claims import AtLoad, Capacity, sim_of
 from files import TRACES
 
 GRID = 1.03  # rates of a search are powers of it, so that searches share simulations
@@ -125,16 +125,22 @@ class Simulations:
         return GRID ** low
 
     def measure(self, run, seed, extra=(), quick=False):
-        return self.capacity(run, seed, extra, quick) if isinstance(run, Capacity) else self.run(run, seed, extra, quick=quick)
+        if isinstance(run, Capacity):
+            return self.capacity(run, seed, extra, quick)
+        rate = run.load * self.run(run.probe, seed, extra, quick=quick)["request_throughput"] if isinstance(run, AtLoad) else None
+        return self.run(sim_of(run), seed, extra, rate, quick)
 
 
 def commands_of(claim):
     """What a claim runs, as text, for one seed."""
     for name, run in claim.runs.items():
-        sim = run if isinstance(run, Sim) else run.sim
-        flags = sim.flags.format_map(Placeholders(requests=str(sim.requests)))
-        searched = f" --rate R    # the largest R with {run.says}" if isinstance(run, Capacity) else ""
-        yield name, f"tactus sim {flags} --json{searched}"
+        text = lambda sim: sim.flags.format_map(Placeholders(requests=str(sim.requests)))
+        found = ""
+        if isinstance(run, Capacity):
+            found = f" --rate R    # the largest R with {run.says}"
+        elif isinstance(run, AtLoad):
+            found = f" --rate R    # R: {run.load:g} times the requests/s of: tactus sim {text(run.probe)} --json"
+        yield name, f"tactus sim {text(sim_of(run))} --json{found}"
 
 
 def without(words, flags):

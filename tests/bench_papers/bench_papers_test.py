@@ -24,7 +24,7 @@ import picture  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 import simulations  # noqa: E402
-from claims import Between, Capacity, Claim, Near, Sim  # noqa: E402
+from claims import AtLoad, Between, Capacity, Claim, Near, Sim  # noqa: E402
 
 TACTUS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else None
 
@@ -48,8 +48,9 @@ class Tables(unittest.TestCase):
     def test_faults_are_named(self):
         faults = claims.check([claim(), claim(), claim(Between(None, None), "nothing"), claim(id="a b"),
                                claim(id="rate", runs={"a": Capacity(Sim("--rate 1"), lambda r: True, "always")}), claim(id="json", runs={"a": Sim("--json")}),
+                               claim(id="load", runs={"a": AtLoad(Sim("--rate 1"), Sim("--rate 9"), 0.5)}),
                                claim(Between(None, 1.01, 1), "alike"), claim(Near(1.05, 0.1), "near none")])
-        self.assertEqual([f.split(":")[0].split(",")[0] for f in faults], ["c", "nothing", "a b", "rate", "json", "alike", "near none", "near none"])
+        self.assertEqual([f.split(":")[0].split(",")[0] for f in faults], ["c", "nothing", "a b", "rate", "json", "load", "alike", "near none", "near none"])
 
     def test_a_claim_measures_something(self):
         with self.assertRaisesRegex(ValueError, "measures nothing"):
@@ -156,7 +157,7 @@ FAKE = """#!/bin/sh
 echo "$@" >> {log}
 for word in "$@"; do rate=$word; [ "$word" = broken ] && {{ echo "tactus sim: --model broken" >&2; exit 2; }}; done
 while [ $# -gt 1 ]; do [ "$1" = --rate ] && rate=$2; shift; done
-echo "{{\\"x\\": $rate}}"
+echo "{{\\"x\\": $rate, \\"request_throughput\\": 40}}"
 """
 
 
@@ -180,7 +181,7 @@ class Running(unittest.TestCase):
 
     def test_each_command_runs_once_over_all_runs(self):
         sim = Sim("--rate 3 --seed {seed}")
-        self.assertEqual([self.fresh().run(sim, 1), self.fresh().run(sim, 1)], [{"x": 3}] * 2)
+        self.assertEqual([self.fresh().run(sim, 1), self.fresh().run(sim, 1)], [{"x": 3, "request_throughput": 40}] * 2)
         self.assertEqual(self.ran(), 1)
         self.fresh().run(sim, 2)
         self.assertEqual(self.ran(), 2)
@@ -188,7 +189,7 @@ class Running(unittest.TestCase):
     def test_a_line_that_was_cut_off_is_run_again(self):
         self.fresh().run(Sim("--rate 3"), 1)
         self.cache.write_text(self.cache.read_text()[:-20])
-        self.assertEqual(self.fresh().run(Sim("--rate 3"), 1), {"x": 3})
+        self.assertEqual(self.fresh().run(Sim("--rate 3"), 1)["x"], 3)
         self.assertEqual(self.ran(), 2)
 
     def test_another_program_runs_again(self):
@@ -204,6 +205,12 @@ class Running(unittest.TestCase):
 
     def test_a_capacity_of_nothing(self):
         self.assertEqual(self.fresh().capacity(Capacity(Sim("--model m"), lambda r: False, ""), 1), 0)
+
+    def test_a_load_is_a_share_of_what_the_same_step_times_hold(self):
+        run = AtLoad(Sim("--model m --seed {seed}"), Sim("--model m --rate 1000 --seed {seed}"), 0.8)
+        self.assertEqual(self.fresh().measure(run, 7, ("--cost-scale", "products=2"))["x"], 32)
+        for line in self.log.read_text().splitlines():
+            self.assertIn("--seed 7 --cost-scale products=2", line)
 
     def test_a_failure_says_command_and_message_and_fails_the_claim(self):
         papers = {"p": ("Paper", [claim(runs={"a": Sim("--model broken")}, seeds=(1,))])}
