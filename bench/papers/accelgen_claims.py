@@ -213,9 +213,9 @@ def claims():
         Claim("ag-overhead-others", "6.2, figure 11f", "the scheduler's time for a step, percent less than accelgen's: the least of orca, vllm, fastgen and sarathi-serve (OPT-13B)", "28 to 93 %",
               Between(28, 93, 0), {name: runs[name] for name in ("accelgen", *PAGED)}, lambda r: min(-change(decides, name)(r) for name in PAGED), "%", **here),
         Claim("ag-overhead-fastserve", "6.2, figure 11f", "and of fastserve, percent more (OPT-13B)", "95 %", Near(95, 0.5, 0), {name: runs[name] for name in ("accelgen", "fastserve")},
-              change(decides, "fastserve"), "%", why="7.9 us a step here against 2.5, where the paper has twice accelgen's", **here),
+              change(decides, "fastserve"), "%", why="under this overload it preempts and swaps in many steps", **here),
         *(Claim(f"ag-{variant}-overhead", "6.3, figure 12f", f"the scheduler's time for a step without: {variant}, against accelgen (OPT-13B)", f"{paper:+d} %", Near(paper, 0.5, 0),
-                {k: ablations[k] for k in ("accelgen", f"accelgen-{variant}")}, change(decides, f"accelgen-{variant}"), "%", why="2.5 us a step here, and no one of the three parts is most of it; without one the queue is another", **here)
+                {k: ablations[k] for k in ("accelgen", f"accelgen-{variant}")}, change(decides, f"accelgen-{variant}"), "%", why="no part alone is most of a decision here, and without one of them other requests are in the queue", **here)
           for variant, paper in (("no-order", -63), ("no-chunk", -81), ("no-batch", -82))),
     ]
     return rows

@@ -80,7 +80,11 @@ def measure(args, rate, folder):
             sys.exit(done.stderr)
     finally:
         server.send_signal(signal.SIGINT)
-        server.wait(60)
+        try:
+            server.wait(60)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            raise
     issued = json.loads(result.read_text())
     if issued["requests"]["completed"] != requests:
         sys.exit(f"at {rate:g} requests/s not all were answered: {issued['requests']}")
