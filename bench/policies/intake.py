@@ -22,7 +22,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.error
 import urllib.request
 import zipfile
 
@@ -52,14 +51,14 @@ def enqueued_rate(path):
     raise ValueError(f"{path}: its steps never knew all of the {len(requests)} requests")
 
 
-def wait_until_ready(server, url):
+def wait_until_ready(server, url, said):
     while server.poll() is None:
         try:
             urllib.request.urlopen(url + "/ready").read()
             return
-        except urllib.error.HTTPError:
+        except OSError:  # 503 while it loads; none that answers once it has ended
             time.sleep(0.05)
-    sys.exit("the server ended before it was ready")
+    sys.exit(f"the server ended before it was ready: {said[-1].strip() if said else 'it said nothing'}")
 
 
 def measure(args, rate, folder):
@@ -71,8 +70,9 @@ def measure(args, rate, folder):
         url = next((found.group(0) for line in server.stdout if (found := re.search(r"http://[0-9.]+:[0-9]+", line))), None)
         if url is None:
             sys.exit("the server ended before it listened")
-        threading.Thread(target=server.stdout.read, daemon=True).start()
-        wait_until_ready(server, url)
+        said = []
+        threading.Thread(target=said.extend, args=(server.stdout,), daemon=True).start()
+        wait_until_ready(server, url, said)
         requests = round(rate * args.seconds)
         done = subprocess.run([args.tactus, "bench", "--url", url, "--workload", args.workload, "--rate", str(rate), "--arrivals", "constant", "--requests", str(requests), "--ignore-eos", "on",
                                "--seed", "1", "-o", result], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
