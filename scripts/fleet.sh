@@ -8,7 +8,7 @@ count=2
 case "${1:-}" in -*|'') ;; *) count=$1; shift ;; esac
 case "$count" in *[!0-9]*|0|'') echo "fleet: '$count' is not a number of replicas; say scripts/fleet.sh 4" >&2; exit 2 ;; esac
 "$root/scripts/setup.sh" build
-"$root/scripts/build.sh" release tactus
+"$root/scripts/build.sh" release tactus tactus-tools
 model=$("$root/scripts/get_default_model.sh")
 
 # The machine's cores and a GiB of KV memory are shared out.

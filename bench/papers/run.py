@@ -208,7 +208,7 @@ def main():
             print(report.commands(papers), end="")
             return 0
         if not pathlib.Path(args.tactus).is_file():
-            parse.error(f"{args.tactus} is not there: build it (scripts/build.sh release tactus), or name another")
+            parse.error(f"{args.tactus} is not there: build it (scripts/build.sh release programs), or name another")
         if args.cache:
             args.cache.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:

@@ -351,7 +351,7 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> tuple[ar
     if not args.cache.is_dir():
         parser.error(f"--cache {args.cache}: no such folder; {setup} fills it")
     if not os.access(args.tactus, os.X_OK):
-        parser.error(f"--tactus {args.tactus}: no such program; scripts/build.sh release tactus builds it")
+        parser.error(f"--tactus {args.tactus}: no such program; scripts/build.sh release programs builds it")
     try:
         args.loads = [float(w) for w in words_of(args.loads)]
     except ValueError:

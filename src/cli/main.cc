@@ -1,13 +1,9 @@
 // `tactus <command> [arguments]`: the table of commands and nothing else.
-#include <signal.h>
-
 #include <cstdio>
-#include <exception>
-#include <new>
 #include <string_view>
 
 #include "cli/commands.h"
-#include "cli/standard_streams.h"
+#include "cli/program.h"
 #include "tactus/version.h"
 
 namespace tactus::cli {
@@ -15,25 +11,25 @@ namespace {
 
 struct Command {
   const char* name;
-  int (*run)(const Args&);
+  int (*run)(const Args&);  // null: the command is one of tactus-tools
   const char* summary;
 };
 
 constexpr Command kCommands[] = {
     {"serve", ServeCommand, "serve one model over an OpenAI-compatible API"},
-    {"route", RouteCommand, "balance requests over replicas of a model"},
+    {"route", nullptr, "balance requests over replicas of a model"},
     {"run", RunCommand, "chat with a model in the terminal, or answer one prompt"},
     {"batch", BatchCommand, "answer a file of requests, as fast as it goes"},
-    {"epp", EppCommand, "pick replicas for a gateway (Envoy, Kubernetes)"},
+    {"epp", ExecEpp, "pick replicas for a gateway (Envoy, Kubernetes)"},
     {"profile", ProfileCommand, "measure a model's step times on this machine"},
     {"models", ModelsCommand, "list the models at hand, or inspect one"},
     {"tokenize", TokenizeCommand, "print the tokens of a text"},
     {"template", TemplateCommand, "render a conversation with a chat template"},
-    {"bench", BenchCommand, "load-test an OpenAI-compatible server"},
-    {"sim", SimCommand, "simulate a workload on given devices under a given scheduler"},
-    {"fit", FitCommand, "say how many requests at once a device holds within objectives"},
-    {"explain", ExplainCommand, "say why a request of a recording was as late as it was"},
-    {"report", ReportCommand, "show recorded runs as a page with pictures"},
+    {"bench", nullptr, "load-test an OpenAI-compatible server"},
+    {"sim", nullptr, "simulate a workload on given devices under a given scheduler"},
+    {"fit", nullptr, "say how many requests at once a device holds within objectives"},
+    {"explain", nullptr, "say why a request of a recording was as late as it was"},
+    {"report", nullptr, "show recorded runs as a page with pictures"},
     {"version", VersionCommand, "print version and build"},
 };
 
@@ -57,7 +53,8 @@ int Main(int argc, char** argv) {
   }
   if (name == "--version") name = "version";
   for (const Command& c : kCommands) {
-    if (name == c.name) return c.run(Args(argv + 2, argv + argc));
+    if (name != c.name) continue;
+    return c.run != nullptr ? c.run(Args(argv + 2, argv + argc)) : ExecTools(Args(argv + 1, argv + argc));
   }
   for (const char* of_sim : {"capacity", "sweep", "compare", "step"}) {
     if (name != of_sim) continue;
@@ -83,26 +80,6 @@ int VersionCommand(const Args& args) {
 
 }  // namespace tactus::cli
 
-namespace {
-
-// The last resort of what nobody foresaw: a line and a failure instead of an abort.
-int MainOrFail(int argc, char** argv) {
-  try {
-    return tactus::cli::Main(argc, argv);
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "tactus: out of memory\n");
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "tactus: internal error: %s\n", e.what());
-  }
-  return tactus::cli::kExitFailed;
-}
-
-}  // namespace
-
 int main(int argc, char** argv) {
-  tactus::cli::OpenStandardStreams();
-  signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond 'ulimit -f' is an error of its write
-  const int code = MainOrFail(argc, argv);
-  const bool written = tactus::cli::FinishStandardOutput();
-  return code == tactus::cli::kExitOk && !written ? tactus::cli::kExitFailed : code;
+  return tactus::cli::RunProgram([argc, argv] { return tactus::cli::Main(argc, argv); });
 }

@@ -16,8 +16,8 @@
 #include "cli/sim_cases.h"
 #include "cli/sim_commands.h"
 #include "obs/run_reader.h"
-#include "obs/seed_interval.h"
 #include "report/request_story.h"
+#include "report/seed_interval.h"
 
 namespace tactus::cli {
 namespace {

@@ -17,7 +17,7 @@
 #include "cli/sim_commands.h"
 #include "cli/sweep_table.h"
 #include "obs/run_metric.h"
-#include "obs/seed_interval.h"
+#include "report/seed_interval.h"
 #include "sim/run_many.h"
 
 namespace tactus::cli {

@@ -23,19 +23,19 @@ using Json = nlohmann::ordered_json;
 Json Milliseconds(TimeNs from_ns, TimeNs to_ns) {
   return from_ns < 0 || to_ns < from_ns ? Json(nullptr) : Json(static_cast<double>(to_ns - from_ns) * 1e-6);
 }
-Json Known(int64_t count) {
+Json KnownCount(int64_t count) {
   return count < 0 ? Json(nullptr) : Json(count);
 }
 
 Json StoryOf(const RunRequest& r) {
-  Json story = {{"request", Known(r.number)},
+  Json story = {{"request", KnownCount(r.number)},
                 {"id", std::string(r.id)},
-                {"replica", Known(r.replica)},
+                {"replica", KnownCount(r.replica)},
                 {"class", std::string(r.slo_class)},
                 {"finish", std::string(r.finish)},
-                {"prompt_tokens", Known(r.prompt_tokens)},
-                {"cached_tokens", Known(r.cached_tokens)},
-                {"completion_tokens", Known(r.output_tokens)},
+                {"prompt_tokens", KnownCount(r.prompt_tokens)},
+                {"cached_tokens", KnownCount(r.cached_tokens)},
+                {"completion_tokens", KnownCount(r.output_tokens)},
                 {"arrival_s", static_cast<double>(r.arrival_ns) * 1e-9},
                 {"waited_ms", Milliseconds(r.arrival_ns, r.scheduled_ns)},
                 {"prompt_ms", Milliseconds(r.scheduled_ns, r.first_token_ns)},
@@ -43,8 +43,8 @@ Json StoryOf(const RunRequest& r) {
                 {"ttft_ms", Milliseconds(r.arrival_ns, r.first_token_ns)},
                 {"e2e_ms", Milliseconds(r.arrival_ns, r.done_ns)},
                 {"longest_gap_ms", Milliseconds(0, r.longest_gap_ns)},
-                {"preemptions", Known(r.preemptions)},
-                {"recomputed_tokens", Known(r.recomputed_tokens)}};
+                {"preemptions", KnownCount(r.preemptions)},
+                {"recomputed_tokens", KnownCount(r.recomputed_tokens)}};
   Json objectives = Json::array();
   const std::pair<DurationNs, const char*> stated[] = {
       {r.slo.ttft_ns, "ttft_ms"}, {r.slo.tbt_ns, "longest_gap_ms"}, {r.slo.jct_ns, "e2e_ms"}};

@@ -49,7 +49,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn at random")
     arguments = parser.parse_args()
     if not os.access(program.BINARY, os.X_OK):
-        print(f"abuse: no program at {program.BINARY}; run scripts/build.sh release tactus", file=sys.stderr)
+        print(f"abuse: no program at {program.BINARY}; run scripts/build.sh release programs", file=sys.stderr)
         return 2
     parts = arguments.parts or PARTS
     for part in parts:

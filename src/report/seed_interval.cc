@@ -1,4 +1,4 @@
-#include "obs/seed_interval.h"
+#include "report/seed_interval.h"
 
 #include <algorithm>
 #include <boost/math/distributions/students_t.hpp>

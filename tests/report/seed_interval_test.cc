@@ -1,5 +1,5 @@
 // Means, ratios and their intervals, against values worked out by hand and from tables of Student's t.
-#include "obs/seed_interval.h"
+#include "report/seed_interval.h"
 
 #include <gtest/gtest.h>
 

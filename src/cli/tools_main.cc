@@ -1,0 +1,35 @@
+// tactus-tools: the program that `tactus` becomes for the commands that serving does without.
+#include <cstdio>
+#include <string_view>
+
+#include "cli/commands.h"
+#include "cli/program.h"
+
+namespace tactus::cli {
+namespace {
+
+struct Tool {
+  const char* name;
+  int (*run)(const Args&);
+};
+
+constexpr Tool kTools[] = {
+    {"route", RouteCommand}, {"bench", BenchCommand},     {"sim", SimCommand},
+    {"fit", FitCommand},     {"explain", ExplainCommand}, {"report", ReportCommand},
+};
+
+int Main(int argc, char** argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  for (const Tool& tool : kTools) {
+    if (name == tool.name) return tool.run(Args(argv + 2, argv + argc));
+  }
+  std::fprintf(stderr, "tactus-tools: this program is started by `tactus`; `tactus --help` lists the commands\n");
+  return kExitUsage;
+}
+
+}  // namespace
+}  // namespace tactus::cli
+
+int main(int argc, char** argv) {
+  return tactus::cli::RunProgram([argc, argv] { return tactus::cli::Main(argc, argv); });
+}
