@@ -12,8 +12,9 @@ Result<const kernels::Ops*> ChooseKernels(const std::string& name) {
   for (const kernels::Ops* ops : kernels::RunnableOps())
     runnable += (runnable.empty() ? "" : ", ") + std::string(ops->name);
   return InvalidArgument("--kernels " + (name.empty() && forced != nullptr ? std::string(forced) : name) +
-                             ": this machine runs " + runnable +
-                             "; leave --kernels and TACTUS_KERNELS out to get the fastest",
+                             ": this program runs " + runnable +
+                             " here; leave --kernels and TACTUS_KERNELS out to get the fastest; a first build has this "
+                             "machine's sets only, and `scripts/build.sh release programs` builds all",
                          "kernels");
 }
 

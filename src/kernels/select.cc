@@ -88,14 +88,31 @@ bool CpuHasArmBf16() {
 #endif
 
 std::vector<const Ops*> RunnableOps() {
-  std::vector<const Ops*> sets = {&RefOps(), &PortableOps()};
-#if defined(__x86_64__)
+  std::vector<const Ops*> sets = {&RefOps()};
+#if defined(TACTUS_HAS_KERNELS_SCALAR)
+  sets.push_back(&PortableOps());
+#endif
+#if defined(TACTUS_HAS_KERNELS_AVX2)
   if (CpuHasAvx2()) sets.push_back(&Avx2Ops());
+#endif
+#if defined(TACTUS_HAS_KERNELS_AVXVNNI)
   if (CpuHasAvxVnni()) sets.push_back(&AvxVnniOps());
+#endif
+#if defined(TACTUS_HAS_KERNELS_AVX512)
+  // Products that the CPU lacks an instruction for go to the AVX2 set.
+#if !defined(TACTUS_HAS_KERNELS_AVX2)
+  if (CpuHasAvx512Bf16() && CpuHasAvx512Vnni()) sets.push_back(&Avx512Ops());
+#else
   if (CpuHasAvx512()) sets.push_back(&Avx512Ops());
+#endif
+#endif
+#if defined(TACTUS_HAS_KERNELS_AMX)
   if (CpuHasAmx()) sets.push_back(&AmxOps());
-#elif defined(__aarch64__)
+#endif
+#if defined(TACTUS_HAS_KERNELS_NEON_DOTPROD)
   if (CpuHasArmDotprod()) sets.push_back(&NeonDotprodOps());
+#endif
+#if defined(TACTUS_HAS_KERNELS_NEON_I8MM)
   if (CpuHasArmI8mm()) sets.push_back(&NeonI8mmOps());
 #endif
   return sets;

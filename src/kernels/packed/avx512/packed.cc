@@ -16,6 +16,15 @@ constexpr int64_t kTaskRows = 192;  // whose sums a task holds: 48 KiB
 constexpr size_t kOutputsMax = 8;   // of one go
 constexpr double kTaskMaxNs = 150e3, kTaskMinNs = 4e3;
 
+// Of products that the CPU lacks an instruction for.
+const Ops& FallbackOps() {
+#if defined(TACTUS_HAS_KERNELS_AVX2)
+  return Avx2Ops();
+#else
+  return PortableOps();  // not reached: RunnableOps gives this set only where no product needs another
+#endif
+}
+
 bool Multiplies(const PackedTokens& x) {
   if (x.format.values == TokenValues::kF32) return true;
   return x.format.integer() ? CpuHasAvx512Vnni() : CpuHasAvx512Bf16();
@@ -197,7 +206,7 @@ const std::byte* PanelData(std::span<const LinearOutput> outputs, int64_t index)
 void LinearPackedAvx512(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
                         Workspace scratch) {
   if (x.tokens <= 0) return;
-  if (!Multiplies(x)) return Avx2Ops().linear_packed(pool, x, outputs, scratch);
+  if (!Multiplies(x)) return FallbackOps().linear_packed(pool, x, outputs, scratch);
   if (outputs.size() > kOutputsMax) {
     LinearPackedAvx512(pool, x, outputs.first(kOutputsMax), scratch);
     return LinearPackedAvx512(pool, x, outputs.subspan(kOutputsMax), scratch);
@@ -323,7 +332,7 @@ void GatedPackedAvx512(ThreadPool& pool, const PackedTokens& x, const PackedMatr
                        const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
                        Workspace scratch) {
   if (x.tokens <= 0) return;
-  if (!Multiplies(x)) return Avx2Ops().gated_packed(pool, x, gate, gate_bias, up, up_bias, inner, out, scratch);
+  if (!Multiplies(x)) return FallbackOps().gated_packed(pool, x, gate, gate_bias, up, up_bias, inner, out, scratch);
   const int64_t each = out.format.integer() ? kTokenBlock / kPanelRows : 1;
   const int64_t groups = CeilDiv(gate.panels(), each);
   const double ns = static_cast<double>(each) * (PanelNs(gate, x) + PanelNs(up, x));
