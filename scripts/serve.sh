@@ -6,7 +6,8 @@
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 "$root/scripts/setup.sh" build
-"$root/scripts/build.sh" release tactus
+# A first build makes what serves on this machine; `scripts/build.sh release programs` adds the other commands and kernels.
+"$root/scripts/build.sh" --serving release tactus
 "$root/scripts/get_llguidance.sh" > /dev/null || true   # it says what is missing then; all but structured output works
 
 # A first argument that is no flag is the model; otherwise the default one is fetched.

@@ -136,7 +136,7 @@ case $mode in
   fuzz) fuzz "${2:-60}" ;;
   abuse)
     scripts/setup.sh build test
-    scripts/build.sh release tactus
+    scripts/build.sh release programs
     grammars
     venv .venv-abuse tests/abuse/requirements.txt
     exec .venv-abuse/bin/python tests/abuse/main.py "${@:2}"
