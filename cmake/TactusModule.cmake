@@ -1,6 +1,15 @@
 # The standard headers (pch.h) are precompiled once for all modules and once, with GoogleTest's, for all tests: both of
 # one set of flags. What a module adds to them must not change what a header says.
 
+# Sources of one target are compiled 24 at a time (docs/build.md): their names without linkage must differ, as if they
+# were in one file. Sources with flags of their own are compiled alone. A change of one file compiles those beside it
+# again, so the preset `dev` does without.
+function(tactus_unity target)
+  if(TACTUS_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
+  endif()
+endfunction()
+
 # tactus_module(NAME kv SOURCES a.cc b.cc DEPS base [LIBS fmt::fmt ...])
 #   A static library tactus_<name> from src/<name>/. DEPS are other modules (they must be lower in the dependency
 #   table that tests/lint checks); LIBS are outside libraries.
@@ -17,6 +26,7 @@ function(tactus_module)
     target_link_libraries(tactus_${M_NAME} PUBLIC tactus_${dep})
   endforeach()
   target_link_libraries(tactus_${M_NAME} PUBLIC ${M_LIBS})
+  tactus_unity(tactus_${M_NAME})
   if(TACTUS_PCH)
     if(NOT TARGET tactus_pch)
       add_library(tactus_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
@@ -51,9 +61,10 @@ endfunction()
 
 # tactus_test(NAME kv_test SOURCES block_pool_test.cc ... DEPS kv [LABELS fast|slow] [TIMEOUT s])
 #   One GoogleTest executable per module: few links, quick to build. Label `fast` (default) runs in CI. Every test case is
-#   a test of ctest, `kv_test.Suite.Case`, so that one that skips itself is shown as skipped, with its name.
+#   a test of ctest, `kv_test.Suite.Case`, so that one that skips itself is shown as skipped, with its name. ALONE: each
+#   file is compiled by itself, because names in several are the same.
 function(tactus_test)
-  cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(T "ALONE" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
   tactus_test_main()
   add_executable(${T_NAME} ${T_SOURCES})
   target_include_directories(${T_NAME} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests)
@@ -61,6 +72,9 @@ function(tactus_test)
   foreach(dep IN LISTS T_DEPS)
     target_link_libraries(${T_NAME} PRIVATE tactus_${dep})
   endforeach()
+  if(NOT T_ALONE)
+    tactus_unity(${T_NAME})
+  endif()
   if(TACTUS_PCH)
     target_precompile_headers(${T_NAME} REUSE_FROM tactus_test_main)
   endif()

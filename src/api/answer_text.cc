@@ -15,12 +15,6 @@ constexpr size_t kMaxSpaceBytes = 256;  // withheld
 
 }  // namespace
 
-std::string_view Trimmed(std::string_view text) {
-  while (!text.empty() && IsSpace(text.front())) text.remove_prefix(1);
-  while (!text.empty() && IsSpace(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 AnswerText::Impl::Impl(AnswerReading reading, std::string id_seed)
     : reading_(std::move(reading)), id_seed_(std::move(id_seed)) {
   const bool harmony = reading_.calls != nullptr && reading_.calls->body == Body::kHarmony;

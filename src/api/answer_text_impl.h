@@ -21,11 +21,6 @@ inline bool BeginsCharacter(char c) {
   return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u;
 }
 
-inline bool IsSpace(char c) {
-  return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-std::string_view Trimmed(std::string_view text);
-
 // What a marker is to where it was found.
 enum class Mark : uint8_t {
   kReasoningBegin,

@@ -12,9 +12,6 @@ namespace {
 constexpr size_t kMaxDepth = 64;         // as of requests
 constexpr size_t kMaxScalarBytes = 512;  // a number or a word
 
-bool IsSpace(char c) {
-  return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
 bool IsHex(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
@@ -69,12 +66,6 @@ std::string JsonOfPythonWord(std::string_view word) {
   return IsNumber(number) ? number : std::string();
 }
 
-std::string_view Trimmed(std::string_view text) {
-  while (!text.empty() && IsSpace(text.front())) text.remove_prefix(1);
-  while (!text.empty() && IsSpace(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 // A Python literal as JSON; empty: it is none.
 std::string JsonOfPython(std::string_view text) {
   PythonArguments arguments;
@@ -89,6 +80,12 @@ std::string JsonOfPython(std::string_view text) {
 }
 
 }  // namespace
+
+std::string_view Trimmed(std::string_view text) {
+  while (!text.empty() && IsSpace(text.front())) text.remove_prefix(1);
+  while (!text.empty() && IsSpace(text.back())) text.remove_suffix(1);
+  return text;
+}
 
 ValueStep JsonFollower::ValueEnded() {
   state_ = State::kAfter;

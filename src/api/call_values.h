@@ -9,6 +9,12 @@
 
 namespace tactus::api {
 
+// JSON's white space.
+inline bool IsSpace(char c) {
+  return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+std::string_view Trimmed(std::string_view text);
+
 // What a byte was to the value that is being read.
 enum class ValueStep : uint8_t {
   kMore,       // part of it

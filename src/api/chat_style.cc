@@ -21,9 +21,9 @@ bool Has(std::string_view text, std::string_view part) {
   return !part.empty() && text.find(part) != std::string_view::npos;
 }
 
-class Probe {
+class TemplateProbe {
  public:
-  explicit Probe(const Engine& engine) : engine_(engine), tool_(Json::parse(kTool)) {
+  explicit TemplateProbe(const Engine& engine) : engine_(engine), tool_(Json::parse(kTool)) {
     user_ = {{"role", "user"}, {"content", "Q"}};
     std::string error;
     const auto set = ReadTools(Json{{"tools", Json::array({tool_})}});
@@ -87,7 +87,7 @@ std::string_view Behind(const std::string& before, const std::string& whole) {
   return std::string_view(whole).substr(static_cast<size_t>(rest - whole.begin()));
 }
 
-const ToolFormat* CallsOf(const Probe& probe, const std::string& source, const std::string& call) {
+const ToolFormat* CallsOf(const TemplateProbe& probe, const std::string& source, const std::string& call) {
   if (!call.empty()) {
     const std::string asked = probe.Question(true, true), shown = probe.Question(true, false);
     for (const ToolFormat& form : ToolFormats()) {
@@ -157,7 +157,7 @@ Status CheckParserNames(std::string_view tool_parser, std::string_view reasoning
 ChatStyle ChatStyleOf(const Engine& engine, std::string_view tool_parser, std::string_view reasoning_parser) {
   ChatStyle style;
   const std::string& source = engine.model().chat_template;
-  const Probe probe(engine);
+  const TemplateProbe probe(engine);
   if (!source.empty()) {
     const std::string plain = probe.Question(false, true);
     std::string call = probe.Call(false);

@@ -207,13 +207,13 @@ constexpr FieldRow kRows[] = {
 constexpr std::string_view kSharedProbe =
     R"("stream": true, "slo": {}, "structured_outputs": {}, "response_format": {"type": "json_schema", "json_schema": {}})";
 
-struct Probe {
+struct FieldProbe {
   std::string body;
   std::vector<std::string_view> required;
 };
 
 // Of a route, one for each form that its body may have.
-std::vector<Probe> ProbesOf(std::string_view path) {
+std::vector<FieldProbe> ProbesOf(std::string_view path) {
   const std::string shared(kSharedProbe);
   const std::string messages =
       R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "tool", "name": "f"},
@@ -259,7 +259,8 @@ void Ask(std::string_view path, const std::string& text, const RequestLimits& li
     (void)ParseDetokenizeRequest(text, limits);
 }
 
-std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const Probe& probe, const RequestLimits& limits) {
+std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const FieldProbe& probe,
+                                           const RequestLimits& limits) {
   std::vector<FieldRecording::Asked> asked;
   const auto add = [&](const FieldRecording& recording, bool shared_alone) {
     for (const auto& item : recording.asked()) {
@@ -339,7 +340,7 @@ const FieldRow* FindField(std::string_view path, std::string_view name) {
 
 std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const RequestLimits& limits) {
   std::vector<FieldRecording::Asked> all;
-  for (const Probe& probe : ProbesOf(path)) {
+  for (const FieldProbe& probe : ProbesOf(path)) {
     for (auto& asked : AskedOf(path, probe, limits)) all.push_back(std::move(asked));
   }
   return all;
@@ -347,7 +348,7 @@ std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const RequestL
 
 Json BodySchema(std::string_view path, const RequestLimits& limits) {
   std::vector<Json> forms;
-  for (const Probe& probe : ProbesOf(path)) {
+  for (const FieldProbe& probe : ProbesOf(path)) {
     Json schema = {{"type", "object"}, {"required", probe.required}, {"properties", Json::object()}};
     for (const auto& asked : AskedOf(path, probe, limits)) {
       // The parents come before what they hold, and have properties of their own.

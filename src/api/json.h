@@ -1,6 +1,9 @@
 // The JSON of base/json_text.h, under the names that api/ has for it.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include "base/json_text.h"
 
 namespace tactus::api {
@@ -10,5 +13,13 @@ using json_text::Json;
 using json_text::JsonLimits;
 using json_text::ParseJson;
 using json_text::ReplaceInvalidUtf8;
+
+// Appends a member of an object behind others: ,"name":"text".
+inline void AppendMember(std::string* out, std::string_view name, std::string_view text) {
+  *out += ",\"";
+  *out += name;
+  *out += "\":";
+  AppendJsonString(out, text);
+}
 
 }  // namespace tactus::api

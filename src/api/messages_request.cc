@@ -10,9 +10,9 @@ namespace {
 
 constexpr int64_t kLeastBudgetTokens = 1024;  // as the API has it
 
-class Translator {
+class MessagesTranslator {
  public:
-  Translator(const Json& body, bool counting)
+  MessagesTranslator(const Json& body, bool counting)
       : body_(body), counting_(counting), fields_(body), messages_(&out_.names) {}
 
   Result<Translation> Run() {
@@ -315,7 +315,7 @@ class Translator {
 }  // namespace
 
 Result<Translation> ChatOfMessages(const Json& body, bool counting) {
-  return Translator(body, counting).Run();
+  return MessagesTranslator(body, counting).Run();
 }
 
 }  // namespace tactus::api

@@ -19,13 +19,6 @@ void CloseEvent(std::string* out) {
   *out += "}\n\n";
 }
 
-void AppendMember(std::string* out, std::string_view name, std::string_view text) {
-  *out += ",\"";
-  *out += name;
-  *out += "\":";
-  AppendJsonString(out, text);
-}
-
 // input_tokens are those that the cache did not have.
 void AppendUsage(std::string* out, const Usage& usage) {
   fmt::format_to(std::back_inserter(*out),

@@ -12,8 +12,6 @@
 namespace tactus::api {
 namespace {
 
-using Kind = OutputRule::Kind;
-
 // Takes the rule of one field; a second one is a fault.
 void Take(Fields* fields, ReadRule* read, const std::string& name, std::optional<OutputRule> rule) {
   if (!rule) return;
@@ -47,17 +45,17 @@ std::optional<OutputRule> SchemaRule(Fields* fields, const std::string& name, co
         name));
     return std::nullopt;
   }
-  return OutputRule{Kind::kJsonSchema, schema->dump(-1, ' ', false, Json::error_handler_t::replace)};
+  return OutputRule{OutputRule::Kind::kJsonSchema, schema->dump(-1, ' ', false, Json::error_handler_t::replace)};
 }
 
-std::optional<OutputRule> TextRule(Fields* fields, Kind kind, const char* name) {
+std::optional<OutputRule> TextRule(Fields* fields, OutputRule::Kind kind, const char* name) {
   auto text = fields->String(name, kMaxRuleBytes);
   if (!text) return std::nullopt;
   if (text->empty()) {
     fields->Fail(InvalidArgument(fmt::format("{}: empty; leave it out", fields->Name(name)), fields->Name(name)));
     return std::nullopt;
   }
-  if (kind == Kind::kLark && text->find("::=") != std::string::npos) {
+  if (kind == OutputRule::Kind::kLark && text->find("::=") != std::string::npos) {
     fields->Fail(InvalidArgument(
         fmt::format("{}: this is GBNF ('::='); give the grammar in Lark's notation, from the rule 'start'",
                     fields->Name(name)),
@@ -104,7 +102,7 @@ void ReadResponseFormat(Fields* fields, ReadRule* read) {
                                         "response_format.type"));
   }
   if (*type == "json_object") {
-    Take(fields, read, "response_format", OutputRule{Kind::kJsonObject, {}});
+    Take(fields, read, "response_format", OutputRule{OutputRule::Kind::kJsonObject, {}});
   } else if (*type == "json_schema") {
     const Json* holder = inner.Find("json_schema");
     if (holder == nullptr || !holder->is_object()) {
@@ -137,12 +135,12 @@ void ReadKinds(Fields* fields, const std::string& prefix, ReadRule* read) {
   if (const Json* schema = fields->Find(json)) {
     Take(fields, read, fields->Name(json), SchemaRule(fields, fields->Name(json), *schema));
   }
-  Take(fields, read, fields->Name(regex), TextRule(fields, Kind::kRegex, regex.c_str()));
+  Take(fields, read, fields->Name(regex), TextRule(fields, OutputRule::Kind::kRegex, regex.c_str()));
   Take(fields, read, fields->Name(choice), ChoicesRule(fields, choice.c_str()));
-  Take(fields, read, fields->Name(grammar), TextRule(fields, Kind::kLark, grammar.c_str()));
+  Take(fields, read, fields->Name(grammar), TextRule(fields, OutputRule::Kind::kLark, grammar.c_str()));
   const std::string object = prefix + "json_object";
   if (fields->Boolean(object).value_or(false)) {
-    Take(fields, read, fields->Name(object), OutputRule{Kind::kJsonObject, {}});
+    Take(fields, read, fields->Name(object), OutputRule{OutputRule::Kind::kJsonObject, {}});
   }
 }
 
@@ -155,7 +153,7 @@ OutputRule ChoiceRule(const std::vector<std::string>& choices) {
     if (i > 0) text += " | ";
     text += Json(choices[i]).dump(-1, ' ', false, Json::error_handler_t::replace);
   }
-  return {Kind::kLark, std::move(text)};
+  return {OutputRule::Kind::kLark, std::move(text)};
 }
 
 ReadRule ReadOutputRule(Fields* fields) {

@@ -11,9 +11,9 @@ namespace {
 constexpr size_t kMaxMetadata = 16;
 constexpr std::string_view kItems = "message, function_call, function_call_output and reasoning";
 
-class Translator {
+class ResponsesTranslator {
  public:
-  explicit Translator(const Json& body) : body_(body), fields_(body), messages_(&out_.names) {}
+  explicit ResponsesTranslator(const Json& body) : body_(body), fields_(body), messages_(&out_.names) {}
 
   Result<Translation> Run() {
     out_.chat = Json::object();
@@ -261,7 +261,7 @@ Json Shortest(float value) {
 }  // namespace
 
 Result<Translation> ChatOfResponses(const Json& body) {
-  return Translator(body).Run();
+  return ResponsesTranslator(body).Run();
 }
 
 std::string EchoOfResponses(const Json& body, const SamplingParams& sampling) {

@@ -12,13 +12,6 @@
 namespace tactus::api {
 namespace {
 
-void AppendMember(std::string* out, std::string_view name, std::string_view text) {
-  *out += ",\"";
-  *out += name;
-  *out += "\":";
-  AppendJsonString(out, text);
-}
-
 const char* CodeOf(int http_status) {
   return http_status == 429 ? "rate_limit_exceeded" : http_status >= 500 ? "server_error" : "invalid_request_error";
 }

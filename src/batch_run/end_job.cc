@@ -9,7 +9,7 @@
 namespace tactus::batch {
 namespace {
 
-constexpr int64_t kGroupLines = 256;
+constexpr int64_t kFailedGroupLines = 256;
 
 // None: it does not say.
 Result<std::optional<LeftResults>> ByState(const JobFiles& files) {
@@ -51,7 +51,7 @@ Result<int64_t> CountLines(const std::string& path, const JobInput::Progress& pr
 
 Status EndWaiting(Job* job, std::string_view code, const std::string& message, const std::function<bool()>& go_on) {
   for (int64_t last = 0;;) {
-    TACTUS_ASSIGN_OR_RETURN(const std::vector<LinePlace> places, job->Waiting(last, kGroupLines));
+    TACTUS_ASSIGN_OR_RETURN(const std::vector<LinePlace> places, job->Waiting(last, kFailedGroupLines));
     if (places.empty()) return Status();
     if (go_on && !go_on()) return Status(StatusCode::kCancelled, "interrupted while the job was ended");
     last = places.back().number;

@@ -7,7 +7,8 @@
 namespace tactus::batch {
 namespace {
 
-constexpr DurationNs kLookNs = 100 * kMillisecond;  // how long a wait for room goes on after the line was dropped
+constexpr DurationNs kDroppedLookNs =
+    100 * kMillisecond;  // how long a wait for room goes on after the line was dropped
 
 }  // namespace
 
@@ -52,7 +53,7 @@ void LineRun::Submit() {
 
 Result<RequestHandle> LineRun::SubmitPrompt(size_t prompt) {
   while (true) {
-    const Status room = engine_->WaitForRoom(requests_[prompt].n, kLookNs);
+    const Status room = engine_->WaitForRoom(requests_[prompt].n, kDroppedLookNs);
     {
       std::lock_guard lock(mutex_);
       if (over()) return status_;

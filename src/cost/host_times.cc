@@ -72,7 +72,7 @@ const MeasuredHosts& Hosts() {
 }
 
 // The measured number of devices that is nearest by ratio, the smaller of two that are as near.
-const HostTimes& Nearest(const std::string& backend, const std::string& fit, int32_t devices) {
+const HostTimes& NearestFit(const std::string& backend, const std::string& fit, int32_t devices) {
   const HostTimes* best = nullptr;
   double least = INFINITY;
   for (const MeasuredHost& host : Hosts().hosts) {
@@ -103,8 +103,8 @@ double LaunchNs(const std::vector<std::pair<std::string, double>>& by_fit, const
 // The driver speaks to the workers of all stages, a stage's devices share their own inputs.
 HostTimes MeasuredTimes(const std::string& backend, const DeviceSpec& device, int32_t tp, int32_t pp) {
   const std::string fit = Measured(backend, device.fit) ? device.fit : kUsual;
-  HostTimes times = Nearest(backend, fit, tp);
-  times.step = Nearest(backend, fit, tp * pp).step;
+  HostTimes times = NearestFit(backend, fit, tp);
+  times.step = NearestFit(backend, fit, tp * pp).step;
   times.all_reduce_ns = LaunchNs(Hosts().all_reduce_ns, device.fit);
   times.layer_ns = LaunchNs(Hosts().layer_ns, device.fit);
   return times;

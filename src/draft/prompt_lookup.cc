@@ -9,19 +9,19 @@ namespace tactus::draft {
 namespace {
 
 // Guesses that are less likely are not worth a sequence's waiting for them.
-constexpr double kLeastChance = 0.25;
+constexpr double kLeastLookupChance = 0.25;
 // Tokens that an estimate remembers: 1 / (1 - keep).
-constexpr double kKeep = 0.95, kKeepOverall = 0.999;
+constexpr double kKeepOfSequence = 0.95, kKeepOverall = 0.999;
 // What is believed before anything is seen, by class of length, and how many tokens that belief counts as.
-constexpr double kPrior[] = {0.2, 0.35, 0.5, 0.65, 0.8, 0.9};
-constexpr double kPriorTokens = 20, kOverallTokens = 4;
+constexpr double kPriorOfLength[] = {0.2, 0.35, 0.5, 0.65, 0.8, 0.9};
+constexpr double kPriorGuesses = 20, kOverallTokens = 4;
 
 }  // namespace
 
 PromptLookup::PromptLookup(int32_t slot_capacity, int32_t most, int64_t max_model_len)
     : most_(most), max_model_len_(max_model_len), sequences_(static_cast<size_t>(slot_capacity)) {
   unused_.reserve(sequences_.size());
-  for (size_t c = 0; c < kLengths; ++c) overall_[c] = {kPrior[c] * kPriorTokens, kPriorTokens};
+  for (size_t c = 0; c < kLengths; ++c) overall_[c] = {kPriorOfLength[c] * kPriorGuesses, kPriorGuesses};
 }
 
 PromptLookup::~PromptLookup() = default;
@@ -74,7 +74,7 @@ void PromptLookup::CatchUp(const DraftTask& task, Sequence* sequence) {
     if (generated && sequence->index.match_length() > 0) {
       const size_t c = ClassOf(sequence->index.match_length());
       const bool hit = sequence->index.Next() == token;
-      sequence->estimates[c].Add(hit, kKeep);
+      sequence->estimates[c].Add(hit, kKeepOfSequence);
       overall_[c].Add(hit, kKeepOverall);
     }
     sequence->index.Append(token);
@@ -87,7 +87,7 @@ void PromptLookup::Propose(std::span<DraftTask> tasks) {
     CatchUp(task, &sequence);
     if (task.waits || sequence.index.match_length() == 0) continue;
     const double chance = ChanceOf(sequence);
-    if (chance < std::max(kLeastChance, task.least_chance)) continue;
+    if (chance < std::max(kLeastLookupChance, task.least_chance)) continue;
     task.waits = true;
     task.kind = DraftKind::kNgram;
     // Less than sure, whatever it has seen.

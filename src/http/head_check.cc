@@ -8,12 +8,6 @@
 namespace tactus::http {
 namespace {
 
-std::string_view Trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 std::vector<std::string_view> ValuesOf(const Headers& headers, std::string_view name) {
   std::vector<std::string_view> values;
   for (const auto& [key, value] : headers) {

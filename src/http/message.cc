@@ -15,6 +15,12 @@ bool EqualsIgnoreCase(std::string_view a, std::string_view b) {
   return true;
 }
 
+std::string_view Trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
 const std::string* FindHeader(const Headers& headers, std::string_view name) {
   for (const auto& [key, value] : headers) {
     if (EqualsIgnoreCase(key, name)) return &value;

@@ -19,6 +19,8 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 bool EqualsIgnoreCase(std::string_view a, std::string_view b);
 // The first value under this name; null: none.
 const std::string* FindHeader(const Headers& headers, std::string_view name);
+// Without spaces and tabs at both ends, as values of headers are read.
+std::string_view Trimmed(std::string_view text);
 
 struct HttpRequest {
   std::string method;     // "GET", ...

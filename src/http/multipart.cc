@@ -18,12 +18,6 @@ Status Malformed(std::string why) {
   return InvalidArgument("malformed multipart/form-data: " + std::move(why));
 }
 
-std::string_view Trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 // Parameters of a header's value, `; name=value; name="value"`, one after the other.
 class Parameters {
  public:

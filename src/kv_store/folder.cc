@@ -35,13 +35,13 @@ std::string Hex(const Hash128& bits) {
 }
 
 // The secret's own, so that a flipped bit is not taken for another secret.
-uint64_t CheckOf(const Hash128& secret) {
+uint64_t CheckOfSecret(const Hash128& secret) {
   constexpr std::string_view kUse = "kv-cache secret";
   return SipHash128(secret, kUse.data(), kUse.size()).low;
 }
 
 std::string FileText(const Hash128& secret) {
-  return fmt::format("{}{}\nsecret {} {:016x}\n", kTitle, kFormat, Hex(secret), CheckOf(secret));
+  return fmt::format("{}{}\nsecret {} {:016x}\n", kTitle, kFormat, Hex(secret), CheckOfSecret(secret));
 }
 
 bool HexDigits(std::string_view text, uint64_t* value) {

@@ -95,7 +95,7 @@ struct FreeMemory {
 };
 using Memory = std::unique_ptr<void, FreeMemory>;
 
-Status NoMemory(int64_t bytes) {
+Status NoMemoryToRound(int64_t bytes) {
   return Status(StatusCode::kResourceExhausted,
                 "rounding to int4 by least squares takes " + std::to_string(bytes) +
                     " bytes beside the weights, which are not there: allow this process more, copy a --weight-cache "
@@ -106,7 +106,7 @@ Status NoMemory(int64_t bytes) {
 Result<Memory> Allocate(int64_t elements) {
   const int64_t bytes = (elements * 4 + 63) / 64 * 64;
   Memory memory(std::aligned_alloc(64, static_cast<size_t>(bytes)));
-  if (memory == nullptr) return NoMemory(bytes);
+  if (memory == nullptr) return NoMemoryToRound(bytes);
   return memory;
 }
 
@@ -333,7 +333,7 @@ Status PackCalibrated(const PackPlan& plan, const ModelConfig& config, const Ten
   const int64_t available = AvailableMemoryBytes(), kv = 2 * Sizes(config, plan).kv * config.num_layers * 4;
   const int64_t bytes = std::max(
       kv, Sizes(config, plan).Elements() * 4 + DecoderBufferBytes(config, OptionsOf(nullptr, kTokens, pool.threads())));
-  if (available >= 0 && bytes > available) return NoMemory(bytes);
+  if (available >= 0 && bytes > available) return NoMemoryToRound(bytes);
   return Calibration(plan, config, source, weights, pool, memory, progress).Run(names);
 }
 

@@ -7,12 +7,12 @@
 namespace tactus {
 namespace {
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kBufferAlignment = 64;
 constexpr int64_t kLogitBytesMax = int64_t{256} << 20;
 constexpr int64_t kLogitRowsMin = 16;
 
 int64_t Aligned(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kBufferAlignment - 1) / kBufferAlignment * kBufferAlignment;
 }
 
 // Elements of each f32 buffer, in the order of Decoder's members.
@@ -66,7 +66,7 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, cons
   std::unique_ptr<Decoder> decoder(new Decoder(config, weights, options));
   const BufferSizes sizes(config, options);
   const int64_t bytes = sizes.TotalBytes();
-  decoder->memory_.reset(std::aligned_alloc(kAlignment, static_cast<size_t>(bytes)));
+  decoder->memory_.reset(std::aligned_alloc(kBufferAlignment, static_cast<size_t>(bytes)));
   if (decoder->memory_ == nullptr) {
     return Status(StatusCode::kResourceExhausted,
                   "cannot allocate " + std::to_string(bytes) + " bytes of activations for steps of " +

@@ -12,7 +12,7 @@ using kernels::kPanelRows;
 using kernels::PackedMatrix;
 using kernels::Quantization;
 
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kPackedAlignment = 64;
 constexpr int64_t kTaskBytes = int64_t{1} << 20;  // of rows; at least one panel
 constexpr int64_t kPrefetchTasks = 16;            // how far ahead of the packing the files are read
 
@@ -103,7 +103,7 @@ Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names
           "activation-dtype");
     }
     slot.offset = plan.bytes;
-    plan.bytes += (slot.form.bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    plan.bytes += (slot.form.bytes() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
     plan.source_bytes += slot.source.rows * slot.source.row_bytes;
     plan.slots.push_back(std::move(slot));
   }
@@ -115,10 +115,10 @@ Status PackAll(const PackPlan& plan, WeightSource& source, kernels::ThreadPool& 
   const std::vector<PackTask> tasks = TasksOf(plan);
   int64_t most = 0;
   for (const PackTask& task : tasks) most = std::max(most, task.bytes());
-  most = (most + kAlignment - 1) / kAlignment * kAlignment;
+  most = (most + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
   // Touched only by sources that cannot hand out rows in place.
   const std::unique_ptr<void, decltype(&std::free)> scratch(
-      std::aligned_alloc(kAlignment, static_cast<size_t>(most * pool.threads())), &std::free);
+      std::aligned_alloc(kPackedAlignment, static_cast<size_t>(most * pool.threads())), &std::free);
   if (scratch == nullptr) {
     return Status(StatusCode::kResourceExhausted,
                   "no memory to pack the weights (" + std::to_string(most * pool.threads()) + " bytes)");

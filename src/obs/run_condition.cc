@@ -12,7 +12,7 @@
 namespace tactus {
 namespace {
 
-constexpr size_t kMostBytes = 4096;
+constexpr size_t kMostConditionBytes = 4096;
 
 bool IsWordByte(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
@@ -23,8 +23,9 @@ class Parser {
   Parser(std::string_view text, std::span<const NamedCondition> named) : text_(text), named_(named) {}
 
   Status Run(std::vector<RunCondition::Clause>* out) {
-    if (text_.size() > kMostBytes)
-      return InvalidArgument(fmt::format("a condition of {} bytes; at most {} are taken", text_.size(), kMostBytes));
+    if (text_.size() > kMostConditionBytes)
+      return InvalidArgument(
+          fmt::format("a condition of {} bytes; at most {} are taken", text_.size(), kMostConditionBytes));
     while (true) {
       TACTUS_RETURN_IF_ERROR(ReadClause(out));
       Blanks();

@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostBytes = int64_t{16} << 30;      // of the file
+constexpr int64_t kMostFileBytes = int64_t{16} << 30;  // of the file
 constexpr int64_t kMostUnpacked = int64_t{256} << 30;  // of its parts together
 constexpr size_t kMostJson = size_t{16} << 20;
 constexpr size_t kMostLine = size_t{64} << 10;
@@ -65,7 +65,7 @@ struct Bad {
 
 // The cells of a row by the columns of the header. A column that the header lacks is empty in every row, so that files
 // of a program with fewer columns can be read.
-class Row {
+class TableRow {
  public:
   void Header(std::string_view line) {
     std::vector<std::string_view> names;
@@ -112,7 +112,7 @@ class Row {
   std::optional<Bad> bad_;
 };
 
-RunRequest RequestOf(Row* row) {
+RunRequest RequestOf(TableRow* row) {
   RunRequest r;
   int64_t replica = -1;
   row->Count("request", &r.number);
@@ -138,7 +138,7 @@ RunRequest RequestOf(Row* row) {
   return r;
 }
 
-RunStep StepOf(Row* row) {
+RunStep StepOf(TableRow* row) {
   RunStep s;
   int64_t replica = 0;
   row->Count("replica", &replica);
@@ -157,7 +157,7 @@ RunStep StepOf(Row* row) {
   return s;
 }
 
-RunInterval IntervalOf(Row* row) {
+RunInterval IntervalOf(TableRow* row) {
   RunInterval i;
   row->Seconds("from_s", &i.from_ns);
   row->Count("arrived", &i.arrived);
@@ -326,7 +326,7 @@ class Reader {
     }
     const auto table = TableOf(member_);
     if (!table) return Status();  // of a later program; skipped
-    Row row;
+    TableRow row;
     std::string rest;
     while (true) {
       TACTUS_ASSIGN_OR_RETURN(const std::string_view piece, Piece());
@@ -339,7 +339,7 @@ class Reader {
     }
   }
 
-  Status ReadRow(RunFileTable table, std::string_view line, Row* row) {
+  Status ReadRow(RunFileTable table, std::string_view line, TableRow* row) {
     if (!row->has_header()) {
       row->Header(line);
       return Status();
@@ -396,7 +396,7 @@ class Reader {
 }  // namespace
 
 Status ReadRunFile(const std::string& path, RunVisitor* visitor, RunFile* run) {
-  TACTUS_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path, kMostBytes));
+  TACTUS_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path, kMostFileBytes));
   return Reader(path, &file, visitor, run).Read();
 }
 

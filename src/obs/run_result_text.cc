@@ -157,7 +157,7 @@ std::string ClassTable(const RunResult& r) {
   return out;
 }
 
-std::string Row(const char* title, const Summary& s) {
+std::string SummaryRow(const char* title, const Summary& s) {
   std::string row = fmt::format("{:<22}", title);
   for (const double value : {s.mean, s.p50, s.p90, s.p95, s.p99, s.max}) {
     row += s.known ? fmt::format("{:>11.2f}", value) : fmt::format("{:>11}", "-");
@@ -223,11 +223,12 @@ std::string RunTable(const RunResult& r) {
       Number(r.objectives.slo_attainment(), 1, "{:.3f}"));
   out +=
       fmt::format("\n{:<22}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}\n", "", "mean", "median", "P90", "P95", "P99", "max");
-  out += Row("TTFT (ms)", r.ttft_ms) + Row("TPOT (ms)", r.tpot_ms) + Row("ITL, every gap (ms)", r.tbt_ms) +
-         Row("E2EL (ms)", r.e2e_ms) + Row("TTFT / prompt token", r.normalized_ttft_ms);
+  out += SummaryRow("TTFT (ms)", r.ttft_ms) + SummaryRow("TPOT (ms)", r.tpot_ms) +
+         SummaryRow("ITL, every gap (ms)", r.tbt_ms) + SummaryRow("E2EL (ms)", r.e2e_ms) +
+         SummaryRow("TTFT / prompt token", r.normalized_ttft_ms);
   if (r.engine) {
     const EngineFigures& e = *r.engine;
-    out += Row("Scheduling delay (ms)", e.scheduling_delay_ms);
+    out += SummaryRow("Scheduling delay (ms)", e.scheduling_delay_ms);
     out += fmt::format(
         "\nSteps: {}, mean batch {}, budget used {} %, KV used {} %, preemptions {} ({} tokens recomputed)\n", e.steps,
         Number(e.mean_batch, 1, "{:.1f}"), Number(e.budget_utilization, 100, "{:.1f}"),

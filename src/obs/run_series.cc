@@ -3,7 +3,7 @@
 namespace tactus {
 namespace {
 
-constexpr double kToMs = 1e-6;
+constexpr double kNsToMs = 1e-6;
 constexpr int64_t kMostQuiet = 4096;  // rows in a row in which nothing happens; beyond it they are left out
 
 }  // namespace
@@ -43,8 +43,8 @@ void RunSeries::MoveTo(TimeNs at_ns) {
 
 void RunSeries::Close() {
   if (!any_) return;
-  now_.ttft_ms = ttft_ns_.Summarize(kToMs);
-  now_.gap_ms = gap_ns_.Summarize(kToMs);
+  now_.ttft_ms = ttft_ns_.Summarize(kNsToMs);
+  now_.gap_ms = gap_ns_.Summarize(kNsToMs);
   sink_(now_);
   RunInterval next;
   next.from_ns = now_.from_ns;

@@ -67,7 +67,7 @@ struct FleetWatch::Reply final : http::ResponseHandler {
 namespace {
 
 // The URLs of --replicas, each as it was given.
-std::vector<std::string> Named(const FleetOptions& options) {
+std::vector<std::string> NamedReplicas(const FleetOptions& options) {
   std::vector<std::string> urls;
   for (const std::string& list : options.replicas) {
     for (size_t at = 0; at <= list.size();) {
@@ -101,7 +101,7 @@ Status FleetWatch::Check(const FleetOptions& options) {
   if (!options.replica_api_key.empty())
     TACTUS_RETURN_IF_ERROR(http::CheckKey("replica-api-key", options.replica_api_key));
   TACTUS_RETURN_IF_ERROR(route::Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)).status());
-  for (const std::string& given : Named(options)) {
+  for (const std::string& given : NamedReplicas(options)) {
     if (const auto place = PlaceOf(given); !place.ok())
       return InvalidArgument("--replicas: " + place.status().message(), "replicas");
   }
@@ -113,7 +113,7 @@ Result<std::unique_ptr<FleetWatch>> FleetWatch::Create(const FleetOptions& optio
   TACTUS_RETURN_IF_ERROR(Check(options));
   TACTUS_ASSIGN_OR_RETURN(auto fleet, route::Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)));
   std::unique_ptr<FleetWatch> watch(new FleetWatch(options, clock, loop, std::move(log), std::move(fleet)));
-  for (const std::string& url : Named(options)) TACTUS_RETURN_IF_ERROR(watch->Add(url));
+  for (const std::string& url : NamedReplicas(options)) TACTUS_RETURN_IF_ERROR(watch->Add(url));
   return watch;
 }
 

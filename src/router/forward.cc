@@ -50,7 +50,7 @@ bool Lists(std::string_view list, std::string_view name) {
 }
 
 // Whether a header is named by a Connection header.
-bool Named(const http::Headers& headers, std::string_view name) {
+bool NamedByConnection(const http::Headers& headers, std::string_view name) {
   return std::any_of(headers.begin(), headers.end(), [name](const auto& header) {
     return http::EqualsIgnoreCase(header.first, "Connection") && Lists(header.second, name);
   });
@@ -222,7 +222,7 @@ http::ClientRequest Forward::Request() const {
         (own_keys && (http::EqualsIgnoreCase(name, "Authorization") || http::EqualsIgnoreCase(name, "x-api-key"))) ||
         http::EqualsIgnoreCase(name, "x-tactus-route") ||
         http::EqualsIgnoreCase(name, "Accept-Encoding");  // it is read on its way
-    if (!ours && !HopByHop(name) && !Named(from.headers, name)) request.headers.emplace_back(name, value);
+    if (!ours && !HopByHop(name) && !NamedByConnection(from.headers, name)) request.headers.emplace_back(name, value);
   }
   if (!replica_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + replica_key);
   if (const std::string* id = http::FindHeader(headers_, "X-Request-Id"))
@@ -267,7 +267,7 @@ http::HttpResponse Forward::Head(const Attempt& attempt) const {
     }
     const bool ours = http::EqualsIgnoreCase(name, "Server") || http::EqualsIgnoreCase(name, "X-Request-Id") ||
                       http::EqualsIgnoreCase(name, kMovedHeader) || Begins(name, "Access-Control-");
-    if (!ours && !HopByHop(name) && !Named(attempt.headers, name)) head.headers.emplace_back(name, value);
+    if (!ours && !HopByHop(name) && !NamedByConnection(attempt.headers, name)) head.headers.emplace_back(name, value);
   }
   head.headers.emplace_back("x-tactus-replica", attempt.at.address);
   return head;

@@ -1,13 +1,13 @@
 #include "sched/promise.h"
 
 #include "base/step_shape.h"
+#include "sched/budget/tbt_objective.h"
 #include "sched/choices.h"
 #include "sched/slack.h"
 
 namespace tactus::sched {
 namespace {
 
-constexpr DurationNs kReadingSpeedNs = 187'500'000;  // per token: 240 words a minute
 // To the first token, for who states something else only. It can be late, not missed.
 constexpr DurationNs kUsualFirstTokenNs = 2'000'000'000;
 // A sequence that states something leaves its mark for so many steps.
@@ -15,7 +15,7 @@ constexpr StepId kRemembered = 1024;
 constexpr double kMostLate = 0.5;
 // A job makes good in a later step what it loses in one: prompts have at least as much time as decodes for its sake.
 constexpr DurationNs kShare = 2;
-constexpr int64_t kLeastTokens = 32, kRateTokens = 512, kMostTokens = 2048;
+constexpr int64_t kLeastTokens = 32, kRateTokens = 512, kMostStepTokens = 2048;
 
 }  // namespace
 
@@ -238,7 +238,7 @@ void PromiseModel::Size(const StepView& view) const {
     if (gap >= least_ns) s.allowed_ns = std::min(s.allowed_ns, gap);
   }
   const DurationNs step_ns =
-      std::max(least_ns, std::min(s.allowed_ns, base_ns + static_cast<DurationNs>(kMostTokens * slope)));
+      std::max(least_ns, std::min(s.allowed_ns, base_ns + static_cast<DurationNs>(kMostStepTokens * slope)));
   const double tokens = std::max<double>(kLeastTokens, static_cast<double>(step_ns - base_ns) / slope);
   s.token_ns = std::max(best_token_ns_, static_cast<double>(step_ns) / tokens);
 }

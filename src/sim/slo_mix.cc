@@ -12,7 +12,7 @@ namespace tactus {
 namespace {
 
 // Streams of the seed, beside those of lengths and arrivals.
-enum Stream : uint64_t { kClass = 16, kTtft, kTbt, kJct };
+enum MixStream : uint64_t { kClass = 16, kTtft, kTbt, kJct };
 
 constexpr double kMostNs = 1e15;  // of an objective, as the API has it
 

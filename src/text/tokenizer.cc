@@ -10,9 +10,9 @@ namespace {
 
 // Far beyond any tokeniser in use (262,144); bounds what a hostile file can make us allocate.
 constexpr size_t kMaxVocabulary = size_t{1} << 22;
-constexpr char32_t kSpaceSymbol = 0x2581;
+constexpr char32_t kSpaceCodePoint = 0x2581;
 
-Status CheckId(const char* what, int64_t id, size_t tokens) {
+Status CheckIdInRange(const char* what, int64_t id, size_t tokens) {
   if (id < static_cast<int64_t>(tokens)) return {};
   return DataLoss(std::string("tokenizer: ") + what + " has id " + std::to_string(id) + ", but the vocabulary has " +
                   std::to_string(tokens) + " tokens");
@@ -34,11 +34,11 @@ Status CheckSpec(TokenizerSpec* spec) {
     return DataLoss("tokenizer: " + std::to_string(n) + " tokens, but " + std::to_string(spec->scores.size()) +
                     " scores");
   }
-  TACTUS_RETURN_IF_ERROR(CheckId("the BOS token", spec->bos_id, n));
-  TACTUS_RETURN_IF_ERROR(CheckId("the EOS token", spec->eos_id, n));
-  TACTUS_RETURN_IF_ERROR(CheckId("the unknown token", spec->unk_id, n));
+  TACTUS_RETURN_IF_ERROR(CheckIdInRange("the BOS token", spec->bos_id, n));
+  TACTUS_RETURN_IF_ERROR(CheckIdInRange("the EOS token", spec->eos_id, n));
+  TACTUS_RETURN_IF_ERROR(CheckIdInRange("the unknown token", spec->unk_id, n));
   for (const TokenizerSpec::Added& token : spec->added) {
-    TACTUS_RETURN_IF_ERROR(CheckId(("added token \"" + token.content + "\"").c_str(), token.id, n));
+    TACTUS_RETURN_IF_ERROR(CheckIdInRange(("added token \"" + token.content + "\"").c_str(), token.id, n));
     if (token.id < 0) return DataLoss("tokenizer: added token \"" + token.content + "\" has a negative id");
   }
   if (spec->add_bos && spec->bos_id < 0) return DataLoss("tokenizer: adds a BOS token, but names none");
@@ -107,7 +107,7 @@ int64_t VocabularyTokenizer::LeastTokens(std::string_view text) const {
   while (!text.empty()) {
     const Utf8Step step = DecodeUtf8(text);
     // SentencePiece's pieces spell a space as U+2581 and stand for either.
-    if (step.code_point == kSpaceSymbol) {
+    if (step.code_point == kSpaceCodePoint) {
       bytes += bounds_.white_space_counts;
     } else if (bounds_.white_space_counts || !IsWhiteSpace(step.code_point)) {
       bytes += step.size;

@@ -9,7 +9,7 @@
 namespace tactus::sched {
 namespace {
 
-constexpr int32_t kClasses = 10;
+constexpr int32_t kLengthClasses = 10;
 
 class PredictedLength final : public Admission {
  public:
@@ -22,7 +22,7 @@ class PredictedLength final : public Admission {
   KvDemand Demand(const StepView& view, SlotId slot, int32_t) const override {
     ReservationNote& note = reservation_.At(view.notes, slot);
     const int32_t most = view.seq.max_output_tokens[slot];
-    const int32_t width = (most + kClasses - 1) / kClasses;
+    const int32_t width = (most + kLengthClasses - 1) / kLengthClasses;
     const int32_t predicted = PredictOutput(*predictor_, view, slot, note.retries);
     const int32_t output = std::min(most, (predicted + width - 1) / width * width);
     note.reserved_tokens = std::min(max_model_len_, view.seq.prompt_tokens[slot] + output);

@@ -12,7 +12,7 @@ namespace tactus::sched {
 namespace {
 
 constexpr int64_t kLeast = 512, kMost = 2048;
-constexpr double kSlower = 1.1;
+constexpr double kEfficientSlowdown = 1.1;
 
 // Of a step of so many prompt tokens.
 double TokenNs(const StepTimeModel& model, int64_t tokens) {
@@ -27,7 +27,7 @@ std::unique_ptr<Budget> MakeEfficientBudget(const SchedulerLimits& limits) {
   if (limits.step_time == nullptr) return MakeFixedBudgetOf(kLeast, "the default, as how long steps take is not known");
   const double best_ns = TokenNs(*limits.step_time, kMost);
   int64_t tokens = kLeast;
-  while (tokens < kMost && TokenNs(*limits.step_time, tokens) > kSlower * best_ns) tokens *= 2;
+  while (tokens < kMost && TokenNs(*limits.step_time, tokens) > kEfficientSlowdown * best_ns) tokens *= 2;
   const double slower = TokenNs(*limits.step_time, tokens) / best_ns - 1;
   return MakeFixedBudgetOf(
       tokens, fmt::format("a prompt's token takes {:.0f} % longer than in steps of {}", 100 * slower, kMost));

@@ -13,12 +13,12 @@
 namespace tactus::sched {
 namespace {
 
-constexpr int64_t kMostTokens = 2048;
-constexpr DurationNs kShare = 2;  // of what the decodes alone take, where no step keeps what is asked for
+constexpr int64_t kMostPromiseTokens = 2048;
+constexpr DurationNs kDecodeShare = 2;  // of what the decodes alone take, where no step keeps what is asked for
 
 int64_t MostTokens(const SchedulerLimits& limits) {
   if (limits.token_budget > 0) return limits.token_budget;
-  return std::max(limits.default_token_budget, kMostTokens / limits.pipeline_steps);
+  return std::max(limits.default_token_budget, kMostPromiseTokens / limits.pipeline_steps);
 }
 
 class PromiseBudget final : public Budget {
@@ -42,7 +42,8 @@ class PromiseBudget final : public Budget {
     sizer_.SeePrompts(view, order, builder, true);
     const int64_t tokens = sizer_.Largest([&](DurationNs) {
       if (step.allowed_ns != kNever) return step.allowed_ns;
-      return std::max(model_.usual_gap_ns(), sizer_.decodes() == 0 ? 0 : kShare * sizer_.TimeOf(sizer_.decodes()));
+      return std::max(model_.usual_gap_ns(),
+                      sizer_.decodes() == 0 ? 0 : kDecodeShare * sizer_.TimeOf(sizer_.decodes()));
     });
     return {std::min(tokens + best_effort, sizer_.most()), tokens - std::min(tokens, sizer_.decodes())};
   }

@@ -17,7 +17,7 @@
 namespace tactus::sched {
 namespace {
 
-constexpr int64_t kMostTokens = 4096;
+constexpr int64_t kMostSloTokens = 4096;
 constexpr int64_t kTileWithoutModel = 64;
 
 class SloBudget final : public Budget {
@@ -25,7 +25,7 @@ class SloBudget final : public Budget {
   SloBudget(const SchedulerLimits& limits, bool whole_prompts)
       : slack_(limits),
         model_(limits.step_time),
-        most_(limits.token_budget > 0 ? limits.token_budget : kMostTokens),
+        most_(limits.token_budget > 0 ? limits.token_budget : kMostSloTokens),
         tile_(limits.step_time != nullptr ? std::max(1, limits.step_time->tile_tokens()) : kTileWithoutModel),
         longest_prompt_(whole_prompts ? limits.max_model_len : 0) {}
 

@@ -14,6 +14,9 @@ inline constexpr Knob<double> kHeadroom{"tbt-headroom",
                                          .help = "budgets tbt-slo and profile: the share of --tbt-slo that a step's "
                                                  "predicted time may take when there are pipeline stages"}};
 
+// What --tbt-slo is where it is left to the program: 240 words a minute, as the time of a token.
+inline constexpr DurationNs kReadingSpeedNs = 187'500'000;
+
 // Between pipeline stages a step also waits for others: it may not use the whole objective.
 inline double ShareOfObjective(const SchedulerLimits& limits) {
   return limits.pipeline_steps > 1 ? limits.policy[kHeadroom] : 1.0;

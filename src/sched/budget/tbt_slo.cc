@@ -3,7 +3,8 @@
 // (half-done prompts by arrival, then the queue, each behind what it has computed or finds cached). Ours: Sarathi-Serve
 // chooses one size from one profile (budget profile).
 //
-// - Never more than --token-budget, or kMostTokens where the objective alone is given. With pipeline stages those are
+// - Never more than --token-budget, or kMostTbtTokens where the objective alone is given. With pipeline stages those
+// are
 //   shared by the steps in flight (but never less than the preset's size): a prompt computed in fewer, longer steps
 //   leaves the stages idle behind the shorter ones between them.
 // - Never less than the decodes and kLeastPromptTokens: prompts go on even where decodes alone miss the objective. So a
@@ -11,10 +12,10 @@
 //   beside their decodes.
 // - A step without prompts has no size to choose, and asks nothing of the model.
 //
-// Left to the program (--tbt-slo auto) the objective is reading speed, or kShare times what the step's decodes alone
-// take where that is more: on a slow machine, or beside many streams, prompts then have half of the time, and a stream
-// is at most twice as slow as without them. It only makes steps smaller than the preset's size, and a --token-budget
-// goes before it.
+// Left to the program (--tbt-slo auto) the objective is reading speed, or kDecodesShare times what the step's decodes
+// alone take where that is more: on a slow machine, or beside many streams, prompts then have half of the time, and a
+// stream is at most twice as slow as without them. It only makes steps smaller than the preset's size, and a
+// --token-budget goes before it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,9 +26,8 @@
 namespace tactus::sched {
 namespace {
 
-constexpr DurationNs kReadingSpeedNs = 187'500'000;  // per token: 240 words a minute
-constexpr DurationNs kShare = 2;
-constexpr int64_t kMostTokens = 2048;  // as the papers' relaxed objectives
+constexpr DurationNs kDecodesShare = 2;
+constexpr int64_t kMostTbtTokens = 2048;  // as the papers' relaxed objectives
 
 class TbtSloBudget final : public Budget {
  public:
@@ -65,7 +65,7 @@ class TbtSloBudget final : public Budget {
     sizer_.SeePrompts(view, order, builder, false);
     return sizer_.Largest([this](DurationNs whole) {
       if (whole <= allowed_ns_ || !automatic_ || sizer_.decodes() == 0) return allowed_ns_;
-      return std::max(allowed_ns_, ShareOf(kShare * sizer_.TimeOf(sizer_.decodes())));
+      return std::max(allowed_ns_, ShareOf(kDecodesShare * sizer_.TimeOf(sizer_.decodes())));
     });
   }
 
@@ -87,7 +87,7 @@ std::unique_ptr<Budget> MakeTbtSloBudget(const SchedulerLimits& limits) {
     return MakeFixedBudgetOf(limits.token_budget, "--token-budget");
   const int64_t usual = limits.default_token_budget;
   if (limits.tbt_slo_ns == 0) return MakeFixedBudgetOf(usual, "no --tbt-slo, so the default");
-  const int64_t by_objective = automatic ? usual : std::max(usual, kMostTokens / limits.pipeline_steps);
+  const int64_t by_objective = automatic ? usual : std::max(usual, kMostTbtTokens / limits.pipeline_steps);
   const int64_t most = limits.token_budget > 0 ? limits.token_budget : by_objective;
   if (limits.step_time == nullptr) {
     return MakeFixedBudgetOf(std::min(usual, most),

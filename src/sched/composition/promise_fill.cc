@@ -23,7 +23,7 @@ namespace {
 
 // Of a prompt that states nothing, in a step that has nothing else.
 constexpr int32_t kLeastAlone = 32;
-constexpr double kWait = 1.0 / 20, kSlower = 1.0 / 3;
+constexpr double kWait = 1.0 / 20, kMostSlowdown = 1.0 / 3;
 constexpr size_t kBacklog = 64;  // more wait than this
 
 class PromiseFill final : public Composition {
@@ -137,7 +137,8 @@ class PromiseFill final : public Composition {
   // How long the step may become: for the sake of prompts that can no longer be kept, and of those that state nothing.
   // Those make the step longer in which somebody who states something arrives next, and slow the streams beside them.
   // They add nothing where a first token is waited for. Else they add at most kWait of what first tokens are waited for
-  // as it is; and where there is a backlog, which has work for every step, at most kSlower of the step's own time.
+  // as it is; and where there is a backlog, which has work for every step, at most kMostSlowdown of the step's own
+  // time.
   void LimitBestEffort(const StepContext& step, const PromiseModel::Step& now) {
     allowed_ns_ = limit_ns_ = kNever;
     if (model_.model() == nullptr) return;
@@ -148,7 +149,7 @@ class PromiseFill final : public Composition {
     const DurationNs own_ns = step.plan.empty() ? Time(1, 1, 0, 0) : Time(0, 0, 0, 0);
     auto more_ns = chunks_.empty() ? kWait * static_cast<double>(ttft_ns) : 0;
     if (now.promised > 0 && step.view.waiting.size() > kBacklog)
-      more_ns = std::min(more_ns, kSlower * static_cast<double>(own_ns));
+      more_ns = std::min(more_ns, kMostSlowdown * static_cast<double>(own_ns));
     limit_ns_ = std::min(limit_ns_, own_ns + static_cast<DurationNs>(more_ns));
   }
 

@@ -20,7 +20,7 @@
 namespace tactus::sched {
 namespace {
 
-constexpr double kUnit = 1e6;  // what is owed is in millionths of a token
+constexpr double kOwedUnit = 1e6;  // what is owed is in millionths of a token
 
 // Of client 0: a note of the whole.
 struct SharesOwed {
@@ -35,7 +35,7 @@ class ClassShareOrder final : public Order {
         owed_(limits.ClientNote<SharesOwed>()),
         lists_(limits.slot_capacity, static_cast<int32_t>(limits.classes.size()) + 1) {
     share_of_.push_back(0);
-    for (const ServiceClass& c : limits.classes) share_of_.push_back(std::llround(kUnit * c.share));
+    for (const ServiceClass& c : limits.classes) share_of_.push_back(std::llround(kOwedUnit * c.share));
     started_.resize(share_of_.size());
     first_.reserve(static_cast<size_t>(limits.slot_capacity));
   }
@@ -89,8 +89,8 @@ class ClassShareOrder final : public Order {
     for (size_t c = 1; c < share_of_.size(); ++c) {
       if (share_of_[c] == 0 || lists_.Head(static_cast<int32_t>(c)) == kNoSlot) continue;
       int64_t& owed = Owed(view, c);
-      owed += share_of_[c] * all - static_cast<int64_t>(kUnit) * started_[c];
-      if (started_[c] > 0) owed = std::max(owed, (share_of_[c] - static_cast<int64_t>(kUnit)) * started_[c]);
+      owed += share_of_[c] * all - static_cast<int64_t>(kOwedUnit) * started_[c];
+      if (started_[c] > 0) owed = std::max(owed, (share_of_[c] - static_cast<int64_t>(kOwedUnit)) * started_[c]);
     }
   }
 
@@ -127,7 +127,7 @@ class ClassShareOrder final : public Order {
         ClassShareNote& note = shares_.NoteOf(view, slot);
         note.goes_first = true;
         first_.push_back(slot);
-        owed -= static_cast<int64_t>(kUnit) * (view.seq.prompt_tokens[slot] - note.charged);
+        owed -= static_cast<int64_t>(kOwedUnit) * (view.seq.prompt_tokens[slot] - note.charged);
       }
     }
     std::sort(first_.begin(), first_.end(),

@@ -13,7 +13,7 @@
 namespace tactus::sched {
 namespace {
 
-constexpr Knob<int64_t> kWindow{
+constexpr Knob<int64_t> kSortWindow{
     "s3-window",
     64,
     {.unit = "requests",
@@ -34,7 +34,7 @@ class DecreasingOrder final : public KeyedOrder {
   explicit DecreasingOrder(const SchedulerLimits& limits)
       : KeyedOrder(limits.slot_capacity),
         predictor_(limits.predictor),
-        window_(static_cast<size_t>(limits.policy[kWindow])),
+        window_(static_cast<size_t>(limits.policy[kSortWindow])),
         packing_(limits.Note<PackingNote>()),
         reservation_(limits.Note<ReservationNote>()) {
     taken_.reserve(window_);
@@ -80,7 +80,7 @@ class DecreasingOrder final : public KeyedOrder {
 
 }  // namespace
 
-constinit const KnobList kDecreasingKnobs{&kWindow};
+constinit const KnobList kDecreasingKnobs{&kSortWindow};
 
 std::unique_ptr<Order> MakeDecreasingOrder(const SchedulerLimits& limits) {
   return std::make_unique<DecreasingOrder>(limits);

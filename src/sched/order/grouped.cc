@@ -25,7 +25,7 @@ constexpr Knob<int64_t> kBinTokens{"pia-bin",
                                     .max = 1 << 20,
                                     .help = "order grouped: predicted outputs in the same bin of this width, rounded "
                                             "up, share a batch"}};
-constexpr Knob<int64_t> kWindow{
+constexpr Knob<int64_t> kGroupWindow{
     "pia-window",
     256,
     {.unit = "requests",
@@ -46,8 +46,8 @@ constexpr Knob<bool> kCollectFailed{
     true,
     {.help = "order grouped: a batch stops who outlives its prediction; they are recomputed after their window"}};
 
-constexpr int64_t kOutside = int64_t{1} << 40;  // behind all batches
-constexpr int64_t kLargestBatch = 16;           // times --pia-batch: of the shortest bin
+constexpr int64_t kOutsideGroup = int64_t{1} << 40;  // behind all batches
+constexpr int64_t kLargestBatch = 16;                // times --pia-batch: of the shortest bin
 
 class GroupedOrder final : public KeyedOrder {
  public:
@@ -55,7 +55,7 @@ class GroupedOrder final : public KeyedOrder {
       : KeyedOrder(limits.slot_capacity),
         predictor_(limits.predictor),
         bin_(limits.policy[kBinTokens]),
-        window_(limits.policy[kWindow]),
+        window_(limits.policy[kGroupWindow]),
         batch_(limits.policy[kBatch]),
         variable_(limits.policy[kVariableBatches]),
         collect_(limits.policy[kCollectFailed]),
@@ -72,7 +72,7 @@ class GroupedOrder final : public KeyedOrder {
     SlotId slot = Next();
     if (slot != kNoSlot && Group(view, slot) == 0) {
       const bool failed = Failed(view, slot);
-      const size_t most = static_cast<size_t>(failed ? kOutside : window_);
+      const size_t most = static_cast<size_t>(failed ? kOutsideGroup : window_);
       for (; slot != kNoSlot && Failed(view, slot) == failed && taken_.size() < most; slot = Next()) {
         taken_.push_back(slot);
       }
@@ -92,7 +92,7 @@ class GroupedOrder final : public KeyedOrder {
   QueueKey KeyOf(const StepView& view, SlotId slot) const override {
     const int64_t batch = Group(view, slot);
     // Who failed came before all that are in no window yet.
-    return {batch > 0 ? batch : kOutside, 0, view.seq.arrival_order[slot]};
+    return {batch > 0 ? batch : kOutsideGroup, 0, view.seq.arrival_order[slot]};
   }
 
  private:
@@ -156,7 +156,7 @@ class GroupedOrder final : public KeyedOrder {
 
 }  // namespace
 
-constinit const KnobList kGroupedKnobs{&kBinTokens, &kWindow, &kBatch, &kVariableBatches, &kCollectFailed};
+constinit const KnobList kGroupedKnobs{&kBinTokens, &kGroupWindow, &kBatch, &kVariableBatches, &kCollectFailed};
 
 std::unique_ptr<Order> MakeGroupedOrder(const SchedulerLimits& limits) {
   return std::make_unique<GroupedOrder>(limits);

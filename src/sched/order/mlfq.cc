@@ -45,7 +45,7 @@ struct MlfqNote {
 
 constexpr int32_t kLowest = 30;  // its quantum is as good as endless
 constexpr int64_t kPerLevel = int64_t{1} << 48;
-constexpr int64_t kPromotedRank = std::numeric_limits<int64_t>::min();
+constexpr int64_t kPromotedLevel = std::numeric_limits<int64_t>::min();
 
 class Mlfq final : public PromotingOrder {
  public:
@@ -61,7 +61,7 @@ class Mlfq final : public PromotingOrder {
   }
   int64_t RankOf(const StepView& view, SlotId slot) const override {
     const MlfqNote& note = note_.At(view.notes, slot);
-    return note.promoted ? kPromotedRank + note.since_ns : note.level * kPerLevel + note.place;
+    return note.promoted ? kPromotedLevel + note.since_ns : note.level * kPerLevel + note.place;
   }
   void Apply(const StepView& view) override {
     PromotingOrder::Apply(view);

@@ -37,7 +37,7 @@ struct RankNote {
 };
 
 // Steps and lengths are far from it.
-constexpr int64_t kPromotedRank = -(int64_t{1} << 48);
+constexpr int64_t kPromotedBand = -(int64_t{1} << 48);
 
 class RankOrder final : public PromotingOrder {
  public:
@@ -53,7 +53,7 @@ class RankOrder final : public PromotingOrder {
   }
   void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
   int64_t RankOf(const StepView& view, SlotId slot) const override {
-    return IsPromoted(view, slot) ? kPromotedRank + SinceOf(view, slot) : Predicted(view, slot);
+    return IsPromoted(view, slot) ? kPromotedBand + SinceOf(view, slot) : Predicted(view, slot);
   }
   void Apply(const StepView& view) override {
     PromotingOrder::Apply(view);

@@ -29,7 +29,7 @@ constexpr int kSmall = 16;  // lengths below it have a class each
 constexpr int kPerOctave = 8;
 constexpr int kPreemptedClass = kSmall + kPerOctave * 27;  // a class of its own, of any length
 constexpr int kMissedClass = kPreemptedClass + 1;          // likewise
-constexpr int kClasses = kMissedClass + 1;
+constexpr int kSlackClasses = kMissedClass + 1;
 
 int ClassOf(int64_t tokens) {
   if (tokens < kSmall) return static_cast<int>(tokens);
@@ -43,8 +43,8 @@ class SlackOrder final : public Order {
     const auto n = static_cast<size_t>(limits.slot_capacity);
     filed_.resize(n);
     revealed_.reserve(n);
-    frontier_.reserve(kClasses);
-    classes_.resize(kClasses);
+    frontier_.reserve(kSlackClasses);
+    classes_.resize(kSlackClasses);
     misses_.reserve(MostMisses(n));
     handed_out_.reserve(n);
   }

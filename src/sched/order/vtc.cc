@@ -41,7 +41,7 @@ constexpr Knob<int64_t> kCredit{
      .max = 1 << 30,
      .help = "order vtc: how far below the others' counters a client may come back to the queue; 0: as the paper"}};
 
-constexpr double kUnit = 1000;  // counters are whole thousandths of a token's cost
+constexpr double kCounterUnit = 1000;  // counters are whole thousandths of a token's cost
 
 struct VtcAccount {
   int64_t counter;  // of client 0: that of the client who left the queue last
@@ -56,12 +56,12 @@ class VtcOrder final : public Order {
   explicit VtcOrder(const SchedulerLimits& limits)
       : accounts_(limits.ClientNote<VtcAccount>()),
         charged_(limits.Note<VtcCharged>()),
-        credit_(static_cast<int64_t>(kUnit) * limits.policy[kCredit]),
+        credit_(static_cast<int64_t>(kCounterUnit) * limits.policy[kCredit]),
         lists_(limits.slot_capacity, limits.client_capacity()),
         in_heap_(static_cast<size_t>(limits.client_capacity()), false) {
     const auto cost = [&limits](double tokens, size_t service_class) {
       const double weight = service_class == 0 ? 1.0 : limits.classes[service_class - 1].weight;
-      return static_cast<int64_t>(std::llround(kUnit * tokens / weight));
+      return static_cast<int64_t>(std::llround(kCounterUnit * tokens / weight));
     };
     for (size_t c = 0; c <= limits.classes.size(); ++c)
       costs_.push_back({cost(limits.policy[kPromptCost], c), cost(limits.policy[kOutputCost], c)});

@@ -102,7 +102,7 @@ Value Last(Run& run, const Value& input, const Arguments& args) {
   return items.empty() ? run.UndefinedHint("No last item, sequence was empty.") : items.back();
 }
 
-Value Join(Run& run, const Value& input, const Arguments& args) {
+Value JoinFilter(Run& run, const Value& input, const Arguments& args) {
   const BoundArguments bound("do_join", args, {"d", "attribute"});
   const std::string separator = bound.has(0) ? run.ToText(bound[0]) : std::string();
   const bool has_path = bound.has(1) && !bound[1].is_none();
@@ -275,14 +275,14 @@ Value Select(Run& run, const Value& input, const Arguments& args) {
   });
 }
 
-const FilterEntry kFilters[] = {
+const FilterEntry kSequenceFilters[] = {
     {"count", LengthFilter},
     {"d", Default},
     {"default", Default},
     {"dictsort", DictSort},
     {"first", First},
     {"items", Items},
-    {"join", Join},
+    {"join", JoinFilter},
     {"last", Last},
     {"length", LengthFilter},
     {"list", ToList},
@@ -301,7 +301,7 @@ const FilterEntry kFilters[] = {
 }  // namespace
 
 std::span<const FilterEntry> SequenceFilters() {
-  return kFilters;
+  return kSequenceFilters;
 }
 
 }  // namespace tactus::jinja

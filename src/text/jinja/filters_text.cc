@@ -14,7 +14,7 @@ namespace {
 using Run = Interpreter;
 
 template <std::string (*Map)(std::string_view)>
-Value Mapped(Run& run, const Value& input, const Arguments& args) {
+Value MappedFilter(Run& run, const Value& input, const Arguments& args) {
   const BoundArguments none("filter", args, {});
   const Value text = run.ToString(input);
   return run.Text(Map(text.str()), text.s->markup);
@@ -55,7 +55,7 @@ Value Trim(Run& run, const Value& input, const Arguments& args) {
   return run.Substring(text, Strip(text.str(), &chars, true, true));
 }
 
-Value Replace(Run& run, const Value& input, const Arguments& args) {
+Value ReplaceFilter(Run& run, const Value& input, const Arguments& args) {
   const BoundArguments bound("do_replace", args, {"old", "new", "count"}, 2);
   const int64_t count = bound.has(2) && bound[2].is_none() ? -1 : bound.Int(2, -1);
   return run.Text(ReplaceText(run, run.ToText(input), run.ToText(bound[0]), run.ToText(bound[1]), count));
@@ -161,27 +161,27 @@ Value ToFloat(Run&, const Value& input, const Arguments& args) {
   return ok ? Value::Float(number) : otherwise;
 }
 
-const FilterEntry kFilters[] = {
-    {"capitalize", Mapped<Capitalize>},
+const FilterEntry kTextFilters[] = {
+    {"capitalize", MappedFilter<Capitalize>},
     {"e", Escape},
     {"escape", Escape},
     {"float", ToFloat},
     {"indent", Indent},
     {"int", ToInt},
-    {"lower", Mapped<ToLower>},
-    {"replace", Replace},
+    {"lower", MappedFilter<ToLower>},
+    {"replace", ReplaceFilter},
     {"safe", Safe},
     {"string", ToStringFilter},
-    {"title", Mapped<TitleWords>},
+    {"title", MappedFilter<TitleWords>},
     {"tojson", ToJson},
     {"trim", Trim},
-    {"upper", Mapped<ToUpper>},
+    {"upper", MappedFilter<ToUpper>},
 };
 
 }  // namespace
 
 std::span<const FilterEntry> TextFilters() {
-  return kFilters;
+  return kTextFilters;
 }
 
 double ParsePythonFloat(std::string_view text, bool* ok) {
