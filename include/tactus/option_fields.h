@@ -37,7 +37,7 @@ struct FieldSpec {
   const char* implies = "";
 };
 
-// A duration typed as 50ms, 1.5s, 200us, 2m or a bare number of seconds; kept in nanoseconds.
+// A duration typed with its unit, as 50ms, 1.5s, 200us or 2m (0 needs none); kept in nanoseconds.
 struct DurationText {
   int64_t ns = 0;
   bool operator==(const DurationText&) const = default;

@@ -86,7 +86,7 @@ class LLM:
         chat_template: a Jinja file instead of the model's own template.
         options: every other option of ``tactus serve`` that concerns the engine, by its flag's name with underscores
             (``threads=2``, ``kv_cache_memory="2GiB"``, ``prefix_caching=False``). Sizes are text such as "2GiB" or a
-            number of bytes; durations text such as "50ms" or a number of seconds; None is the default.
+            number of bytes; durations text with a unit such as "50ms"; None is the default.
 
     Raises:
         TypeError: an option that there is not.

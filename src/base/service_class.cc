@@ -49,6 +49,8 @@ Status ReadField(const std::string& text, const std::string& field, ServiceClass
   if (std::find(seen->begin(), seen->end(), name) != seen->end()) return Bad(text, fmt::format("{} twice", name));
   seen->push_back(name);
   if (objective != nullptr) {
+    if (const std::string missing = MissingUnit(value); !missing.empty())
+      return Bad(text, fmt::format("{} '{}' {}", name, Printable(value), missing));
     const auto duration = ParseDuration(value);
     if (!duration.ok() || duration->ns <= 0)
       return Bad(text, fmt::format("{} '{}' is no duration above 0", name, Printable(value)));

@@ -37,10 +37,22 @@ Result<int64_t> ParseWithUnit(const std::string& text, const std::vector<UnitFac
 
 }  // namespace
 
+std::string MissingUnit(const std::string& text) {
+  double number = 0;
+  std::string unit;
+  if (!SplitNumber(text, &number, &unit) || !unit.empty() || number <= 0) return {};
+  const std::string digits = text.substr(0, text.find_last_not_of(' ') + 1);
+  return fmt::format("has no unit: write {}ms or {}s", digits, digits);
+}
+
 Result<DurationText> ParseDuration(const std::string& text) {
-  auto ns =
-      ParseWithUnit(text, {{"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9}},
-                    "a duration such as 50ms, 1.5s or 2m");
+  double number = 0;
+  std::string unit;
+  if (SplitNumber(text, &number, &unit) && unit.empty() && number == 0) return DurationText{0};
+  if (const std::string missing = MissingUnit(text); !missing.empty())
+    return InvalidArgument(fmt::format("'{}' {}", text, missing));
+  auto ns = ParseWithUnit(text, {{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9}},
+                          "a duration such as 50ms, 1.5s or 2m");
   if (!ns.ok()) return ns.status();
   return DurationText{*ns};
 }

@@ -56,10 +56,17 @@ const char* Expected(const FieldBinding& field) {
   if (Is<bool>(field)) return "true or false";
   if (Is<int64_t>(field)) return "a whole number";
   if (Is<double>(field)) return "a number";
-  if (Is<DurationText>(field)) return "a duration such as \"50ms\", or a number of seconds";
+  if (Is<DurationText>(field)) return "a duration with its unit, such as \"50ms\"";
   if (Is<BytesText>(field)) return "a size such as \"8GiB\", or a number of bytes";
   if (Is<std::string>(field)) return "a string";
   return "a string or a list of strings";
+}
+
+// Of a number where a duration stands: how to write it with a unit.
+std::string UnitFix(const FieldBinding& field, const toml::node& node) {
+  if (!Is<DurationText>(field) || !node.is_number()) return {};
+  const std::string number = TomlText(node);
+  return fmt::format(": write \"{}ms\" or \"{}s\"", number, number);
 }
 
 // One value of the field as SetField reads it; nothing where the type is wrong.
@@ -72,9 +79,10 @@ std::optional<std::string> TextOf(const FieldBinding& field, const toml::node& n
   if (const auto value = node.value_exact<bool>()) {
     return Is<bool>(field) ? std::optional(std::string(*value ? "on" : "off")) : std::nullopt;
   }
-  const bool number = Is<double>(field) || Is<DurationText>(field) || Is<BytesText>(field);
+  const bool number = Is<double>(field) || Is<BytesText>(field);
   if (const auto value = node.value_exact<int64_t>()) {
-    return number || Is<int64_t>(field) ? std::optional(fmt::format("{}", *value)) : std::nullopt;
+    const bool zero = Is<DurationText>(field) && *value == 0;  // which needs no unit
+    return number || zero || Is<int64_t>(field) ? std::optional(fmt::format("{}", *value)) : std::nullopt;
   }
   if (const auto value = node.value_exact<double>()) {
     return number ? std::optional(fmt::format("{:.17g}", *value)) : std::nullopt;
@@ -144,9 +152,9 @@ Status ApplyConfigFile(const std::string& path, const std::function<const FieldB
     const auto texts = TextsOf(*field, node);
     if (!texts) {
       return InvalidArgument(
-          fmt::format("{}'{}' = {} is {}{}; it takes {}", where, name, field->spec.secret ? "***" : TomlText(node),
+          fmt::format("{}'{}' = {} is {}{}; it takes {}{}", where, name, field->spec.secret ? "***" : TomlText(node),
                       node.is_array() && Is<std::vector<std::string>>(*field) ? "not only strings: " : "",
-                      KindName(node), Expected(*field)),
+                      KindName(node), Expected(*field), UnitFix(*field, node)),
           "config");
     }
     if (std::find(already_set->begin(), already_set->end(), field->name) != already_set->end()) continue;

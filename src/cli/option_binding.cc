@@ -47,12 +47,16 @@ Status BadValue(const FieldBinding& field, const std::string& text, const std::s
 Status CheckRange(const FieldBinding& field, const std::string& text, double value) {
   const FieldSpec& s = field.spec;
   if (value >= s.min && value <= s.max) return Status();
-  std::string range = std::isinf(s.max)   ? fmt::format("at least {:.15g}", s.min)
-                      : std::isinf(s.min) ? fmt::format("at most {:.15g}", s.max)
-                                          : fmt::format("from {:.15g} to {:.15g}", s.min, s.max);
-  return InvalidArgument(
-      fmt::format("--{}: {} is out of range; give a value {}{}{}", field.name, text, range, *s.unit ? " " : "", s.unit),
-      field.name);
+  const bool duration = std::holds_alternative<DurationText*>(field.target);
+  const auto bound = [duration](double b) {
+    return duration ? FormatDuration(static_cast<int64_t>(b)) : fmt::format("{:.15g}", b);
+  };
+  const std::string range = std::isinf(s.max)   ? fmt::format("at least {}", bound(s.min))
+                            : std::isinf(s.min) ? fmt::format("at most {}", bound(s.max))
+                                                : fmt::format("from {} to {}", bound(s.min), bound(s.max));
+  const std::string unit = *s.unit && !duration ? fmt::format(" {}", s.unit) : "";
+  return InvalidArgument(fmt::format("--{}: {} is out of range; give a value {}{}", field.name, text, range, unit),
+                         field.name);
 }
 
 // Of two values of one flag neither can be meant more than the other; the same value twice does no harm.
@@ -102,6 +106,8 @@ Status SetField(const FieldBinding& field, const std::string& text) {
     for (const auto& [word, ns] : {std::pair("auto", kAutoDuration), std::pair("none", int64_t{0})}) {
       if (text == word && may_be(word)) return **p = DurationText{ns}, Status();
     }
+    if (const std::string missing = MissingUnit(text); !missing.empty())
+      return InvalidArgument(fmt::format("--{}: '{}' {}", field.name, text, missing), field.name);
     auto value = ParseDuration(text);
     if (!value.ok() || (value->ns == 0 && may_be("none"))) {
       std::string wanted =

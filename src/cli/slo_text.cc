@@ -22,7 +22,10 @@ Result<Slo> ParseSlo(const std::string& text) {
                      : name == "tbt" ? &slo.tbt_ns
                      : name == "jct" ? &slo.jct_ns
                                      : nullptr;
-    auto value = eq < comma ? ParseDuration(text.substr(eq + 1, comma - eq - 1)) : InvalidArgument("none");
+    const std::string typed = eq < comma ? text.substr(eq + 1, comma - eq - 1) : "";
+    if (const std::string missing = MissingUnit(typed); field && !missing.empty())
+      return InvalidArgument(fmt::format("--slo: {} '{}' {}", name, Printable(typed), missing), "slo");
+    auto value = eq < comma ? ParseDuration(typed) : InvalidArgument("none");
     if (!field || !value.ok() || value->ns <= 0) {
       return InvalidArgument(fmt::format("--slo: '{}' is not of the form ttft=500ms,tbt=100ms,jct=10s", text), "slo");
     }
@@ -97,7 +100,12 @@ Status ReadObjectives(const std::string& part, const std::string& text, SloClass
     if (range == nullptr || eq == std::string::npos)
       return BadMix(part, fmt::format("'{}' is none of ttft=, tbt=, jct= and none", Printable(objective)));
     if (range->high > 0) return BadMix(part, fmt::format("'{}' twice", name));
-    const auto value = ReadRange(objective.substr(eq + 1));
+    const std::string typed = objective.substr(eq + 1);
+    const size_t dots = typed.find("..");
+    const std::string last = dots == std::string::npos ? typed : typed.substr(dots + 2);
+    if (const std::string missing = MissingUnit(last); !missing.empty())
+      return BadMix(part, fmt::format("'{}' {}", Printable(objective), missing));
+    const auto value = ReadRange(typed);
     if (!value) {
       return BadMix(part,
                     fmt::format("'{}' is no duration above 0, no multiple Nx and no range a..b of them that rises",

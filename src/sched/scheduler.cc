@@ -98,6 +98,12 @@ struct ParameterCheck {
         status = InvalidArgument(fmt::format("{} {} is outside [{}, {}]", name, value, spec.min, spec.max), name);
       }
     }
+    if constexpr (std::is_same_v<T, DurationText>) {
+      const auto ns = static_cast<double>(value.ns);
+      if (status.ok() && !(ns >= spec.min && ns <= spec.max)) {
+        status = InvalidArgument(fmt::format("{} {} ns is outside [{}, {}]", name, value.ns, spec.min, spec.max), name);
+      }
+    }
     if constexpr (std::is_same_v<T, std::string>) {
       const std::string known = fmt::format("|{}|", spec.choices);
       if (status.ok() && (value.find('|') != std::string::npos || known.find("|" + value + "|") == std::string::npos)) {

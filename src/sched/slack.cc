@@ -10,10 +10,6 @@ namespace {
 constexpr int64_t kPivotWithoutModel = 512;
 constexpr int64_t kLargestPivot = 8192;
 
-int64_t NsOf(double seconds) {
-  return static_cast<int64_t>(seconds * 1e9 + 0.5);
-}
-
 // One prompt's chunk from position 0, alone.
 DurationNs StepTimeOf(const StepTimeModel& model, int64_t tokens) {
   const ChunkShape chunk{0, static_cast<int32_t>(tokens)};
@@ -28,7 +24,7 @@ DurationNs StepTimeOf(const StepTimeModel& model, int64_t tokens) {
 constinit const KnobList kSlackKnobs{&kTtftObjective, &kTbtObjective, &kPivotTokens, &kMissedTurn};
 
 Pivot FindPivot(const SchedulerLimits& limits) {
-  const StepTimeModel* model = limits.step_time;
+  const StepTimeModel* model = limits.StepTimes();
   const int64_t given = limits.policy[kPivotTokens];
   if (model == nullptr) {
     return given > 0 ? Pivot{given, 0, fmt::format("pivot {} (--accelgen-pivot), its time as measured", given)}
@@ -53,10 +49,10 @@ Pivot FindPivot(const SchedulerLimits& limits) {
 }
 
 SlackModel::SlackModel(const SchedulerLimits& limits)
-    : default_ttft_ns_(NsOf(limits.policy[kTtftObjective])),
-      default_tbt_ns_(NsOf(limits.policy[kTbtObjective])),
+    : default_ttft_ns_(limits.policy[kTtftObjective].ns),
+      default_tbt_ns_(limits.policy[kTbtObjective].ns),
       predictor_(limits.predictor),
-      has_model_(limits.step_time != nullptr),
+      has_model_(limits.StepTimes() != nullptr),
       missed_turn_(limits.policy[kMissedTurn]),
       pivot_(FindPivot(limits)),
       note_(limits.Note<SlackNote>()),

@@ -28,19 +28,19 @@
 namespace tactus::sched {
 
 // Knobs of every choice that works with slack.
-inline constexpr Knob<double> kTtftObjective{
+inline constexpr Knob<DurationText> kTtftObjective{
     "accelgen-ttft",
-    2.0,
-    {.unit = "s",
-     .min = 0.001,
-     .max = 1e6,
+    {2'000'000'000},
+    {.unit = "duration",
+     .min = 1e6,
+     .max = 1e15,
      .help = "slack: time to first token allowed to a request that states no objective"}};
-inline constexpr Knob<double> kTbtObjective{
+inline constexpr Knob<DurationText> kTbtObjective{
     "accelgen-tbt",
-    0.1875,
-    {.unit = "s",
-     .min = 0.0001,
-     .max = 1e6,
+    {187'500'000},
+    {.unit = "duration",
+     .min = 1e5,
+     .max = 1e15,
      .help = "slack: time between tokens allowed to a request that states no objective; reading speed"}};
 inline constexpr Knob<int64_t> kPivotTokens{
     "accelgen-pivot",

@@ -28,7 +28,7 @@ struct OfferedLoad {
              .min = 0,
              .max = 1e6,
              .help = "open loop with this arrival rate; 0: closed loop, or a trace's own times"});
-    v.Field("arrivals", arrivals, {.help = "arrival process: poisson, gamma:CV, constant or jitter:SECONDS"});
+    v.Field("arrivals", arrivals, {.help = "arrival process: poisson, gamma:CV, constant or jitter:DURATION"});
     v.Field(
         "concurrency", concurrency,
         {.unit = "requests", .min = 0, .max = 1 << 20, .help = "closed loop with so many requests in flight; 0: none"});

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <optional>
 
+#include "base/unit_text.h"
 #include "sim/named_workloads.h"
 #include "sim/trace_file.h"
 
@@ -185,13 +186,20 @@ Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s) {
     spec.cv = value;
     return spec;
   }
-  if (name == "jitter" && value >= 0) {
-    spec.kind = ArrivalSpec::Kind::kRecorded;
-    spec.jitter_s = value;
-    return spec;
+  if (name == "jitter" && colon != std::string::npos) {
+    const std::string typed = text.substr(colon + 1);
+    if (const std::string missing = MissingUnit(typed); !missing.empty())
+      return InvalidArgument(fmt::format("arrivals '{}': '{}' {}", text, typed, missing), "arrivals");
+    if (const auto jitter = ParseDuration(typed); jitter.ok()) {
+      spec.kind = ArrivalSpec::Kind::kRecorded;
+      spec.jitter_s = static_cast<double>(jitter->ns) * 1e-9;
+      return spec;
+    }
   }
   return InvalidArgument(
-      fmt::format("arrivals '{}': poisson, gamma:CV (CV above 0, at most 100), constant or jitter:SECONDS", text),
+      fmt::format("arrivals '{}': poisson, gamma:CV (CV above 0, at most 100), constant or jitter:DURATION, such as "
+                  "jitter:500ms",
+                  text),
       "arrivals");
 }
 

@@ -70,7 +70,7 @@ struct ArrivalSpec {
   double cv = 1.0;        // gamma: coefficient of variation of the gaps
   double jitter_s = 0;    // recorded: uniform in [0, jitter_s) added to each time
 };
-// poisson | gamma:CV | constant | jitter:S, with the rate.
+// poisson | gamma:CV | constant | jitter:DURATION, with the rate.
 Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s);
 
 // A workload one request at a time, so that memory does not grow with their number (a trace's rows are kept once). One

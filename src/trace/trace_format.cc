@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <map>
@@ -14,6 +15,10 @@ namespace tactus {
 namespace {
 
 constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
+
+// Durations that recordings of every format have in seconds: they were numbers of seconds once.
+constexpr std::string_view kInSeconds[] = {"accelgen-ttft", "accelgen-tbt", "accelgen-gamma"};
+constexpr double kMostSeconds = 9e9;  // int64 nanoseconds end at 9.2e9 s
 
 // The knobs of the policies, under the names of their flags. Real numbers travel as text that reads back to the same
 // bits.
@@ -29,7 +34,13 @@ struct PolicyFields {
     Field(name, number, spec);
     value = number != 0;
   }
-  void Field(const char* name, DurationText& value, const FieldSpec& spec) { Field(name, value.ns, spec); }
+  void Field(const char* name, DurationText& value, const FieldSpec& spec) {
+    const auto in_seconds = [name](std::string_view knob) { return knob == name; };
+    if (std::none_of(std::begin(kInSeconds), std::end(kInSeconds), in_seconds)) return Field(name, value.ns, spec);
+    double seconds = static_cast<double>(value.ns) * 1e-9;
+    Field(name, seconds, spec);
+    value.ns = std::llround(std::clamp(seconds, -kMostSeconds, kMostSeconds) * 1e9);
+  }
   void Field(const char* name, std::string& value, const FieldSpec&) { v.Text(name, &value); }
   void Field(const char* name, double& value, const FieldSpec&) {
     std::string text = fmt::format("{:.17g}", value);

@@ -48,6 +48,7 @@ TEST(ServiceClass, WhatIsWrongIsNamed) {
   refused({":ttft=1s"}, "a class has a name");
   refused({"a:ttf=1s"}, "'ttf=1s' is none of");
   refused({"a:ttft"}, "ttft '' is no duration");
+  refused({"a:ttft=500"}, "ttft '500' has no unit: write 500ms or 500s");
   refused({"a:ttft=0s"}, "ttft '0s' is no duration above 0");
   refused({"a:ttft=1s,ttft=2s"}, "ttft twice");
   refused({"a:gate=predict"}, "gate 'predict' is none of off, queue and shed");

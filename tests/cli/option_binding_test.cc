@@ -254,15 +254,10 @@ TEST(CommandLine, WordsOfABoolean) {
 }
 
 TEST(CommandLine, DurationsAndSizesByUnit) {
-  const std::pair<const char*, int64_t> durations[] = {{"2", 2'000'000'000},
-                                                       {"2s", 2'000'000'000},
-                                                       {"1.5ms", 1'500'000},
-                                                       {"3us", 3000},
-                                                       {"7ns", 7},
-                                                       {"2m", 120'000'000'000},
-                                                       {"1h", 3'600'000'000'000},
-                                                       {"0", 0},
-                                                       {"2 s", 2'000'000'000}};
+  const std::pair<const char*, int64_t> durations[] = {
+      {"2s", 2'000'000'000},   {"1.5ms", 1'500'000},      {"3us", 3000}, {"7ns", 7},
+      {"2m", 120'000'000'000}, {"1h", 3'600'000'000'000}, {"0", 0},      {"0s", 0},
+      {"2 s", 2'000'000'000}};
   for (const auto& [text, ns] : durations) EXPECT_EQ(ParseDuration(text)->ns, ns) << text;
   const std::pair<const char*, int64_t> sizes[] = {{"5", 5},        {"5B", 5},          {"2K", 2048},
                                                    {"2KiB", 2048},  {"1M", 1 << 20},    {"1MiB", 1 << 20},
@@ -283,6 +278,36 @@ TEST(CommandLine, DurationsAndSizesByUnit) {
   EXPECT_EQ(FormatBytes(int64_t{1536} << 20), "1536MiB");
   EXPECT_EQ(FormatBytes(1000), "1000");
   EXPECT_EQ(FormatBytes(0), "0");
+}
+
+// 500 is half a second to one reader and eight minutes to another.
+TEST(CommandLine, ADurationWithoutAUnitIsRefusedWithBothReadings) {
+  for (const char* bare : {"500", "1.5", "1e3", "500 "}) {
+    const Parsed flag = ParseArgs({"--wait", bare});
+    EXPECT_EQ(flag.outcome, CommandLine::Outcome::kBadUsage) << bare;
+    EXPECT_NE(flag.errors.find("has no unit: write "), std::string::npos) << flag.errors;
+    EXPECT_FALSE(ParseDuration(bare).ok());
+  }
+  EXPECT_NE(ParseArgs({"--wait", "500"}).errors.find("--wait: '500' has no unit: write 500ms or 500s"),
+            std::string::npos);
+  EXPECT_EQ(ParseArgs({"--wait", "0"}).sample.wait.ns, 0) << "is 0 in every unit";
+  setenv("TACTUS_WAIT", "30", 1);
+  const Parsed environment = ParseArgs({});
+  unsetenv("TACTUS_WAIT");
+  EXPECT_NE(environment.errors.find("'30' has no unit: write 30ms or 30s"), std::string::npos) << environment.errors;
+  for (const auto& [line, fix] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"wait = 500\n", "write \"500ms\" or \"500s\""},
+           {"wait = 1.5\n", "write \"1.5ms\" or \"1.5s\""},
+           {"wait = \"500\"\n", "'500' has no unit: write 500ms or 500s"}}) {
+    const std::string path = testing::TempDir() + "/bare.toml";
+    std::ofstream(path) << line;
+    const Parsed file = ParseArgs({"--config", path});
+    EXPECT_EQ(file.outcome, CommandLine::Outcome::kBadUsage) << line;
+    EXPECT_NE(file.errors.find(fix), std::string::npos) << file.errors;
+  }
+  const std::string path = testing::TempDir() + "/zero.toml";
+  std::ofstream(path) << "wait = 0\n";
+  EXPECT_EQ(ParseArgs({"--config", path}).sample.wait.ns, 0);
 }
 
 TEST(CommandLine, NoDigitOfADurationOrASizeIsLost) {

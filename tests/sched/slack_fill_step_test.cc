@@ -19,8 +19,9 @@ constexpr DurationNs kHour = 3600 * kSecond;
 
 HarnessConfig Config(int64_t budget) {
   HarnessConfig c = PresetConfig("accelgen", budget);
-  *c.scheduler.limits.policy.Find<double>("accelgen-ttft") = 3600;  // nothing is urgent that does not say so
-  *c.scheduler.limits.policy.Find<double>("accelgen-tbt") = 3600;
+  c.scheduler.limits.policy.Find<DurationText>("accelgen-ttft")->ns =
+      3600 * kSecond;  // nothing is urgent that does not say so
+  c.scheduler.limits.policy.Find<DurationText>("accelgen-tbt")->ns = 3600 * kSecond;
   *c.scheduler.limits.policy.Find<int64_t>("accelgen-long-prompt") = 100;
   c.scheduler.budget = "fixed";
   c.max_model_len = 256;
@@ -405,7 +406,7 @@ TEST(SlackFillStep, AVictimWasNotPassedOver) {
 TEST(SlackFillStep, GammaIncludesItsEnd) {
   for (const DurationNs beyond : {0, 1}) {
     HarnessConfig c = Config(8);
-    *c.scheduler.limits.policy.Find<double>("accelgen-gamma") = 0.001;
+    c.scheduler.limits.policy.Find<DurationText>("accelgen-gamma")->ns = kMillisecond;
     SlackBed bed(c);
     bed.Waiting(5, {.slo = {kHour, 0, 0}});
     bed.Waiting(8, {.slo = {kHour + kMs + beyond, 0, 0}});

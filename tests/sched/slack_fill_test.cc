@@ -23,8 +23,9 @@ constexpr DurationNs kLoose = 3600 * kSecond;
 
 HarnessConfig Config(const std::string& preset, int64_t budget) {
   HarnessConfig c = PresetConfig(preset, budget);
-  *c.scheduler.limits.policy.Find<double>("accelgen-ttft") = 3600;  // nothing is urgent that does not say so
-  *c.scheduler.limits.policy.Find<double>("accelgen-tbt") = 3600;
+  c.scheduler.limits.policy.Find<DurationText>("accelgen-ttft")->ns =
+      3600 * kSecond;  // nothing is urgent that does not say so
+  c.scheduler.limits.policy.Find<DurationText>("accelgen-tbt")->ns = 3600 * kSecond;
   *c.scheduler.limits.policy.Find<int64_t>("accelgen-long-prompt") = 10;
   c.executor.step_base_ns = kMs;
   c.executor.step_token_ns = 0;
@@ -75,7 +76,7 @@ TEST(SlackFill, GammaLimitsTheChoice) {
   };
   EXPECT_EQ(PlansOf(Config("accelgen", 8), submit), (Plans{"1:0+8*", "0:0+4* 2:0+4", "2:4+2*"}));
   HarnessConfig narrow = Config("accelgen", 8);
-  *narrow.scheduler.limits.policy.Find<double>("accelgen-gamma") = 0.1;
+  narrow.scheduler.limits.policy.Find<DurationText>("accelgen-gamma")->ns = 100 * kMillisecond;
   EXPECT_EQ(PlansOf(narrow, submit), (Plans{"0:0+4* 1:0+4", "1:4+4* 2:0+4", "2:4+2*"}));
 }
 

@@ -18,8 +18,9 @@ using testing::StepBed;
 
 HarnessConfig Config(int64_t budget, int64_t blocks = 0, int32_t context = 256) {
   HarnessConfig c = PresetConfig("accelgen", budget);
-  *c.scheduler.limits.policy.Find<double>("accelgen-ttft") = 3600;  // nothing is urgent that does not say so
-  *c.scheduler.limits.policy.Find<double>("accelgen-tbt") = 3600;
+  c.scheduler.limits.policy.Find<DurationText>("accelgen-ttft")->ns =
+      3600 * kSecond;  // nothing is urgent that does not say so
+  c.scheduler.limits.policy.Find<DurationText>("accelgen-tbt")->ns = 3600 * kSecond;
   c.scheduler.budget = "fixed";
   if (blocks > 0) c.num_blocks = blocks;
   c.max_model_len = context;

@@ -429,7 +429,7 @@ TEST(SetUp, WhatIsWrongIsNamed) {
   EXPECT_EQ(status_of([](auto* o) { o->workload = "trace:" + ::testing::TempDir() + "/no_such_folder/t.csv"; }).code(),
             StatusCode::kNotFound);
   EXPECT_EQ(status_of([](auto* o) { o->arrivals = "gamma:0"; }).param(), "arrivals");
-  EXPECT_EQ(status_of([](auto* o) { o->arrivals = "jitter:1"; }).param(), "arrivals");
+  EXPECT_EQ(status_of([](auto* o) { o->arrivals = "jitter:1s"; }).param(), "arrivals");
   EXPECT_EQ(status_of([](auto* o) { o->concurrency = 5; }).param(), "rate");
   EXPECT_EQ(status_of([](auto* o) { o->rate = 0; }).param(), "rate");
   EXPECT_EQ(status_of([](auto* o) { o->requests = 0; }).param(), "requests");

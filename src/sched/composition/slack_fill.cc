@@ -29,12 +29,12 @@ constexpr size_t kMostMissedInGroup = 32;
 // Starts that fail although their demand fitted when the group was gathered: what must stay free has been reached.
 constexpr int kMostRefused = 4;
 
-constexpr Knob<double> kGamma{
+constexpr Knob<DurationText> kGamma{
     "accelgen-gamma",
-    0.75,
-    {.unit = "s",
+    {750'000'000},
+    {.unit = "duration",
      .min = 0,
-     .max = 1e6,
+     .max = 1e15,
      .help = "slack-fill: requests whose slack is within this of the least are chosen among by distance"}};
 constexpr Knob<std::string> kDistanceKind{
     "distance",
@@ -61,7 +61,7 @@ class SlackFill final : public Composition {
       : slack_(limits),
         selection_(selection),
         whole_(whole_prompts),
-        gamma_ns_(static_cast<DurationNs>(limits.policy[kGamma] * 1e9)),
+        gamma_ns_(limits.policy[kGamma].ns),
         long_prompt_(limits.policy[kLongPrompt]),
         era_(EraOf(limits.policy[kEra])),
         normalised_(limits.policy[kDistanceKind] == "normalised"),
