@@ -35,7 +35,9 @@ Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const ModelDescript
   FoundStepTimes found;
   TACTUS_ASSIGN_OR_RETURN(const ReplicaConfig asked, ReplicaOf(o));
   TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(asked.scheduler));
-  const bool wants = traits.wants_step_time || o.speculation != "none";
+  // An offline run goes by what is stored, and begins without measuring.
+  const bool waits = traits.wants_step_time && !(traits.offline && o.likes_step_times);
+  const bool wants = waits || o.speculation != "none";
   if (o.profile.empty() && !wants && !o.likes_step_times) return found;
   const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(description.path, computes.workers);
   auto loaded = cost::LoadStepProfile(path);

@@ -20,7 +20,8 @@ struct FoundStepTimes {
   std::vector<std::string> notes;              // for people
 };
 
-// Decisions do not depend on what lies about in the cache: it is looked at where --tbt-slo or --speculation can use it.
+// Decisions do not depend on what lies about in the cache: it is looked at where a choice of the
+// scheduler (ChoiceTraits::wants_step_time) or --speculation goes by step times.
 // kInvalidArgument: --profile names those of another model or machine, and which.
 Result<FoundStepTimes> FindStepTimes(const EngineOptions& options, const ModelDescription& description,
                                      const BackendInfo& computes);

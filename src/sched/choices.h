@@ -28,7 +28,7 @@ namespace tactus::sched {
 
 // Blocks that --watermark keeps out of admission's reach.
 int64_t KeepFreeBlocks(const SchedulerLimits& limits);
-// `most_by_step_time`: more than 0 where the tokens follow from SchedulerLimits::step_time, or would if there were one:
+// `most_by_step_time`: more than 0 where the tokens follow from SchedulerLimits::StepTimes, or would if there were one:
 // the most that they might then be.
 std::unique_ptr<Budget> MakeFixedBudgetOf(int64_t tokens, std::string why, int64_t most_by_step_time = 0);
 

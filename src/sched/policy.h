@@ -84,14 +84,22 @@ struct SchedulerLimits {
   bool reserve_full = false;                 // max-length reserves L_max
   bool unlimited_steps = false;              // budget none is really none (simulation)
   PolicyOptions policy;                      // the knobs of all choices
-  const StepTimeModel* step_time = nullptr;  // may be null
+  const StepTimeModel* step_time = nullptr;  // may be null; choices ask StepTimes()
   const LengthPredictor* predictor = nullptr;  // may be null
   NoteLayout* notes = nullptr;                 // of the scheduler that is being made
   NoteLayout* client_notes = nullptr;
+  bool* asked_step_times = nullptr;   // set by StepTimes(), while the scheduler is being made
   std::vector<ServiceClass> classes;  // SequenceColumns::service_class is 1 + an index of it
 
   // Ids of clients are in [0, client_capacity()).
   int32_t client_capacity() const { return 1 + slot_capacity + kIdleClients; }
+
+  // How long steps take; may be null. A choice that reads it while it is made goes by it: asking says so to the front
+  // door, which loads or measures them (ChoiceTraits::wants_step_time).
+  const StepTimeModel* StepTimes() const {
+    if (asked_step_times != nullptr) *asked_step_times = true;
+    return step_time;
+  }
 
   // Where a choice keeps what it remembers of each sequence; the same for all that name the same struct.
   template <class T>
@@ -120,7 +128,8 @@ struct ChoiceTraits {
   bool reserves_context = false;   // admission: sets aside max-model-len for every sequence
   bool reserves_output = false;    // admission: sets aside what the output is expected to need (ReservationNote)
   bool aborts_outgrown = false;    // preemption: ends the run of a sequence that outgrew it (Preemption::Outgrown)
-  bool wants_step_time = false;    // any: goes by SchedulerLimits::step_time where there is one (budget: for --tbt-slo)
+  bool wants_step_time = false;    // any: asked SchedulerLimits::StepTimes()
+  bool offline = false;            // budget: of a job that nobody waits for, which no measuring should delay
   int64_t max_prefill_tokens = 0;  // budget: the most prefill tokens of one step, whatever else is in it
   int64_t max_tokens = 0;          // budget: the most tokens of one step
 };

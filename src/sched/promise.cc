@@ -22,7 +22,7 @@ constexpr int64_t kLeastTokens = 32, kRateTokens = 512, kMostStepTokens = 2048;
 constinit const KnobList kPromiseKnobs{&kPromiseTurn};
 
 PromiseModel::PromiseModel(const SchedulerLimits& limits)
-    : model_(limits.step_time),
+    : model_(limits.StepTimes()),
       predictor_(limits.predictor),
       turn_steps_(limits.policy[kPromiseTurn]),
       usual_gap_ns_(limits.tbt_slo_ns > 0 ? limits.tbt_slo_ns : kReadingSpeedNs),

@@ -207,6 +207,8 @@ Result<ChoiceTraits> MakeChoices(const SchedulerConfig& given, InjectedChoices* 
   SchedulerConfig c = given;
   c.limits.notes = &choices->notes;
   c.limits.client_notes = &choices->client_notes;
+  ChoiceTraits traits;
+  c.limits.asked_step_times = &traits.wants_step_time;
   TACTUS_RETURN_IF_ERROR(Make(kOrders, NameOf(Choice::kOrder), c.order, c.limits, &choices->order));
   choices->order = WithClassShares(c.limits, std::move(choices->order));
   TACTUS_RETURN_IF_ERROR(Make(kAdmissions, NameOf(Choice::kAdmission), c.admission, c.limits, &choices->admission));
@@ -220,7 +222,6 @@ Result<ChoiceTraits> MakeChoices(const SchedulerConfig& given, InjectedChoices* 
     std::unique_ptr<Gate>& gate = choices->class_gates.emplace_back();
     if (!of.gate.empty()) TACTUS_RETURN_IF_ERROR(Make(kGates, NameOf(Choice::kGate), of.gate, c.limits, &gate));
   }
-  ChoiceTraits traits;
   choices->gate->Describe(&traits);
   for (const auto& gate : choices->class_gates) {
     if (gate != nullptr) gate->Describe(&traits);

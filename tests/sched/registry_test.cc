@@ -287,7 +287,11 @@ TEST(Registry, ABudgetSaysWhetherStepTimesWouldSizeIt) {
   EXPECT_FALSE(by_step_time("orca", "profile", kAutoDuration, 0))
       << "one size for all steps is for the user's objective";
   EXPECT_FALSE(by_step_time("sarathi-serve", "fixed", kSecond, 0));
-  EXPECT_FALSE(by_step_time("accelgen", "", kSecond, 0)) << "it sizes every step anew";
+  EXPECT_TRUE(by_step_time("accelgen", "", kSecond, 0));
+  EXPECT_TRUE(by_step_time("accelgen", "fixed", 0, 64)) << "the order's slack, whatever sizes the steps";
+  EXPECT_TRUE(by_step_time("fastserve", "", 0, 0)) << "a prompt's first queue";
+  EXPECT_TRUE(by_step_time("blend", "", 0, 0));
+  EXPECT_FALSE(by_step_time("vllm", "", kSecond, 0));
   for (const PresetInfo& preset : Presets()) by_step_time(preset.name, "", kSecond, 0);
   SchedulerConfig unknown;
   unknown.preset = "bogus";

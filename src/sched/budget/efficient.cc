@@ -20,17 +20,36 @@ double TokenNs(const StepTimeModel& model, int64_t tokens) {
   return static_cast<double>(model.StepTimeNs({.chunks = {&chunk, 1}, .logit_rows = 1})) / static_cast<double>(tokens);
 }
 
+class EfficientBudget final : public Budget {
+ public:
+  explicit EfficientBudget(std::unique_ptr<Budget> fixed) : fixed_(std::move(fixed)) {}
+  void Describe(ChoiceTraits* traits) const override {
+    fixed_->Describe(traits);
+    traits->offline = true;
+  }
+  StepBudget Next(const StepView& view) override { return fixed_->Next(view); }
+  std::string Why() const override { return fixed_->Why(); }
+
+ private:
+  const std::unique_ptr<Budget> fixed_;
+};
+
+std::unique_ptr<Budget> BySteps(const SchedulerLimits& limits) {
+  if (limits.token_budget > 0) return MakeFixedBudgetOf(limits.token_budget, "--token-budget");
+  const StepTimeModel* model = limits.StepTimes();
+  if (model == nullptr) return MakeFixedBudgetOf(kLeast, "the default, as how long steps take is not known", kMost);
+  const double best_ns = TokenNs(*model, kMost);
+  int64_t tokens = kLeast;
+  while (tokens < kMost && TokenNs(*model, tokens) > kEfficientSlowdown * best_ns) tokens *= 2;
+  const double slower = TokenNs(*model, tokens) / best_ns - 1;
+  return MakeFixedBudgetOf(
+      tokens, fmt::format("a prompt's token takes {:.0f} % longer than in steps of {}", 100 * slower, kMost));
+}
+
 }  // namespace
 
 std::unique_ptr<Budget> MakeEfficientBudget(const SchedulerLimits& limits) {
-  if (limits.token_budget > 0) return MakeFixedBudgetOf(limits.token_budget, "--token-budget");
-  if (limits.step_time == nullptr) return MakeFixedBudgetOf(kLeast, "the default, as how long steps take is not known");
-  const double best_ns = TokenNs(*limits.step_time, kMost);
-  int64_t tokens = kLeast;
-  while (tokens < kMost && TokenNs(*limits.step_time, tokens) > kEfficientSlowdown * best_ns) tokens *= 2;
-  const double slower = TokenNs(*limits.step_time, tokens) / best_ns - 1;
-  return MakeFixedBudgetOf(
-      tokens, fmt::format("a prompt's token takes {:.0f} % longer than in steps of {}", 100 * slower, kMost));
+  return std::make_unique<EfficientBudget>(BySteps(limits));
 }
 
 }  // namespace tactus::sched

@@ -15,7 +15,6 @@ class FixedBudget final : public Budget {
   void Describe(ChoiceTraits* traits) const override {
     traits->max_tokens = std::max(tokens_, most_by_step_time_);
     traits->max_prefill_tokens = tokens_;
-    traits->wants_step_time = traits->wants_step_time || most_by_step_time_ > 0;
   }
   StepBudget Next(const StepView&) override { return {tokens_, tokens_}; }
   std::string Why() const override { return fmt::format("{} tokens per step: {}", tokens_, why_); }

@@ -42,7 +42,8 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
   if (limits.token_budget > 0) return MakeFixedBudgetOf(limits.token_budget, "--token-budget");
   const int64_t fallback = limits.default_token_budget;
   if (limits.tbt_slo_ns <= 0) return MakeFixedBudgetOf(fallback, "no --tbt-slo, so the default");
-  if (limits.step_time == nullptr) {
+  const StepTimeModel* model = limits.StepTimes();
+  if (model == nullptr) {
     return MakeFixedBudgetOf(fallback,
                              "--tbt-slo is given but there are no step times of this machine ('tactus profile' "
                              "measures them), so the default",
@@ -50,11 +51,11 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
   }
   const double share = ShareOfObjective(limits);
   const auto allowed_ns = static_cast<DurationNs>(static_cast<double>(limits.tbt_slo_ns) * share);
-  const int64_t granule = GranuleOf(*limits.step_time);
+  const int64_t granule = GranuleOf(*model);
   const int64_t most = std::max<int64_t>(1, limits.max_model_len / granule);
   // Step times never fall with more tokens: the last multiple that keeps the objective, by bisection.
   const auto keeps = [&](int64_t multiple) {
-    return limits.step_time->StepTimeNs(ReferenceStep(limits, multiple * granule).shape) <= allowed_ns;
+    return model->StepTimeNs(ReferenceStep(limits, multiple * granule).shape) <= allowed_ns;
   };
   int64_t low = 0, high = most + 1;
   while (high - low > 1) {
@@ -65,7 +66,7 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
   const ReferenceStep step(limits, tokens);
   const std::string of = fmt::format(
       "{} decodes and a chunk of {} behind {} tokens each: {:.1f} ms predicted, --tbt-slo {:.1f} ms{}", step.decodes,
-      step.chunk.tokens, step.context, static_cast<double>(limits.step_time->StepTimeNs(step.shape)) * 1e-6,
+      step.chunk.tokens, step.context, static_cast<double>(model->StepTimeNs(step.shape)) * 1e-6,
       static_cast<double>(limits.tbt_slo_ns) * 1e-6, share < 1 ? fmt::format(" x {} for the pipeline", share) : "");
   return MakeFixedBudgetOf(tokens,
                            low > 0 ? "the largest that keeps the objective with " + of

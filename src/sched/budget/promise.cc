@@ -29,7 +29,6 @@ class PromiseBudget final : public Budget {
   void Describe(ChoiceTraits* traits) const override {
     plain_->Describe(traits);
     traits->max_tokens = std::max(traits->max_tokens, sizer_.most());
-    traits->wants_step_time = true;
   }
   StepBudget Next(const StepView& view) override { return plain_->Next(view); }
   StepBudget NextFor(const StepView& view, Order* order, const PlanBuilder& builder) override {
@@ -63,7 +62,7 @@ class PromiseBudget final : public Budget {
 constinit const KnobList kPromiseBudgetKnobs{&kPromiseTurn, &kHeadroom};
 
 std::unique_ptr<Budget> MakePromiseBudget(const SchedulerLimits& limits) {
-  if (limits.step_time == nullptr) {
+  if (limits.StepTimes() == nullptr) {
     const bool given = limits.token_budget > 0;
     return MakeFixedBudgetOf(given ? limits.token_budget : limits.default_token_budget,
                              fmt::format("{}; there are no step times of this machine to keep objectives by ('tactus "

@@ -24,9 +24,9 @@ class SloBudget final : public Budget {
  public:
   SloBudget(const SchedulerLimits& limits, bool whole_prompts)
       : slack_(limits),
-        model_(limits.step_time),
+        model_(limits.StepTimes()),
         most_(limits.token_budget > 0 ? limits.token_budget : kMostSloTokens),
-        tile_(limits.step_time != nullptr ? std::max(1, limits.step_time->tile_tokens()) : kTileWithoutModel),
+        tile_(model_ != nullptr ? std::max(1, model_->tile_tokens()) : kTileWithoutModel),
         longest_prompt_(whole_prompts ? limits.max_model_len : 0) {}
 
   void Describe(ChoiceTraits* traits) const override {

@@ -17,7 +17,7 @@ class StepSizer {
 
   // Steps of at most `most` tokens.
   StepSizer(const SchedulerLimits& limits, int64_t most)
-      : model_(*limits.step_time),
+      : model_(*limits.StepTimes()),
         granule_(GranuleOf(model_)),
         most_(most),
         most_decodes_((limits.max_num_seqs + limits.pipeline_steps - 1) / limits.pipeline_steps) {

@@ -41,7 +41,6 @@ class TbtSloBudget final : public Budget {
   void Describe(ChoiceTraits* traits) const override {
     traits->max_tokens = sizer_.most();
     traits->max_prefill_tokens = std::min(sizer_.most(), StepSizer::kLeastPromptTokens);  // that no step denies
-    traits->wants_step_time = true;
   }
 
   StepBudget Next(const StepView&) override { return {sizer_.most(), sizer_.most()}; }
@@ -89,7 +88,7 @@ std::unique_ptr<Budget> MakeTbtSloBudget(const SchedulerLimits& limits) {
   if (limits.tbt_slo_ns == 0) return MakeFixedBudgetOf(usual, "no --tbt-slo, so the default");
   const int64_t by_objective = automatic ? usual : std::max(usual, kMostTbtTokens / limits.pipeline_steps);
   const int64_t most = limits.token_budget > 0 ? limits.token_budget : by_objective;
-  if (limits.step_time == nullptr) {
+  if (limits.StepTimes() == nullptr) {
     return MakeFixedBudgetOf(std::min(usual, most),
                              fmt::format("{}; --tbt-slo has no step times of this machine to go by ('tactus profile' "
                                          "measures them)",

@@ -45,7 +45,7 @@ struct GateNote {
 class PredictGate final : public Gate {
  public:
   explicit PredictGate(const SchedulerLimits& limits)
-      : model_(limits.step_time),
+      : model_(limits.StepTimes()),
         predictor_(limits.predictor),
         block_size_(limits.block_size),
         pipeline_steps_(limits.pipeline_steps),
@@ -56,7 +56,7 @@ class PredictGate final : public Gate {
     chunks_.reserve(prompts_.capacity());
   }
 
-  void Describe(ChoiceTraits* traits) const override { traits->wants_step_time = traits->needs_predictor = true; }
+  void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
   bool Asks() const override { return true; }
 
   GateAnswer Ask(const StepView& view, SlotId arrived, const GateContext& context) override {

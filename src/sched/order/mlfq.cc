@@ -51,7 +51,7 @@ class Mlfq final : public PromotingOrder {
  public:
   explicit Mlfq(const SchedulerLimits& limits)
       : PromotingOrder(limits.slot_capacity),
-        step_time_(limits.step_time),
+        step_time_(limits.StepTimes()),
         quantum_ns_(std::max<DurationNs>(1, limits.policy[kQuantum].ns)),
         promotion_ns_(limits.policy[kPromotion].ns),
         promotion_steps_(limits.policy[kPromotionSteps]),
