@@ -31,7 +31,7 @@ Json RecordedJson(const ReplayReport& r) {
           {"plan_hash_recorded", fmt::format("{:016x}", r.plan_hash_recorded)},
           {"plan_hash_replayed", fmt::format("{:016x}", r.plan_hash_replayed)},
           {"first_difference", r.first_difference < 0 ? Json(nullptr) : Json(r.first_difference)},
-          {"identical", r.identical()}};
+          {"identical", r.steps_recorded > 0 ? Json(r.identical()) : Json(nullptr)}};
 }
 
 double Error(double measured, double predicted) {
@@ -49,20 +49,19 @@ void PrintTable(const ModelReplay& m) {
   std::printf("step time: median absolute error %.2f %%, P90 %.2f %%, sum %+.2f %% over %lld steps\n",
               100 * m.errors.median_abs, 100 * m.errors.p90_abs, 100 * m.errors.total,
               static_cast<long long>(m.errors.steps));
-  std::printf("%-12s %12s %12s %9s\n", "", "measured", "predicted", "error");
-  const auto row = [](const std::string& name, double measured, double predicted, const char* unit) {
-    std::printf("%-12s %9.2f %-2s %9.2f %-2s %+8.2f %%\n", name.c_str(), measured, unit, predicted, unit,
-                100 * Error(measured, predicted));
+  std::printf("%-12s %12s %12s %9s\n", "Times (ms)", "measured", "predicted", "error");
+  const auto row = [](const std::string& name, double measured, double predicted) {
+    std::printf("%-12s %12.2f %12.2f %+8.2f %%\n", name.c_str(), measured, predicted, 100 * Error(measured, predicted));
   };
-  row("duration", m.measured.duration_s, m.predicted.duration_s, "s");
+  row("duration", 1000 * m.measured.duration_s, 1000 * m.predicted.duration_s);
   const std::pair<const char*, Summary RunResult::*> figures[] = {
-      {"TTFT", &RunResult::ttft_ms}, {"TBT", &RunResult::tbt_ms}, {"end to end", &RunResult::e2e_ms}};
+      {"TTFT", &RunResult::ttft_ms}, {"gap", &RunResult::tbt_ms}, {"total", &RunResult::e2e_ms}};
   for (const auto& [name, figure] : figures) {
     const Summary &a = m.measured.*figure, &b = m.predicted.*figure;
     if (!a.known || !b.known) continue;
-    row(std::string(name) + " P50", a.p50, b.p50, "ms");
-    row(std::string(name) + " P90", a.p90, b.p90, "ms");
-    row(std::string(name) + " P99", a.p99, b.p99, "ms");
+    row(std::string(name) + " P50", a.p50, b.p50);
+    row(std::string(name) + " P90", a.p90, b.p90);
+    row(std::string(name) + " P99", a.p99, b.p99);
   }
 }
 
@@ -156,11 +155,17 @@ int ReplayRecorded(const SimReplayOptions& o, RunRecorder* recorder, const KeptS
     std::printf("plan hash recorded %016llx, replayed %016llx: %s\n",
                 static_cast<unsigned long long>(report->plan_hash_recorded),
                 static_cast<unsigned long long>(report->plan_hash_replayed),
-                report->identical() ? "identical" : "DIFFERENT");
+                report->steps_recorded == 0 ? "nothing to compare"
+                : report->identical()       ? "identical"
+                                            : "DIFFERENT");
   }
   if (!report->complete) std::fprintf(stderr, "the recording was not closed in order; what is there was replayed\n");
   if (const int code = Close(recorder, metrics.Outcome(report->stats)); code != kExitOk) return code;
   if (const int code = Write(o, RecordedJson(*report), series); code != kExitOk) return code;
+  if (report->steps_recorded == 0) {
+    return Fail(DataLoss(
+        fmt::format("'{}' has no steps, so nothing was compared; record a run that answers requests", o.file)));
+  }
   return report->identical() ? kExitOk : kExitFailed;
 }
 

@@ -11,6 +11,7 @@
 #include "base/sim_request.h"
 #include "base/step_shape.h"
 #include "loop/metrics.h"
+#include "sim/like_recorded_drafts.h"
 #include "sim/sim_executor.h"
 #include "trace/recorded_step_times.h"
 
@@ -81,8 +82,15 @@ class StepComparison {
 class ModelRun {
  public:
   ModelRun(const TraceHeader& header, const StepTimeModel& model, const std::vector<RecordedRequest>& requests,
-           const std::map<RequestHandle, int32_t>& outputs, RunRecorder* recorder)
-      : header_(header), model_(model), requests_(requests), outputs_(outputs), recorder_(recorder) {}
+           const std::map<RequestHandle, int32_t>& outputs, const std::vector<RecordedDrafts>& drafts,
+           double draft_acceptance, RunRecorder* recorder)
+      : header_(header),
+        model_(model),
+        requests_(requests),
+        outputs_(outputs),
+        drafts_(drafts),
+        draft_acceptance_(draft_acceptance),
+        recorder_(recorder) {}
 
   Result<RunResult> Go() {
     // What was chosen at the start (a budget, a pivot) stays as recorded; from then on the model answers.
@@ -92,13 +100,24 @@ class ModelRun {
     if (header_.step_tile_tokens > 0) services.step_time = &step_times;
     ReplicaConfig config = ReplicaOf(header_);
     config.true_lengths_known = true;
+    // A server is always ready to verify what a grammar leaves no choice about; most runs have nothing to verify.
+    const bool guessed = std::any_of(drafts_.begin(), drafts_.end(), [](const auto& d) { return d.tokens > 0; });
+    constexpr double kLeastAcceptance = 1e-9;  // of guesses that were never right: they are verified all the same
+    SimExecutor executor({.step_time = &model_,
+                          .clock = &clock_,
+                          .max_slots = header_.slot_capacity,
+                          .draft_acceptance = guessed ? std::max(draft_acceptance_, kLeastAcceptance) : 0});
+    config.max_draft_tokens = std::min(config.max_draft_tokens, executor.traits().max_draft_tokens);
+    config.guesses = config.guesses && guessed;
+    const bool drafting = config.max_draft_tokens > 0;
     TACTUS_ASSIGN_OR_RETURN(const auto replica, Replica::Create(std::move(config), std::move(services)));
-    SimExecutor executor({.step_time = &model_, .clock = &clock_, .max_slots = header_.slot_capacity});
+    LikeRecordedDrafts drafts(drafts_);
     Watcher watcher;
     ReplicaParts parts;
     parts.executor = &executor;
     parts.clock = &clock_;
     parts.sink = &watcher;
+    if (drafting) parts.drafts = &drafts;
     std::optional<RecordingSink> recording;
     if (recorder_ != nullptr)
       parts.sink = &recording.emplace(recorder_, &watcher, [&replica] { return replica->loop().Stats(); });
@@ -116,11 +135,14 @@ class ModelRun {
     size_t next = 0, next_cancel = 0;
     for (;;) {
       const TimeNs now = clock_.NowNs();
-      // A loop with all slots taken would have refused; in the recording there was room, so there will be in a moment.
       for (; next < requests_.size() && requests_[next].arrival_ns <= now; ++next) {
         TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, Prepare(requests_[next], replica->limits()));
         const auto request = std::static_pointer_cast<const SimRequest>(prepared.request);
-        TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop.Submit(std::move(prepared)));
+        const auto submitted = loop.Submit(std::move(prepared));
+        // A slower machine has more of them at once: the request waits for a place before the loop.
+        if (submitted.status().code() == StatusCode::kResourceExhausted && executor.busy()) break;
+        if (!submitted.ok()) return submitted.status();
+        const RequestHandle handle = *submitted;
         executor.Expect(handle, *request);
         if (recorder_ != nullptr) recorder_->Arrived(requests_[next].arrival_ns);
         if (handle != requests_[next].handle) return Internal("handles of the recording are not in order of arrival");
@@ -129,7 +151,8 @@ class ModelRun {
         loop.Cancel(cancels[next_cancel].second);
       loop.RunOnce();
       TimeNs event = executor.NextReadyNs();
-      if (next < requests_.size()) event = std::min(event, requests_[next].arrival_ns);
+      if (next < requests_.size() && requests_[next].arrival_ns > now)
+        event = std::min(event, requests_[next].arrival_ns);
       if (next_cancel < cancels.size()) event = std::min(event, cancels[next_cancel].first);
       if (event == kNever) break;
       clock_.AdvanceTo(event);
@@ -170,6 +193,8 @@ class ModelRun {
   const StepTimeModel& model_;
   const std::vector<RecordedRequest>& requests_;
   const std::map<RequestHandle, int32_t>& outputs_;
+  const std::vector<RecordedDrafts>& drafts_;
+  const double draft_acceptance_;
   RunRecorder* const recorder_;
   ManualClock clock_;
 };
@@ -186,6 +211,8 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
   hooks.sink = &watcher;
   hooks.header = &header;
   hooks.requests = &requests;
+  std::vector<RecordedDrafts> drafts;
+  hooks.drafts = &drafts;
   hooks.on_step = [&](const StepPlan& plan, TimeNs start_ns, TimeNs end_ns) {
     comparison.Add(plan, end_ns - start_ns);
   };
@@ -193,6 +220,10 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
   if (!out.recorded.identical()) {
     return InvalidArgument(
         fmt::format("trace '{}' does not replay: step {} has another plan", path, out.recorded.first_difference));
+  }
+  if (out.recorded.steps_recorded == 0) {
+    return InvalidArgument(fmt::format(
+        "trace '{}' has no steps: nothing ran while it was recorded; record a run that answers requests", path));
   }
   if (header.max_in_flight != 1) {
     return InvalidArgument(
@@ -204,7 +235,15 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
   out.most = comparison.most;
   out.most_chunk = comparison.most_chunk;
   out.measured = watcher.Outcome(out.recorded.stats);
-  TACTUS_ASSIGN_OR_RETURN(out.predicted, ModelRun(header, model, requests, watcher.outputs, recorder).Go());
+  DraftCounts guesses;
+  for (const DraftCounts& of :
+       {out.recorded.stats.forced_drafts, out.recorded.stats.ngram_drafts, out.recorded.stats.model_drafts}) {
+    guesses.drafts += of.drafts;
+    guesses.draft_tokens += of.draft_tokens;
+    guesses.accepted_tokens += of.accepted_tokens;
+  }
+  ModelRun run(header, model, requests, watcher.outputs, drafts, AcceptanceOf(guesses), recorder);
+  TACTUS_ASSIGN_OR_RETURN(out.predicted, run.Go());
   return out;
 }
 

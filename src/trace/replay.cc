@@ -511,7 +511,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   TACTUS_ASSIGN_OR_RETURN(const auto replica, Replica::Create(ReplicaOf(header), std::move(services)));
 
   ReplayExecutor executor(header, hooks);
-  RecordedDraftSource drafts;
+  RecordedDraftSource drafts(hooks.drafts);
   ManualClock clock;
   NoSink no_sink;
   std::deque<RecordedKey> keys;

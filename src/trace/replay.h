@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "loop/run_recorder.h"
+#include "trace/recorded_drafts.h"
 #include "trace/trace_format.h"
 
 namespace tactus {
@@ -50,6 +51,7 @@ struct ReplayHooks {
   std::function<void(const StepPlan&, TimeNs start_ns, TimeNs end_ns)> on_step;
   std::vector<RecordedRequest>* requests = nullptr;  // filled, by handle
   TraceHeader* header = nullptr;                     // filled
+  std::vector<RecordedDrafts>* drafts = nullptr;     // filled, as RecordedDraftSource says
   RunRecorder* recorder = nullptr;                   // told of the run; its owner closes it
   // The schedule of a request, when it has ended or the recording has: of the newest with this id (or all its prompts,
   // by handle), else of the one with this number.

@@ -10,9 +10,11 @@
 
 #include "base/rng.h"
 #include "cli/command_options.h"
+#include "engine/profile_model.h"
 #include "obs/run_result.h"
 #include "scripted_backend.h"
 #include "served_run.h"
+#include "sim/replay_model.h"
 #include "sim/simulator.h"
 #include "support/tiny_config.h"
 #include "trace/replay.h"
@@ -77,6 +79,7 @@ class ServeEqualsSim : public testing::Test {
     Args sim;     // the load, and the KV memory, which the script has too
     Args serve = {};
     const char* profile = "profile.csv";
+    bool stored = false;  // the server finds the profile where `tactus profile` puts it
   };
 
   static cli::SimCommandOptions ParseSim(const Case& c) {
@@ -106,9 +109,19 @@ class ServeEqualsSim : public testing::Test {
     EXPECT_EQ(served.size(), simulated.size());
   }
 
+  // Puts the profile where a server of the model looks for one.
+  static void Store(const Case& c) {
+    setenv("TACTUS_CACHE_DIR", (folder_ / "cache").c_str(), 1);
+    const std::filesystem::path stored = DefaultProfilePath(folder_.string(), 1);
+    std::filesystem::create_directories(stored.parent_path());
+    std::filesystem::copy_file(Profile(c), stored, std::filesystem::copy_options::overwrite_existing);
+  }
+
   struct Outcome {
     RunResult simulated, served;
     int64_t refused = 0;
+    std::string simulated_by, served_by;  // the schedulers, in words
+    std::shared_ptr<const StepTimeModel> step_time;
   };
   static Outcome Compare(const Case& c) {
     Outcome out;
@@ -124,8 +137,14 @@ class ServeEqualsSim : public testing::Test {
     if (!sim.ok()) return out;
     EXPECT_TRUE((*sim)->Run().ok());
     out.simulated = (*sim)->Outcome();
+    out.simulated_by = (*sim)->Describe();
+    out.step_time = setup->step_time;
 
-    Args args = {folder_.string(), "--load-format", "dummy", "--profile", Profile(c), "--port", "0"};
+    Args args = {folder_.string(), "--load-format", "dummy", "--port", "0"};
+    if (c.stored)
+      Store(c);
+    else
+      args.insert(args.end(), {"--profile", Profile(c)});
     // Time jumps, and a client's places are not what is compared.
     for (const char* flag :
          {"--request-timeout", "--read-timeout", "--write-timeout", "--idle-timeout", "--ping-interval"})
@@ -141,7 +160,9 @@ class ServeEqualsSim : public testing::Test {
     const auto served = Serve(args, *setup, load);
     EXPECT_TRUE(served.ok()) << served.status().ToString();
     if (!served.ok()) return out;
+    unsetenv("TACTUS_CACHE_DIR");
     out.served = served->result;
+    out.served_by = served->scheduler;
     out.refused = served->refused;
     EXPECT_EQ(served->answers, std::vector<std::string>());
 
@@ -350,6 +371,34 @@ TEST_F(ServeEqualsSim, TurnsOfConversationsFindWhatWasSaidBefore) {
                .sim = {"--kv-blocks", "1200", "--workload", "multi-turn:turns=3", "--requests", "60", "--rate", "3"}});
   EXPECT_GT(out.served.completed, 40);
   EXPECT_GT(out.served.engine->prefix_sharing.value_or(0), 0.1);
+}
+
+// Nobody names a file of step times: a server finds them by itself where its scheduler goes by them. And what it
+// records is predicted by the same times just as it was.
+TEST_F(ServeEqualsSim, EveryPresetKnowsTheSameInBothFrontDoorsAndIsPredicted) {
+  const std::string trace = "trace:" + Trace(40, 11, 0.08);
+  int objectives = 0;
+  for (const sched::PresetInfo& preset : sched::Presets()) {
+    if (!std::string(preset.predictor).empty()) continue;  // of simulations alone
+    SCOPED_TRACE(preset.name);
+    const std::string file = (folder_ / "known.trace").string();
+    const Outcome out = Compare({.shared = With(kSizes, {"--scheduler", preset.name}),
+                                 .sim = {"--kv-blocks", "150", "--workload", trace, "--slo", "ttft=400ms,tbt=60ms"},
+                                 .serve = {"--trace-out", file},
+                                 .stored = true});
+    EXPECT_EQ(out.served_by, out.simulated_by);
+    EXPECT_GT(out.served.completed, 30);
+    objectives += out.served.objectives.ttft.least_ns == 400 * kMillisecond;
+    const auto predicted = ReplayWithModel(file, *out.step_time);
+    ASSERT_TRUE(predicted.ok()) << predicted.status().ToString();
+    EXPECT_EQ(predicted->errors.median_abs, 0);
+    EXPECT_EQ(predicted->errors.p90_abs, 0);
+    EXPECT_EQ(predicted->measured.completed, out.served.completed);
+    EXPECT_EQ(predicted->predicted.completed, out.served.completed);
+    EXPECT_NEAR(predicted->predicted.duration_s / out.served.duration_s, 1, 0.05);
+    EXPECT_NEAR(predicted->predicted.ttft_ms.p50 / out.served.ttft_ms.p50, 1, 0.1);
+  }
+  EXPECT_GT(objectives, 15) << "results state the objectives";
 }
 
 TEST_F(ServeEqualsSim, RecordingsOfBothReplayToTheSamePlans) {

@@ -172,7 +172,12 @@ Result<ServedRun> Serve(const std::vector<std::string>& args, const SimSetup& si
   parts.stopwatch = &SystemClock();
   parts.backend = std::make_unique<ScriptedBackend>(*sim.config.step_time, sim.config.scheduler.limits.blocks_total,
                                                     sim.config.swap_blocks, &time, &script);
-  TACTUS_ASSIGN_OR_RETURN(auto engine, CreateEngine(options.engine, {}, std::move(parts)));
+  ServedRun run;
+  const auto start_up = [&run](std::string_view line) {
+    constexpr std::string_view kScheduler = "scheduler ";
+    if (line.starts_with(kScheduler)) run.scheduler = line.substr(kScheduler.size());
+  };
+  TACTUS_ASSIGN_OR_RETURN(auto engine, CreateEngine(options.engine, start_up, std::move(parts)));
   const OpenAtEnd open{time};
   TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options.serve, time));
   server->SetEngine(engine.get(), options.engine);
@@ -181,7 +186,6 @@ Result<ServedRun> Serve(const std::vector<std::string>& args, const SimSetup& si
   Driver driver(sim.config.concurrency, std::move(load), &time, &script, server->port());
   TACTUS_ASSIGN_OR_RETURN(const auto workload, sim.open_workload());
   TACTUS_RETURN_IF_ERROR(driver.Run(workload.get()));
-  ServedRun run;
   run.result = engine->Outcome();
   run.plans = script.plans();
   run.answers = driver.Faults();

@@ -16,6 +16,7 @@ struct ServedRun {
   std::vector<std::string> plans;    // PlanText of every step
   std::vector<std::string> answers;  // what went wrong with answers that the server had accepted
   int64_t refused = 0;
+  std::string scheduler;  // as the start-up says it
 };
 
 // `args`: of `tactus serve`, MODEL included. `sim`: the simulation that is compared with; its step times, KV memory and

@@ -1,0 +1,53 @@
+// Guesses of a simulation that stands for a recorded run: as many, as likely and as often right as that run's. The k-th
+// time that a sequence could use some, the answer is the k-th of the recording, from the first again after the last.
+// Which of them are right the executor says (sim/sim_executor.h). Thread rule: engine thread only.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "tactus/engine.h"
+#include "trace/recorded_drafts.h"
+
+namespace tactus {
+
+// The chance p that each guess is right if those before it are: drafts of so many tokens on average then have as many
+// right ones as these had. 0 where nothing was guessed.
+inline double AcceptanceOf(const DraftCounts& counts) {
+  if (counts.drafts <= 0 || counts.draft_tokens <= 0 || counts.accepted_tokens <= 0) return 0;
+  if (counts.accepted_tokens >= counts.draft_tokens) return 1;
+  const double tokens = static_cast<double>(counts.draft_tokens) / static_cast<double>(counts.drafts);
+  const double right = static_cast<double>(counts.accepted_tokens) / static_cast<double>(counts.drafts);
+  double low = 0, high = 1;
+  for (int i = 0; i < 50; ++i) {
+    const double p = (low + high) / 2;
+    (p * (1 - std::pow(p, tokens)) / (1 - p) < right ? low : high) = p;
+  }
+  return high;
+}
+
+class LikeRecordedDrafts final : public DraftSource {
+ public:
+  explicit LikeRecordedDrafts(const std::vector<RecordedDrafts>& answers) : answers_(answers) {}
+  void Begin(SlotId, const Request&, std::span<const TokenId>) override {}
+  void End(SlotId) override {}
+  void Propose(std::span<DraftTask> tasks) override {
+    for (DraftTask& task : tasks) {
+      if (task.most <= 0 || answers_.empty()) continue;
+      const RecordedDrafts& answer = answers_[next_++ % answers_.size()];
+      if (answer.tokens == 0) continue;
+      task.tokens->assign(static_cast<size_t>(std::min(answer.tokens, task.most)), 0);
+      task.chance = answer.chance;
+      task.kind = answer.kind;
+      task.waits = true;
+    }
+  }
+
+ private:
+  const std::vector<RecordedDrafts>& answers_;
+  size_t next_ = 0;
+};
+
+}  // namespace tactus
