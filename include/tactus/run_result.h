@@ -2,6 +2,7 @@
 // What is not known is absent, null in JSON, never 0.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -21,12 +22,16 @@ struct Summary {
 // How many stated an objective, and how many of them kept it.
 struct KeptCount {
   int64_t stated = 0, kept = 0;
+  int64_t least_ns = 0, most_ns = 0;  // of the objectives stated; 0: none was, or their times are not looked at
   std::optional<double> attainment() const {
     return stated > 0 ? std::optional<double>(static_cast<double>(kept) / static_cast<double>(stated)) : std::nullopt;
   }
   KeptCount& operator+=(const KeptCount& other) {
     stated += other.stated;
     kept += other.kept;
+    if (other.most_ns == 0) return *this;
+    least_ns = most_ns == 0 ? other.least_ns : std::min(least_ns, other.least_ns);
+    most_ns = std::max(most_ns, other.most_ns);
     return *this;
   }
 };

@@ -13,6 +13,16 @@ double Ms(DurationNs ns) {
 
 }  // namespace
 
+std::string ObjectivesText(const Slo& slo) {
+  const std::pair<const char*, int64_t> objectives[] = {
+      {"TTFT", slo.ttft_ns}, {"gap", slo.tbt_ns}, {"total", slo.jct_ns}};
+  std::string text;
+  for (const auto& [name, ns] : objectives) {
+    if (ns > 0) text += fmt::format("{}{} {:.15g} ms", text.empty() ? "" : ", ", name, Ms(ns));
+  }
+  return text;
+}
+
 DurationNs ShortestStepNs(const StepTimeModel& model) {
   StepShape decode;
   decode.decodes = decode.decode_context_tokens = decode.logit_rows = 1;

@@ -7,7 +7,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/objectives.h"
 #include "base/output_file.h"
+#include "base/printable.h"
 #include "cli/alone_latency.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -306,6 +308,9 @@ int BenchCommand(const Args& args) {
   input.slo = work->slo;
   input.slo_class = options.request_class;
   if (const Status status = CheckOutputs(options); !status.ok()) return Fail(status, CodeOf(status));
+  if (work->slo.any()) std::fprintf(stderr, "objectives of --slo: %s\n", ObjectivesText(work->slo).c_str());
+  for (const SloClass& c : work->slo_mix.classes)
+    std::fprintf(stderr, "objectives of class '%s': %s\n", Printable(c.name).c_str(), ObjectivesText(c).c_str());
   RunOut run_out = options.run_out;
   const auto series = KeepSeries(options.timeseries, &run_out);
   if (!series.ok()) return Fail(series.status(), kExitUsage);

@@ -117,7 +117,7 @@ std::string RowText(const char* what, const Json& result) {
     const auto found = parsed->Value(result);
     return found ? MetricText(*found, parsed->info().unit) : std::string("-");
   };
-  return fmt::format("  {}: attainment {}, TTFT P50 {} P99 {}, TBT P50 {} P99 {}, {} output tokens\n", what,
+  return fmt::format("  {}: attainment {}, TTFT P50 {} P99 {}, gap P50 {} P99 {}, {} output tokens\n", what,
                      value("attainment"), value("p50(ttft)"), value("p99(ttft)"), value("p50(tbt)"), value("p99(tbt)"),
                      value("output_throughput"));
 }

@@ -455,6 +455,11 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
 
 void SayScheduler(const sched::Scheduler& scheduler, const EngineOptions& options, const Backend::Say& say) {
   say("scheduler " + scheduler.Describe());
+  if (options.tbt_slo.ns > 0)
+    say(fmt::format("objective of --tbt-slo: {}", ObjectivesText({.tbt_ns = options.tbt_slo.ns})));
+  for (const ServiceClass& c : scheduler.config().limits.classes) {
+    if (c.slo.any()) say(fmt::format("objectives of class '{}': {}", Printable(c.name), ObjectivesText(c.slo)));
+  }
   if (options.swap_space.bytes > 0 && !scheduler.swaps() && options.kv_secret.empty()) {
     say(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it",
                     scheduler.config().preemption));

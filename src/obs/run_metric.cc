@@ -24,10 +24,12 @@ constexpr MetricInfo kMetrics[] = {
     {"attainment", "/slo_attainment", "/slo_attainment", false, MetricUnit::kShare, 1,
      "share of requests that kept every objective they state"},
     {"ttft_attainment", "/ttft_attainment", "/ttft_attainment", false, MetricUnit::kShare, 1, "of TTFT alone"},
-    {"tbt_attainment", "/tbt_attainment", "/tbt_attainment", false, MetricUnit::kShare, 1, "of TBT alone"},
-    {"jct_attainment", "/jct_attainment", "/jct_attainment", false, MetricUnit::kShare, 1, "of JCT alone"},
+    {"tbt_attainment", "/tbt_attainment", "/tbt_attainment", false, MetricUnit::kShare, 1,
+     "of the gap objective alone"},
+    {"jct_attainment", "/jct_attainment", "/jct_attainment", false, MetricUnit::kShare, 1,
+     "of the total objective alone"},
     {"step_attainment", "/step_attainment", "/step_attainment", false, MetricUnit::kShare, 1,
-     "share of gaps within the TBT objective"},
+     "share of gaps within the gap objective"},
     {"goodput", "/goodput", nullptr, false, MetricUnit::kPerSecond, 1, "requests/s that kept every objective"},
     {"throughput", "/request_throughput", nullptr, false, MetricUnit::kPerSecond, 1, "requests/s"},
     {"input_throughput", "/input_token_throughput", nullptr, false, MetricUnit::kPerSecond, 1, "prompt tokens/s"},
@@ -160,7 +162,7 @@ std::string RunMetric::Name() const {
 std::string MetricText(double value, MetricUnit unit) {
   switch (unit) {
     case MetricUnit::kMilliseconds:
-      return value >= 10'000 ? fmt::format("{:.4g} s", value / 1000) : fmt::format("{:.4g} ms", value);
+      return value >= 1000 ? fmt::format("{:.0f} ms", value) : fmt::format("{:.4g} ms", value);  // one unit for all
     case MetricUnit::kSeconds:
       return fmt::format("{:.4g} s", value);
     case MetricUnit::kPerSecond:

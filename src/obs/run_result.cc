@@ -21,18 +21,17 @@ bool KeptJct(const EndedRequest& r) {
 void CountObjectives(const EndedRequest& r, ObjectiveCounts* c) {
   if (!r.slo.any()) return;
   const auto count = [&r](int64_t objective_ns, bool kept, KeptCount* of) {
-    of->stated += objective_ns > 0;
-    of->kept += objective_ns > 0 && r.ok && kept;
+    if (objective_ns <= 0) return;
+    *of += {.stated = 1, .kept = r.ok && kept, .least_ns = objective_ns, .most_ns = objective_ns};
   };
   ++c->stated;
   c->kept += KeptSlo(r);
   count(r.slo.ttft_ns, KeptTtft(r), &c->ttft);
   count(r.slo.tbt_ns, KeptTbt(r), &c->tbt);
   count(r.slo.jct_ns, KeptJct(r), &c->jct);
-  if (r.slo.tbt_ns > 0) c->gaps += {r.gaps, r.gaps - r.late_gaps};
+  if (r.slo.tbt_ns > 0) c->gaps += {.stated = r.gaps, .kept = r.gaps - r.late_gaps};
 }
 
-// What is known of classes: shares of objectives kept, then latencies.
 }  // namespace
 
 ObjectiveCounts& ObjectiveCounts::operator+=(const ObjectiveCounts& other) {

@@ -77,8 +77,15 @@ void AddEngine(const std::optional<EngineFigures>& figures, Json* out) {
   j["ttft_prediction_error"] = SummaryJson(e.ttft_prediction_error);
 }
 
+double Ms(int64_t ns) {
+  return static_cast<double>(ns) * 1e-6;
+}
+
+Json ObjectivesJson(const ObjectiveCounts& c);
+
 void AddAttainment(const ObjectiveCounts& c, Json* out) {
   Json& j = *out;
+  j["objectives"] = ObjectivesJson(c);
   j["slo_attainment"] = OrNull(c.slo_attainment());
   j["ttft_attainment"] = OrNull(c.ttft.attainment());
   j["tbt_attainment"] = OrNull(c.tbt.attainment());
@@ -139,12 +146,32 @@ std::string Number(const std::optional<double>& value, double factor, const char
   return value ? fmt::format(fmt::runtime(format), *value * factor) : std::string("-");
 }
 
+Json ObjectivesJson(const ObjectiveCounts& c) {
+  const auto stated = [](const KeptCount& of) {
+    return of.most_ns == 0 ? Json(nullptr) : Json({{"least", Ms(of.least_ns)}, {"most", Ms(of.most_ns)}});
+  };
+  return {{"ttft_ms", stated(c.ttft)}, {"tbt_ms", stated(c.tbt)}, {"jct_ms", stated(c.jct)}};
+}
+
+// What requests stated: "TTFT 500 ms, gap 40 to 90 ms"; empty: nothing.
+std::string ObjectivesText(const ObjectiveCounts& c) {
+  std::string text;
+  for (const auto& [name, of] : {std::pair{"TTFT", &c.ttft}, {"gap", &c.tbt}, {"total", &c.jct}}) {
+    if (of->most_ns == 0) continue;
+    text += fmt::format("{}{} {:.6g}", text.empty() ? "" : ", ", name, Ms(of->least_ns));
+    if (of->most_ns > of->least_ns) text += fmt::format(" to {:.6g}", Ms(of->most_ns));
+    text += " ms";
+  }
+  return text;
+}
+
 std::string ClassTable(const RunResult& r) {
   std::string out =
-      fmt::format("\n{:<22}{:>9}{:>7}{:>7}{:>7}{:>7}{:>7}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}\n", "Class", "requests", "kept",
-                  "TTFT", "TBT", "JCT", "steps", "TTFT P50", "P99", "gap P50", "P99", "E2EL P50", "P99");
-  const auto latency = [](const Summary& s) {
-    return s.known ? fmt::format("{:>9.1f}{:>9.1f}", s.p50, s.p99) : fmt::format("{:>9}{:>9}", "-", "-");
+      fmt::format("\n{:<22}{:>9}{:>7}{:>7}{:>7}{:>7}{:>7}{:>9}{:>9}{:>12}{:>9}{:>10}{:>9}\n", "Class (ms)", "requests",
+                  "kept", "TTFT", "gap", "total", "gaps", "TTFT P50", "P99", "longest gap", "P99", "total P50", "P99");
+  const auto latency = [](const Summary& s, int width) {
+    return s.known ? fmt::format("{:>{}.1f}{:>9.1f}", s.p50, width, s.p99)
+                   : fmt::format("{:>{}}{:>9}", "-", width, "-");
   };
   for (const auto& [name, c] : r.classes) {
     out += fmt::format("{:<22}{:>9}", name.empty() ? "(no name)" : name, c.completed + c.failed + c.rejected);
@@ -152,7 +179,7 @@ std::string ClassTable(const RunResult& r) {
          {c.slo_attainment(), c.ttft.attainment(), c.tbt.attainment(), c.jct.attainment(), c.gaps.attainment()}) {
       out += fmt::format("{:>7}", Number(share, 1, "{:.3f}"));
     }
-    out += latency(c.ttft_ms) + latency(c.longest_gap_ms) + latency(c.e2e_ms) + "\n";
+    out += latency(c.ttft_ms, 9) + latency(c.longest_gap_ms, 12) + latency(c.e2e_ms, 10) + "\n";
   }
   return out;
 }
@@ -221,14 +248,14 @@ std::string RunTable(const RunResult& r) {
       Number(r.request_throughput(), 1, "{:.3f}"), Number(r.input_token_throughput(), 1, "{:.1f}"),
       Number(r.output_token_throughput(), 1, "{:.1f}"), Number(r.goodput(), 1, "{:.3f}"),
       Number(r.objectives.slo_attainment(), 1, "{:.3f}"));
-  out +=
-      fmt::format("\n{:<22}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}\n", "", "mean", "median", "P90", "P95", "P99", "max");
-  out += SummaryRow("TTFT (ms)", r.ttft_ms) + SummaryRow("TPOT (ms)", r.tpot_ms) +
-         SummaryRow("ITL, every gap (ms)", r.tbt_ms) + SummaryRow("E2EL (ms)", r.e2e_ms) +
-         SummaryRow("TTFT / prompt token", r.normalized_ttft_ms);
+  if (const std::string text = ObjectivesText(r.objectives); !text.empty()) out += "Objectives: " + text + "\n";
+  out += fmt::format("\n{:<22}{:>11}{:>11}{:>11}{:>11}{:>11}{:>11}\n", "Times (ms)", "mean", "median", "P90", "P95",
+                     "P99", "max");
+  out += SummaryRow("TTFT", r.ttft_ms) + SummaryRow("gap", r.tbt_ms) + SummaryRow("gap, request's mean", r.tpot_ms) +
+         SummaryRow("total", r.e2e_ms) + SummaryRow("TTFT / prompt token", r.normalized_ttft_ms);
   if (r.engine) {
     const EngineFigures& e = *r.engine;
-    out += SummaryRow("Scheduling delay (ms)", e.scheduling_delay_ms);
+    out += SummaryRow("delay to first step", e.scheduling_delay_ms);
     out += fmt::format(
         "\nSteps: {}, mean batch {}, budget used {} %, KV used {} %, preemptions {} ({} tokens recomputed)\n", e.steps,
         Number(e.mean_batch, 1, "{:.1f}"), Number(e.budget_utilization, 100, "{:.1f}"),

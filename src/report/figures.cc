@@ -100,7 +100,7 @@ class RunPictures {
   void Gaps() {
     const TimeBins& longest = run_.longest_gap_ms.empty() ? run_.gap_max_ms : run_.longest_gap_ms;
     if (longest.empty()) return;
-    LinePlot plot = OverTime("tbt", "Time between tokens", "gap (ms)");
+    LinePlot plot = OverTime("tbt", "Gap between tokens", "gap (ms)");
     plot.lines.push_back(LineOf(longest, "longest", 1, unit_, Of::kLargest));
     plot.lines.push_back(LineOf(run_.gap_p99_ms, "P99", 4, unit_, Of::kMean));
     plot.lines.back().dashed = true;
@@ -131,7 +131,7 @@ class RunPictures {
 
   void FirstTokens() {
     if (run_.ttft_p50_ms.empty()) return;
-    LinePlot plot = OverTime("ttft", "Time to first token", "TTFT (ms)");
+    LinePlot plot = OverTime("ttft", "Time to first token (TTFT)", "TTFT (ms)");
     plot.lines.push_back(LineOf(run_.ttft_p99_ms, "P99", 1, unit_, Of::kMean));
     plot.lines.push_back(LineOf(run_.ttft_p50_ms, "median", 0, unit_, Of::kMean));
     const double median = run_.Value({"ttft_ms", "p50"}).value_or(0);
@@ -226,8 +226,8 @@ class RunPictures {
     plot.y_top = 100;
     constexpr std::pair<const char*, const char*> kShares[] = {{"slo_attainment", "all of them"},
                                                                {"ttft_attainment", "TTFT"},
-                                                               {"tbt_attainment", "TBT"},
-                                                               {"jct_attainment", "JCT"}};
+                                                               {"tbt_attainment", "gap"},
+                                                               {"jct_attainment", "total"}};
     for (const auto& [name, title] : kShares) plot.series.push_back({title, plot.series.size(), {}});
     for (const auto& [name, figures] : classes->items()) {
       if (!figures.is_object()) continue;
@@ -327,7 +327,7 @@ void AddLoadPlots(const std::vector<RunView>& runs, std::vector<Figure>* figures
       runs.begin(), runs.end(), [](const RunView& r) { return r.load && r.Value({"request_rate_asked"}).has_value(); });
   if (std::none_of(groups.begin(), groups.end(), [](const auto& g) { return g.second.size() > 1; })) return;
   constexpr std::pair<const char*, const char*> kLatencies[] = {
-      {"ttft_ms", "Time to first token"}, {"tbt_ms", "Time between tokens"}, {"e2e_ms", "End to end"}};
+      {"ttft_ms", "Time to first token (TTFT)"}, {"tbt_ms", "Gap between tokens"}, {"e2e_ms", "Total time"}};
   for (const auto& [latency, title] : kLatencies) {
     LinePlot plot;
     plot.id = fmt::format("load-{}", std::string_view(latency).substr(0, std::string_view(latency).find('_')));
@@ -388,8 +388,8 @@ std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs) {
        "Time to first token",
        "TTFT (ms)",
        {{{"ttft_ms", "p50"}, "median"}, {{"ttft_ms", "p99"}, "P99"}}},
-      {"compare-tbt", "Time between tokens", "gap (ms)", {{{"tbt_ms", "p50"}, "median"}, {{"tbt_ms", "p99"}, "P99"}}},
-      {"compare-e2e", "End to end", "latency (ms)", {{{"e2e_ms", "p50"}, "median"}, {{"e2e_ms", "p99"}, "P99"}}},
+      {"compare-tbt", "Gap between tokens", "gap (ms)", {{{"tbt_ms", "p50"}, "median"}, {{"tbt_ms", "p99"}, "P99"}}},
+      {"compare-e2e", "Total time", "total (ms)", {{{"e2e_ms", "p50"}, "median"}, {{"e2e_ms", "p99"}, "P99"}}},
       {"compare-requests",
        "Requests served",
        "requests per second",
@@ -400,8 +400,8 @@ std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs) {
        "share of requests (%)",
        {{{"slo_attainment"}, "all of them"},
         {{"ttft_attainment"}, "TTFT"},
-        {{"tbt_attainment"}, "TBT"},
-        {{"jct_attainment"}, "JCT"}},
+        {{"tbt_attainment"}, "gap"},
+        {{"jct_attainment"}, "total"}},
        100},
   };
   for (const Measure& m : measures) {

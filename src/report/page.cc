@@ -76,7 +76,7 @@ void RunsTable(const std::vector<RunView>& runs, Writer* page) {
   page->Write("<div class=\"scroll\"><table>\n<thead>");
   page->Row("th",
             {"run", "done", "failed", "rejected", "requests/s", "tokens/s", "goodput/s", "kept, %", "TTFT median, ms",
-             "TTFT P99, ms", "gap median, ms", "gap P99, ms", "end to end median, ms", "end to end P99, ms"});
+             "TTFT P99, ms", "gap median, ms", "gap P99, ms", "total median, ms", "total P99, ms"});
   page->Write("</thead>\n<tbody>\n");
   for (size_t i = 0; i < runs.size(); ++i) {
     const RunView& r = runs[i];
@@ -93,10 +93,10 @@ void RunsTable(const std::vector<RunView>& runs, Writer* page) {
 }
 
 void LatencyTable(const RunView& run, Writer* page) {
-  constexpr std::pair<const char*, const char*> kRows[] = {{"ttft_ms", "time to first token"},
-                                                           {"tbt_ms", "between tokens"},
-                                                           {"tpot_ms", "per output token"},
-                                                           {"e2e_ms", "end to end"},
+  constexpr std::pair<const char*, const char*> kRows[] = {{"ttft_ms", "TTFT"},
+                                                           {"tbt_ms", "gap"},
+                                                           {"tpot_ms", "gap, request's mean"},
+                                                           {"e2e_ms", "total"},
                                                            {"scheduling_delay_ms", "until scheduled"},
                                                            {"step_ms", "step"}};
   page->Write("<div class=\"scroll\"><table>\n<thead>");
@@ -124,7 +124,7 @@ void SlowTable(const RunView& run, Writer* page) {
     return Known(ns < 0 ? std::nullopt : std::optional(static_cast<double>(ns) * 1e-6));
   };
   const bool classes = std::any_of(slow.begin(), slow.end(), [](const SlowRequest& s) { return !s.slo_class.empty(); });
-  std::vector<std::string> head = {"slowest requests", "first token, ms", "longest gap, ms", "end to end, ms"};
+  std::vector<std::string> head = {"slowest requests", "TTFT, ms", "longest gap, ms", "total, ms"};
   if (classes) head.insert(head.begin() + 1, "class");
   page->Write("<div class=\"scroll\"><table>\n<thead>");
   page->Row("th", head);

@@ -255,8 +255,7 @@ std::string GapText(const Json& gap) {
 
 std::string RankText(const Json& story) {
   std::string text;
-  for (const auto& [name, title] :
-       {std::pair{"ttft", "first token"}, {"longest_gap", "longest gap"}, {"e2e", "in all"}}) {
+  for (const auto& [name, title] : {std::pair{"ttft", "TTFT"}, {"longest_gap", "longest gap"}, {"e2e", "total"}}) {
     if (const Json& share = story["slower_than"][name]; !share.is_null())
       text += fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", title, 100 * share.get<double>());
   }
@@ -310,7 +309,7 @@ std::string StoryTable(const Json& story) {
   row("waited", story["waited_ms"], beside("waited"));
   row("computed its prompt", story["prompt_ms"], beside("prompt"));
   row("generated", story["answer_ms"], beside("answer"));
-  row("in all", story["e2e_ms"], "");
+  row("total", story["e2e_ms"], "");
   row("longest gap", story["longest_gap_ms"], GapText(story["longest_gap"]));
   for (const Json& o : story["objectives"]) {
     out += fmt::format("  {:<6}{:>14} ms of {} ms: {}\n", o["objective"].get<std::string>(), Text(o["actual_ms"]),

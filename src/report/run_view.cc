@@ -73,7 +73,7 @@ class Gatherer : public RunVisitor {
     if (r.done_ns >= r.arrival_ns) slow.e2e_ns = r.done_ns - r.arrival_ns;
     Keep(slow, &SlowRequest::ttft_ns, &view_.last_first_tokens);
     Keep(slow, &SlowRequest::longest_gap_ns, &view_.longest_gaps);
-    constexpr const char* kObjectives[kNumObjectives] = {"TTFT", "TBT", "JCT"};
+    constexpr const char* kObjectives[kNumObjectives] = {"TTFT", "gap", "total"};
     for (size_t i = 0; i < kNumObjectives; ++i) {
       if (r.missed_by[i].empty()) continue;
       ++Entry(&Entry(&view_.misses, r.slo_class)[kObjectives[i]], r.missed_by[i]);

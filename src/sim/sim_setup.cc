@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/objectives.h"
 #include "base/printable.h"
 #include "cost/step_table.h"
 #include "loop/replica.h"
@@ -294,6 +295,14 @@ Status SetUpSpeculation(const SimOptions& o, SimSetup* setup) {
   return Status();
 }
 
+// For people: what is demanded, each in milliseconds.
+void NoteObjectives(const SimOptions& o, const SimTexts& texts, std::vector<std::string>* notes) {
+  if (o.tbt_slo.ns > 0) notes->push_back("objective of --tbt-slo: " + ObjectivesText(Slo{.tbt_ns = o.tbt_slo.ns}));
+  if (texts.slo.any()) notes->push_back("objectives of --slo: " + ObjectivesText(texts.slo));
+  for (const SloClass& c : texts.slo_mix.classes)
+    notes->push_back(fmt::format("objectives of class '{}': {}", Printable(c.name), ObjectivesText(c)));
+}
+
 // Whether sequences move between replicas, and what that costs.
 Status SetUpMigration(const SimOptions& o, SimSetup* setup) {
   constexpr double kUsualGbytesPerS = 8;  // 64 Gb/s
@@ -377,6 +386,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   c.default_max_tokens = o.default_max_tokens;
   c.exact_max_tokens = o.ignore_eos;
   c.clip_prompts = o.long_prompts == "clip";
+  NoteObjectives(o, texts, &setup.notes);
   c.slo = texts.slo;
   c.slo_class = o.request_class;
   c.seed = static_cast<uint64_t>(o.seed);

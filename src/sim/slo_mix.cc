@@ -87,6 +87,18 @@ Slo AloneBy(const StepTimeModel& model, const WorkloadRequest& r) {
   return alone;
 }
 
+std::string ObjectivesText(const SloClass& c) {
+  std::string text;
+  for (const auto& [name, range] : {std::pair{"TTFT", &c.ttft}, {"gap", &c.tbt}, {"total", &c.jct}}) {
+    if (range->high <= 0) continue;
+    const double unit = range->times_alone ? 1 : 1e6;
+    text += fmt::format("{}{} {:.15g}", text.empty() ? "" : ", ", name, range->low / unit);
+    if (range->high > range->low) text += fmt::format(" to {:.15g}", range->high / unit);
+    text += range->times_alone ? " times alone" : " ms";
+  }
+  return text.empty() ? "none" : text;
+}
+
 Status CheckClasses(const SloMix& mix, const WorkloadSpec& workload) {
   if (!mix.by_workload()) return Status();
   if (workload.kind != WorkloadSpec::Kind::kMix) {

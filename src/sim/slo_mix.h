@@ -34,6 +34,9 @@ struct SloMix {
   bool by_workload() const { return !classes.empty() && classes.front().share == 0; }  // all classes or none
 };
 
+// "TTFT 10 times alone, gap 140 to 234 ms"; "none" of a class without objectives.
+std::string ObjectivesText(const SloClass& c);
+
 // kInvalidArgument, param "slo-mix", for classes without shares that are no parts of the workload.
 Status CheckClasses(const SloMix& mix, const WorkloadSpec& workload);
 

@@ -154,7 +154,7 @@ class ReportTest(Folder):
         page = self.folder / "page.html"
         self.assertEqual(tactus("report", *paths, "-o", page).returncode, 0)
         text = page.read_text()
-        for shown in ("Time to first token against load", "1. vllm, rate 5", "Side by side"):
+        for shown in ("Time to first token (TTFT) against load", "1. vllm, rate 5", "Side by side"):
             self.assertIn(shown, text)
 
     def test_wrong_input_is_said(self):

@@ -73,6 +73,47 @@ class SimTest(unittest.TestCase):
                 self.assertIn(expected, done.stderr)
                 self.assertEqual(done.stdout, "")
 
+    def test_a_duration_without_a_unit_is_refused_wherever_it_stands(self):
+        for args, fix in ((["--slo", "ttft=500,tbt=50"], "ttft '500' has no unit: write 500ms or 500s"),
+                          (["--slo-mix", "a:1:tbt=50"], "'tbt=50' has no unit: write 50ms or 50s"),
+                          (["--slo-class", "a:tbt=50"], "tbt '50' has no unit: write 50ms or 50s"),
+                          (["--tbt-slo", "50"], "--tbt-slo: '50' has no unit: write 50ms or 50s"),
+                          (["--accelgen-ttft", "2"], "--accelgen-ttft: '2' has no unit: write 2ms or 2s"),
+                          (["--mlfq-quantum", "1.5"], "--mlfq-quantum: '1.5' has no unit: write 1.5ms or 1.5s"),
+                          (["--cpu-overhead", "30"], "--cpu-overhead: '30' has no unit: write 30ms or 30s"),
+                          (["--client-gap", "1"], "--client-gap: '1' has no unit: write 1ms or 1s"),
+                          (["--arrivals", "jitter:500"], "'500' has no unit: write 500ms or 500s"),
+                          (["--run-interval", "5"], "--run-interval: '5' has no unit: write 5ms or 5s")):
+            with self.subTest(args=args):
+                done = tactus(*BASE, "--rate", 4, "--requests", 10, *args)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(fix, done.stderr)
+        done = tactus(*BASE, "--rate", 4, "--requests", 10, TACTUS_TBT_SLO="50")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("TACTUS_TBT_SLO: --tbt-slo: '50' has no unit", done.stderr)
+
+    def test_the_start_and_the_result_state_the_objectives(self):
+        done = tactus(*BASE, "--rate", 4, "--requests", 10, "--tbt-slo", "50s", "--slo", "ttft=500ms,tbt=50ms")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("objective of --tbt-slo: gap 50000 ms", done.stderr)
+        self.assertIn("objectives of --slo: TTFT 500 ms, gap 50 ms", done.stderr)
+        self.assertIn("Objectives: TTFT 500 ms, gap 50 ms", done.stdout)
+        mixed = tactus(*BASE, "--rate", 4, "--requests", 10, "--slo-mix", "a:1:ttft=10x,tbt=40..90ms")
+        self.assertIn("objectives of class 'a': TTFT 10 times alone, gap 40 to 90 ms", mixed.stderr)
+
+    def test_a_trace_of_the_clock_begins_at_once_and_goes_on_evenly(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = pathlib.Path(folder) / "late.csv"
+            trace.write_text("arrival_s,prompt_tokens,output_tokens\n1700000000,10,10\n1700000001,10,10\n")
+            r = result("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{trace}", "--requests", 10)
+            self.assertAlmostEqual(r["duration_s"], 9, delta=1)
+            self.assertAlmostEqual(r["request_rate_achieved"], 1, delta=0.01)
+            trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,374.0,44.0\n")
+            self.assertEqual(result("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{trace}")["requests"]["completed"], 1)
+            done = tactus("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{trace}", "--requests", 10)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("arrive at once", done.stderr)
+
     def test_a_run_that_completes_nothing_is_1_and_says_why(self):
         args = ["sim", "--model", "opt-13b", "--device", "a100", "--workload", "random:in=4000,out=10", "--rate", 5, "--requests", 7, "--json"]
         done = tactus(*args)

@@ -51,6 +51,18 @@ TEST_F(FacadeTest, StartUpSaysWhatItDoesBeforeItAllocates) {
   EXPECT_EQ((*engine)->model().vocab_size, 260);
 }
 
+TEST_F(FacadeTest, StartUpStatesTheObjectives) {
+  EngineOptions o = Options();
+  o.scheduler = "vllm";
+  o.tbt_slo.ns = 50 * kSecond;
+  o.slo_class = {"chat:ttft=500ms,tbt=50ms", "batch:weight=1"};
+  std::string all;
+  ASSERT_TRUE(Engine::Create(o, [&all](std::string_view line) { all += std::string(line) + "\n"; }).ok());
+  EXPECT_NE(all.find("\nobjective of --tbt-slo: gap 50000 ms\n"), std::string::npos) << all;
+  EXPECT_NE(all.find("\nobjectives of class 'chat': TTFT 500 ms, gap 50 ms\n"), std::string::npos) << all;
+  EXPECT_EQ(all.find("class 'batch'"), std::string::npos) << all;
+}
+
 // Step times that lie about are looked at only where they can choose a budget.
 TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
   const std::filesystem::path cache = folder_ / "cache";
@@ -118,6 +130,11 @@ TEST_F(FacadeTest, StepTimesThatAreNotStoredAreMeasuredQuickly) {
     EXPECT_EQ(predicted, "0.");
   }
   EXPECT_EQ(starts(kAutoDuration, "vllm", 0).find("measuring"), std::string::npos) << "it does not size by time";
+  for (const char* preset : {"accelgen", "fastserve", "blend"}) {
+    const std::string text = starts(kAutoDuration, preset, 0);
+    EXPECT_NE(text.find("step times measured in"), std::string::npos) << preset << "\n" << text;
+    EXPECT_EQ(text.find("warning"), std::string::npos) << text;
+  }
   EXPECT_EQ(starts(kAutoDuration, "sarathi-serve", 64).find("measuring"), std::string::npos) << "a size is given";
   unsetenv("TACTUS_CACHE_DIR");
 }

@@ -39,7 +39,7 @@ TEST(PageTest, OneRunHasAllItsPictures) {
   EXPECT_EQ(report.runs[0].label, "a");
   const std::string page = Page(report);
   EXPECT_NE(page.find("tactus sim --rate 8</p>"), std::string::npos) << "what was stated, without where it was written";
-  EXPECT_NE(page.find("<td>time to first token</td><td>60</td>"), std::string::npos);
+  EXPECT_NE(page.find("<td>TTFT</td><td>60</td>"), std::string::npos);
 }
 
 TEST(PageTest, AnIntervalStandsAtItsMiddleAndTheLastIsAsLongAsTheRun) {

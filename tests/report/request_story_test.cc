@@ -140,7 +140,7 @@ TEST(RequestStoryTest, TellsHowItStandsAmongTheOthers) {
   EXPECT_EQ((*other)["slower_than"], Json({{"ttft", 0.0}, {"e2e", 1.0}, {"longest_gap", 0.0}}));
   EXPECT_DOUBLE_EQ((*mine)["in_flight"].get<double>(), 2.5);
   const std::string text = StoryTable(*mine);
-  EXPECT_NE(text.find("first token 100 %, longest gap 100 %, in all 0 % of 1 request; in flight meanwhile: 2.5"),
+  EXPECT_NE(text.find("TTFT 100 %, longest gap 100 %, total 0 % of 1 request; in flight meanwhile: 2.5"),
             std::string::npos)
       << text;
 }
