@@ -28,7 +28,12 @@ InputFile::InputFile(InputFile&& other) noexcept
       line_(other.line_),
       wait_ms_(other.wait_ms_),
       buffer_(std::move(other.buffer_)),
-      at_(other.at_) {
+      at_(other.at_),
+      gunzip_(std::move(other.gunzip_)),
+      packed_(std::move(other.packed_)),
+      packed_at_(other.packed_at_),
+      packed_end_(other.packed_end_),
+      unpacked_bytes_(other.unpacked_bytes_) {
   other.owned_ = false;
 }
 
@@ -53,7 +58,58 @@ InputFile InputFile::StandardInput(int64_t limit_bytes) {
   return {"standard input", STDIN_FILENO, false, limit_bytes, -1};
 }
 
+Status InputFile::Unpack() {
+  while (buffer_.size() - at_ < 2) {
+    TACTUS_ASSIGN_OR_RETURN(const bool more, Fill());
+    if (!more) break;
+  }
+  if (!IsGzip(std::string_view(buffer_).substr(at_))) return Status();
+  packed_ = buffer_.substr(at_);
+  buffer_.clear();
+  at_ = 0;
+  gunzip_.emplace(name_);
+  return Status();
+}
+
 Result<bool> InputFile::Fill() {
+  return gunzip_ ? FillUnpacked() : FillPacked();
+}
+
+Result<bool> InputFile::FillUnpacked() {
+  buffer_.erase(0, at_);
+  at_ = 0;
+  const size_t before = buffer_.size();
+  while (buffer_.size() == before) {
+    if (packed_at_ == packed_.size() && !packed_end_) {
+      // What is read comes behind buffer_, and goes where packed bytes are kept.
+      std::string kept;
+      kept.swap(buffer_);
+      auto more = FillPacked();
+      packed_.swap(buffer_);
+      packed_at_ = 0;
+      buffer_.swap(kept);
+      if (!more.ok()) return more.status();
+      packed_end_ = !*more;
+    }
+    if (packed_at_ == packed_.size() && packed_end_) {
+      TACTUS_RETURN_IF_ERROR(gunzip_->End());
+      return false;
+    }
+    std::string_view rest = std::string_view(packed_).substr(packed_at_);
+    const auto most = static_cast<size_t>(std::min<int64_t>(kPieceBytes, limit_bytes_ - unpacked_bytes_)) + 1;
+    TACTUS_RETURN_IF_ERROR(gunzip_->Take(&rest, most, &buffer_));
+    packed_at_ = packed_.size() - rest.size();
+  }
+  unpacked_bytes_ += static_cast<int64_t>(buffer_.size() - before);
+  return unpacked_bytes_ > limit_bytes_ ? Result<bool>(TooLarge()) : true;
+}
+
+Status InputFile::TooLarge() const {
+  return Status(StatusCode::kTooLarge,
+                "'" + name_ + "' has more than the " + std::to_string(limit_bytes_) + " bytes that are read of it");
+}
+
+Result<bool> InputFile::FillPacked() {
   pollfd ready{fd_, POLLIN, 0};
   const int polled = poll(&ready, 1, wait_ms_);
   if (polled == 0) {
@@ -73,10 +129,7 @@ Result<bool> InputFile::Fill() {
   if (n < 0 && why == EINTR) return Status(StatusCode::kCancelled, "interrupted while reading '" + name_ + "'");
   if (n < 0) return InvalidArgument("cannot read '" + name_ + "': " + std::strerror(why));
   read_bytes_ += n;
-  if (read_bytes_ > limit_bytes_) {
-    return Status(StatusCode::kTooLarge,
-                  "'" + name_ + "' has more than the " + std::to_string(limit_bytes_) + " bytes that are read of it");
-  }
+  if (read_bytes_ > limit_bytes_) return TooLarge();
   return n > 0;
 }
 

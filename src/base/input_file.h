@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "base/gunzip.h"
 #include "tactus/status.h"
 
 namespace tactus {
@@ -22,6 +24,9 @@ class InputFile {
   InputFile& operator=(InputFile&&) = delete;
   ~InputFile();
 
+  // Where what comes next is gzipped, its content is read from now on; the limit is of that too. Before anything else
+  // is read. As ReadAll; also kDataLoss, here and later: it is damaged.
+  Status Unpack();
   // Everything that is left. kTooLarge names file and limit; kDeadlineExceeded: nothing came for `wait_ms`; kCancelled:
   // a signal came.
   Result<std::string> ReadAll();
@@ -35,6 +40,9 @@ class InputFile {
   InputFile(std::string name, int fd, bool owned, int64_t limit_bytes, int32_t wait_ms);
   // Reads on behind buffer_; false at the end.
   Result<bool> Fill();
+  Result<bool> FillPacked();
+  Result<bool> FillUnpacked();
+  Status TooLarge() const;
   std::string name_;
   int fd_ = -1;
   bool owned_ = false;
@@ -42,6 +50,11 @@ class InputFile {
   int32_t wait_ms_ = 0;  // below 0: for ever
   std::string buffer_;
   size_t at_ = 0;  // of buffer_: what was given out
+  std::optional<Gunzip> gunzip_;
+  std::string packed_;       // what was read of a gzipped file
+  size_t packed_at_ = 0;     // of it: what is unpacked
+  bool packed_end_ = false;  // there is no more of it
+  int64_t unpacked_bytes_ = 0;
 };
 
 // The whole of a small file.

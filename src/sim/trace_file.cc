@@ -5,13 +5,17 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "base/csv.h"
 #include "base/input_file.h"
+#include "base/json_text.h"
 #include "base/printable.h"
 
 namespace tactus {
@@ -37,6 +41,14 @@ constexpr const char* kColumnNames[kNumColumns] = {
     "arrival_s",   "prompt_tokens", "output_tokens", "prefix_hash_ids", "prefix_id", "shared_tokens",
     "slo_ttft_ms", "slo_tbt_ms",    "slo_jct_ms",    "slo_class",       "priority",  "predicted_output_tokens",
     "client"};
+// What the files of public traces call them: Azure's (2023, 2024), BurstGPT's, Mooncake's and Vidur's, in any case of
+// letters. A file that has the name above goes by that.
+constexpr std::pair<std::string_view, Column> kOtherNames[] = {
+    {"arrived_at", kArrival},       {"timestamp", kArrival},    {"num_prefill_tokens", kPrompt},
+    {"input_length", kPrompt},      {"contexttokens", kPrompt}, {"request tokens", kPrompt},
+    {"num_decode_tokens", kOutput}, {"output_length", kOutput}, {"generatedtokens", kOutput},
+    {"response tokens", kOutput},   {"hash_ids", kHashIds}};
+constexpr std::string_view kMilliseconds = "input_length";  // a file with it (Mooncake's) has its times in milliseconds
 constexpr int64_t kMostBytes = int64_t{4} << 30,
                   kMostLineBytes = int64_t{1} << 20;  // of a file: it need not have an end
 constexpr double kMaxArrivalSeconds = 4e9;            // int64 nanoseconds end at 9.2e9 s
@@ -52,6 +64,72 @@ std::optional<T> Number(std::string_view text) {
   return value;
 }
 
+// Also as tables of real numbers write it: 374.0.
+std::optional<int64_t> WholeNumber(std::string_view text) {
+  const size_t point = text.find('.');
+  if (point != std::string_view::npos && text.find_first_not_of('0', point + 1) == std::string_view::npos)
+    text = text.substr(0, point);
+  return Number<int64_t>(text);
+}
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return lower;
+}
+
+// Takes a number of so many digits off the front.
+std::optional<int> TakeDigits(std::string_view* text, size_t digits) {
+  if (text->size() < digits) return std::nullopt;
+  const auto value = Number<unsigned>(text->substr(0, digits));
+  text->remove_prefix(digits);
+  return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
+}
+
+bool TakeOne(std::string_view* text, std::string_view of) {
+  if (text->empty() || of.find(text->front()) == std::string_view::npos) return false;
+  text->remove_prefix(1);
+  return true;
+}
+
+// Unix nanoseconds of "2023-11-16 18:17:03.9799600", a zone (Z, +01:00) behind it or not.
+std::optional<TimeNs> DateNs(std::string_view text) {
+  const auto year = TakeDigits(&text, 4);
+  if (!year || !TakeOne(&text, "-")) return std::nullopt;
+  const auto month = TakeDigits(&text, 2);
+  if (!month || !TakeOne(&text, "-")) return std::nullopt;
+  const auto day = TakeDigits(&text, 2);
+  if (!day || !TakeOne(&text, " T")) return std::nullopt;
+  const std::chrono::year_month_day date{std::chrono::year{*year}, std::chrono::month(static_cast<unsigned>(*month)),
+                                         std::chrono::day(static_cast<unsigned>(*day))};
+  const auto hour = TakeDigits(&text, 2);
+  if (!hour || !TakeOne(&text, ":")) return std::nullopt;
+  const auto minute = TakeDigits(&text, 2);
+  if (!minute || !TakeOne(&text, ":")) return std::nullopt;
+  const auto second = TakeDigits(&text, 2);
+  if (!second || !date.ok() || *hour > 23 || *minute > 59 || *second > 60) return std::nullopt;
+  int64_t fraction_ns = 0;
+  if (TakeOne(&text, ".")) {
+    int64_t unit_ns = 100'000'000;
+    for (; !text.empty() && text[0] >= '0' && text[0] <= '9'; text.remove_prefix(1), unit_ns /= 10)
+      fraction_ns += unit_ns * (text[0] - '0');
+  }
+  int64_t zone_s = 0;
+  const bool east = text.starts_with('+');
+  if (TakeOne(&text, "+-")) {
+    const auto hours = TakeDigits(&text, 2);
+    TakeOne(&text, ":");
+    const auto minutes = text.empty() ? std::optional(0) : TakeDigits(&text, 2);
+    if (!hours || !minutes) return std::nullopt;
+    zone_s = (east ? 1 : -1) * (*hours * 3600 + *minutes * 60);
+  } else {
+    TakeOne(&text, "Z");
+  }
+  if (!text.empty()) return std::nullopt;
+  const int64_t day_s = std::chrono::sys_days{date}.time_since_epoch().count() * int64_t{86400};
+  return (day_s + *hour * 3600 + *minute * 60 + *second - zone_s) * kSecond + fraction_ns;
+}
+
 }  // namespace
 
 class TraceParser {
@@ -62,16 +140,26 @@ class TraceParser {
   template <class Next>
   Result<std::shared_ptr<const TraceFile>> Run(const Next& next) {
     std::string_view line;
+    bool begun = false;
     for (number_ = 1;; ++number_) {
       TACTUS_ASSIGN_OR_RETURN(const bool more, next(&line));
       if (!more && number_ > 1) break;
       if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-      if (number_ == 1) {
-        TACTUS_RETURN_IF_ERROR(ReadHeader(line));
-      } else if (!line.empty()) {
-        TACTUS_RETURN_IF_ERROR(ReadRow(line));
+      if (number_ == 1 && line.substr(0, 3) == "\xef\xbb\xbf") line.remove_prefix(3);  // a byte-order mark
+      if (!begun) {
+        if (more && Trimmed(line).empty()) continue;
+        begun = true;
+        objects_ = Trimmed(line).starts_with('{');
+        if (!objects_) {
+          TACTUS_RETURN_IF_ERROR(ReadHeader(line));
+          continue;
+        }
       }
+      if (!Trimmed(line).empty()) TACTUS_RETURN_IF_ERROR(objects_ ? ReadObject(line) : ReadRow(line));
     }
+    // Times count from the first request: a file may have the clock's.
+    for (size_t i = file_->rows_.size(); i-- > 0 && arrivals_;)
+      file_->rows_[i].arrival_ns -= file_->rows_[0].arrival_ns;
     if (file_->rows_.empty()) return DataLoss(fmt::format("{}: no row with a prompt and an output", path_));
     return std::shared_ptr<const TraceFile>(std::move(file_));
   }
@@ -82,28 +170,101 @@ class TraceParser {
         fmt::format("{}:{}: column {} ({}): {}", path_, number_, at_[column] + 1, kColumnNames[column], what));
   }
 
-  Status ReadHeader(std::string_view line) {
-    if (line.substr(0, 3) == "\xef\xbb\xbf") line.remove_prefix(3);  // a byte-order mark
-    SplitCells(line, &cells_);
-    width_ = cells_.size();
-    for (size_t i = 0; i < width_; ++i) {
+  // Where the columns are, by the names in cells_.
+  Status FindColumns() {
+    at_.fill(-1);
+    const auto found = [this](size_t column, size_t i) {
+      if (at_[column] < 0) return at_[column] = static_cast<int64_t>(i), Status();
+      return DataLoss(objects_ ? fmt::format("{}:{}: '{}' and '{}' are the same", path_, number_,
+                                             Printable(cells_[static_cast<size_t>(at_[column])]), Printable(cells_[i]))
+                               : fmt::format("{}:{}: column {}: '{}' twice", path_, number_, i + 1, cells_[i]));
+    };
+    for (size_t i = 0; i < cells_.size(); ++i) {
       for (size_t c = 0; c < kNumColumns; ++c) {
-        if (cells_[i] != kColumnNames[c]) continue;
-        if (at_[c] >= 0) return DataLoss(fmt::format("{}:1: column {}: '{}' twice", path_, i + 1, cells_[i]));
-        at_[c] = static_cast<int64_t>(i);
+        if (cells_[i] == kColumnNames[c]) TACTUS_RETURN_IF_ERROR(found(c, i));
       }
     }
+    const std::array<int64_t, kNumColumns> own = at_;
+    arrival_unit_ns_ = 1e9;
+    for (size_t i = 0; i < cells_.size(); ++i) {
+      const std::string name = Lower(cells_[i]);
+      for (const auto& [other, column] : kOtherNames) {
+        if (name == other && own[column] < 0) TACTUS_RETURN_IF_ERROR(found(column, i));
+      }
+      if (name == kMilliseconds && own[kArrival] < 0) arrival_unit_ns_ = 1e6;
+    }
+    return Status();
+  }
+
+  // The line's cells without the blanks about them, into cells_.
+  Status Split(std::string_view line) {
+    if (line.find('"') == std::string_view::npos) {
+      SplitCells(line, &cells_);
+      for (std::string_view& cell : cells_) cell = Trimmed(cell);
+      return Status();
+    }
+    if (!SplitQuotedCells(line, &owned_)) {
+      return DataLoss(
+          fmt::format("{}:{}: a quote is not closed, or something stands between it and the next comma: '{}'", path_,
+                      number_, Printable(line)));
+    }
+    cells_.assign(owned_.begin(), owned_.end());
+    return Status();
+  }
+
+  // A line of JSON: its names as a header, its values as a row.
+  Status ReadObject(std::string_view line) {
+    json_text::JsonLimits limits;
+    limits.first_line = number_;
+    const auto object = json_text::ParseJson(line, limits);
+    if (!object.ok()) return DataLoss(fmt::format("{}: {}", path_, object.status().message()));
+    if (!object->is_object())
+      return DataLoss(fmt::format("{}:{}: the line is no JSON object, as the first is", path_, number_));
+    cells_.clear();
+    owned_.clear();
+    owned_.reserve(object->size());
+    for (const auto& [name, value] : object->items()) cells_.push_back(name);
+    TACTUS_RETURN_IF_ERROR(FindColumns());
+    for (const size_t c : {kPrompt, kOutput}) {
+      if (at_[c] < 0) {
+        return DataLoss(
+            fmt::format("{}:{}: no '{}' in the JSON object; give prompt_tokens and output_tokens (or "
+                        "input_length and output_length)",
+                        path_, number_, kColumnNames[c]));
+      }
+    }
+    TACTUS_RETURN_IF_ERROR(CheckPrefixColumns());
+    for (const auto& [name, value] : object->items()) owned_.push_back(CellOf(value));
+    cells_.assign(owned_.begin(), owned_.end());
+    return ReadCells();
+  }
+
+  static std::string CellOf(const json_text::Json& value) {
+    if (value.is_null()) return "";
+    if (value.is_string()) return value.get<std::string>();
+    if (!value.is_array()) return value.dump();
+    std::string ids;
+    for (const json_text::Json& id : value) ids += (ids.empty() ? "" : " ") + id.dump();
+    return ids;
+  }
+
+  Status ReadHeader(std::string_view line) {
+    TACTUS_RETURN_IF_ERROR(Split(line));
+    width_ = cells_.size();
+    TACTUS_RETURN_IF_ERROR(FindColumns());
     for (const size_t c : {kPrompt, kOutput}) {
       if (at_[c] < 0)
         return DataLoss(
-            fmt::format("{}:1: no column '{}' in the header line '{}'; it names the columns, separated by commas, and "
-                        "so do the rows",
-                        path_, kColumnNames[c], Printable(line)));
+            fmt::format("{}:{}: no column '{}' in the header line '{}'; it names the columns, separated by commas, and "
+                        "so do the rows; or each line is a JSON object with these names",
+                        path_, number_, kColumnNames[c], Printable(line)));
     }
-    if ((at_[kPrefixId] < 0) != (at_[kShared] < 0)) {
-      return DataLoss(fmt::format("{}:1: prefix_id and shared_tokens come together", path_));
-    }
-    return Status();
+    return CheckPrefixColumns();
+  }
+
+  Status CheckPrefixColumns() const {
+    if ((at_[kPrefixId] < 0) == (at_[kShared] < 0)) return Status();
+    return DataLoss(fmt::format("{}:{}: prefix_id and shared_tokens come together", path_, number_));
   }
 
   std::string_view Cell(size_t column) const {
@@ -112,7 +273,7 @@ class TraceParser {
 
   // Whole tokens in [min, kMaxTraceTokens].
   Status ReadTokens(size_t column, int32_t* out) const {
-    const auto value = Number<int64_t>(Cell(column));
+    const auto value = WholeNumber(Cell(column));
     if (!value) return Bad(column, fmt::format("'{}' is no whole number", Printable(Cell(column))));
     if (*value < 0 || *value > kMaxTraceTokens) {
       return Bad(column, fmt::format("{} tokens are outside 0 to {}", *value, kMaxTraceTokens));
@@ -128,12 +289,22 @@ class TraceParser {
     if (present != arrivals_)
       return Bad(kArrival, present ? "a time, but rows before have none" : "no time, but rows before have one");
     if (!present) return Status();
-    const auto value = Number<double>(cell);
-    if (!value || !std::isfinite(*value))
-      return Bad(kArrival, fmt::format("'{}' is no number of seconds", Printable(cell)));
-    if (*value < 0 || *value > kMaxArrivalSeconds)
-      return Bad(kArrival, fmt::format("{} s is outside 0 to {:g}", Printable(cell), kMaxArrivalSeconds));
-    row->arrival_ns = std::llround(*value * 1e9);
+    if (const auto date = DateNs(cell)) {
+      row->arrival_ns = *date;
+      if (*date < 0) return Bad(kArrival, fmt::format("{} is before 1970", Printable(cell)));
+    } else {
+      const auto value = Number<double>(cell);
+      if (!value || !std::isfinite(*value)) {
+        return Bad(kArrival, fmt::format("'{}' is no number of {}seconds, nor a date such as 2026-11-27 18:17:03.25",
+                                         Printable(cell), arrival_unit_ns_ < 1e9 ? "milli" : ""));
+      }
+      const double s = *value * arrival_unit_ns_ * 1e-9;
+      if (s < 0 || s > kMaxArrivalSeconds) {
+        return Bad(kArrival, fmt::format("{} s is outside 0 to {:g}{}", Printable(cell), kMaxArrivalSeconds,
+                                         s > 0 ? ": is it in milliseconds? Divide it by 1000" : ""));
+      }
+      row->arrival_ns = std::llround(*value * arrival_unit_ns_);
+    }
     if (row->arrival_ns < last_arrival_ns_) {
       return Bad(kArrival, fmt::format("{} s comes before the row above ({} s): sort the trace by arrival",
                                        Printable(cell), static_cast<double>(last_arrival_ns_) * 1e-9));
@@ -219,11 +390,15 @@ class TraceParser {
   }
 
   Status ReadRow(std::string_view line) {
-    SplitCells(line, &cells_);
+    TACTUS_RETURN_IF_ERROR(Split(line));
     if (cells_.size() != width_) {
       return DataLoss(fmt::format("{}:{}: column {}: {} cells, but the header has {}", path_, number_,
                                   std::min(cells_.size(), width_) + 1, cells_.size(), width_));
     }
+    return ReadCells();
+  }
+
+  Status ReadCells() {
     TraceRow row;
     TACTUS_RETURN_IF_ERROR(ReadTokens(kPrompt, &row.prompt_tokens));
     TACTUS_RETURN_IF_ERROR(ReadTokens(kOutput, &row.output_tokens));
@@ -233,7 +408,7 @@ class TraceParser {
       return Status();
     }
     if (!Cell(kPrefixId).empty()) {
-      const auto id = Number<int64_t>(Cell(kPrefixId));
+      const auto id = WholeNumber(Cell(kPrefixId));
       if (!id || *id < 0) return Bad(kPrefixId, fmt::format("'{}' is no id of 0 or above", Printable(Cell(kPrefixId))));
       row.prefix_id = *id;
       TACTUS_RETURN_IF_ERROR(ReadTokens(kShared, &row.shared_tokens));
@@ -259,6 +434,9 @@ class TraceParser {
   }();
   std::unordered_map<std::string, int32_t> text_of_;  // index in the file's texts
   std::vector<std::string_view> cells_;
+  std::vector<std::string> owned_;  // what cells_ shows, where it is not in the line as it is
+  bool objects_ = false;            // lines are JSON objects
+  double arrival_unit_ns_ = 1e9;
   size_t width_ = 0;
   int64_t number_ = 1, number_rows_ = 0;
   bool arrivals_ = false;
@@ -281,6 +459,7 @@ Result<std::shared_ptr<const TraceFile>> TraceFile::Read(const std::string& path
         "workload");
   }
   if (!file.ok()) return DataLoss(file.status().message());
+  TACTUS_RETURN_IF_ERROR(file->Unpack());
   std::string text;
   return TraceParser(path).Run([&](std::string_view* line) -> Result<bool> {
     TACTUS_ASSIGN_OR_RETURN(const bool more, file->ReadLine(&text, kMostLineBytes));

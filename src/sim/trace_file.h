@@ -1,10 +1,12 @@
-// Request traces and length data sets: a CSV with a header line, read whole and checked before anything runs.
+// Request traces and length data sets: a CSV with a header line, or a JSON object in each line, gzipped or not; read
+// whole and checked before anything runs.
 //
-// Columns, in any order: prompt_tokens and output_tokens (required); arrival_s (seconds, non-decreasing; empty
-// everywhere where a data set has none); prefix_hash_ids (space-separated ids of blocks of kHashBlockTokens tokens,
-// equal leading ids: equal text); prefix_id and shared_tokens (the first shared_tokens tokens are those of every row
-// with this prefix_id); slo_ttft_ms, slo_tbt_ms, slo_jct_ms, slo_class, priority, predicted_output_tokens and client,
-// whose cells may be empty: nothing stated. Others are ignored. Immutable once read: any thread may share it.
+// Columns, in any order: prompt_tokens and output_tokens (required); arrival_s (seconds or dates, non-decreasing; empty
+// everywhere where a data set has none; in a row they count from the first row's); prefix_hash_ids (space-separated ids
+// of blocks of kHashBlockTokens tokens, equal leading ids: equal text); prefix_id and shared_tokens (the first
+// shared_tokens tokens are those of every row with this prefix_id); slo_ttft_ms, slo_tbt_ms, slo_jct_ms, slo_class,
+// priority, predicted_output_tokens and client, whose cells may be empty: nothing stated. Public traces keep their own
+// names (kOtherNames). Others are ignored. Immutable once read: any thread may share it.
 #pragma once
 
 #include <memory>

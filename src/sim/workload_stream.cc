@@ -140,6 +140,14 @@ class DrawnStream final : public WorkloadStream {
   int64_t next_ = 0;
 };
 
+// From a round of a trace's requests to the next, at scale 1; 0: all of them arrive at once, so that there is no
+// telling.
+double RoundSeconds(const TraceFile& file) {
+  const auto rows = static_cast<double>(file.rows().size());
+  const double last_s = static_cast<double>(file.rows().back().arrival_ns) * 1e-9;
+  return rows > 1 ? last_s * rows / (rows - 1) : 0;
+}
+
 // Rows of a file, with its own times or drawn ones.
 class FileStream final : public WorkloadStream {
  public:
@@ -153,7 +161,7 @@ class FileStream final : public WorkloadStream {
     // A trace keeps its own times unless a rate is asked for.
     own_times_ = spec.kind == WorkloadSpec::Kind::kTrace && file_->has_arrivals() && arrivals.rate_per_s <= 0;
     timed_ = own_times_ || arrivals.rate_per_s > 0;
-    span_ns_ = own_times_ ? Scaled(file_->rows().back().arrival_ns) + 1 : 0;
+    span_ns_ = own_times_ ? std::llround(RoundSeconds(*file_) / scale_ * 1e9) : 0;
   }
 
   int64_t count() const override { return count_; }
@@ -205,7 +213,7 @@ class FileStream final : public WorkloadStream {
  private:
   const TraceRow& Row(int64_t i) const { return file_->rows()[static_cast<size_t>(i) % file_->rows().size()]; }
   TimeNs Scaled(TimeNs ns) const { return scale_ == 1.0 ? ns : std::llround(static_cast<double>(ns) / scale_); }
-  // A repeated trace starts again 1 ns after its last arrival.
+  // A repeated trace starts again after its last arrival by as much as its requests are apart on average.
   TimeNs RecordedNs(int64_t i) const {
     return Scaled(Row(i).arrival_ns) + i / static_cast<int64_t>(file_->rows().size()) * span_ns_;
   }
@@ -229,7 +237,18 @@ Status CheckSpan(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t 
   if (arrivals.rate_per_s > 0) {
     last_s += requests / arrivals.rate_per_s;
   } else if (spec.kind == WorkloadSpec::Kind::kTrace && file->has_arrivals()) {
-    last_s += static_cast<double>(file->rows().back().arrival_ns) * 1e-9 / spec.scale * std::ceil(requests / rows);
+    if (requests > rows && RoundSeconds(*file) <= 0) {
+      return InvalidArgument(
+          fmt::format(
+              "workload '{}': {:g} requests are more than the {:g} of the file, which arrive at once: when they "
+              "would come again it does not say; ask for at most {:g}, or give --rate",
+              spec.text, requests, rows, rows),
+          "workload");
+    }
+    const double rounds = std::floor((requests - 1) / rows);
+    const auto last = static_cast<size_t>(requests - 1 - rounds * rows);
+    const double within_s = static_cast<double>(file->rows()[last].arrival_ns) * 1e-9;
+    last_s += (rounds * RoundSeconds(*file) + within_s) / spec.scale;
   }
   if (last_s <= kMostSeconds) return Status();
   return InvalidArgument(
@@ -247,7 +266,8 @@ Result<std::unique_ptr<WorkloadStream>> WorkloadStream::Open(const WorkloadSpec&
   if (spec.kind != Kind::kLengths && spec.kind != Kind::kTrace) {
     if (arrivals.kind == ArrivalSpec::Kind::kRecorded) {
       return InvalidArgument(
-          fmt::format("arrivals jitter:S move a trace's own times, and workload '{}' has none", spec.text), "arrivals");
+          fmt::format("arrivals jitter:DURATION move a trace's own times, and workload '{}' has none", spec.text),
+          "arrivals");
     }
     TACTUS_RETURN_IF_ERROR(CheckSpan(spec, arrivals, count));
     return std::unique_ptr<WorkloadStream>(std::make_unique<DrawnStream>(spec, arrivals, count, seed));
@@ -256,11 +276,11 @@ Result<std::unique_ptr<WorkloadStream>> WorkloadStream::Open(const WorkloadSpec&
   TACTUS_RETURN_IF_ERROR(LoadRows(&loaded));
   const std::shared_ptr<const TraceFile>& file = loaded.rows;
   if (arrivals.kind == ArrivalSpec::Kind::kRecorded && (spec.kind != Kind::kTrace || !file->has_arrivals())) {
-    return InvalidArgument(fmt::format("arrivals jitter:S move a trace's own times, and '{}' has none", spec.text),
-                           "arrivals");
+    return InvalidArgument(
+        fmt::format("arrivals jitter:DURATION move a trace's own times, and '{}' has none", spec.text), "arrivals");
   }
   if (arrivals.kind == ArrivalSpec::Kind::kRecorded && arrivals.rate_per_s > 0) {
-    return InvalidArgument("arrivals jitter:S keep a trace's own times, so no rate can be asked for", "rate");
+    return InvalidArgument("arrivals jitter:DURATION keep a trace's own times, so no rate can be asked for", "rate");
   }
   TACTUS_RETURN_IF_ERROR(CheckSpan(loaded, arrivals, count));
   return std::unique_ptr<WorkloadStream>(std::make_unique<FileStream>(spec, arrivals, file, count, seed));

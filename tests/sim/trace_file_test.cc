@@ -15,13 +15,84 @@ TEST(TraceFile, ReadsColumnsInAnyOrderAndIgnoresOthers) {
   ASSERT_TRUE(file.ok()) << file.status().ToString();
   const auto rows = (*file)->rows();
   ASSERT_EQ(rows.size(), 2u);
-  EXPECT_EQ(rows[0].arrival_ns, 1000);
-  EXPECT_EQ(rows[1].arrival_ns, 2'500'000'000);
+  EXPECT_EQ(rows[0].arrival_ns, 0) << "times count from the first row's";
+  EXPECT_EQ(rows[1].arrival_ns, 2'499'999'000);
   EXPECT_EQ(rows[1].prompt_tokens, 1025);
   EXPECT_EQ(rows[1].output_tokens, 7);
   const auto ids = (*file)->hash_ids(rows[1]);
   EXPECT_EQ(std::vector<int64_t>(ids.begin(), ids.end()), (std::vector<int64_t>{3, 4, -9}));
   EXPECT_TRUE((*file)->has_arrivals());
+}
+
+struct OneRow {
+  const char* text;
+  int32_t prompt, output;
+  TimeNs second_ns;  // of the second row, where there is one
+};
+
+// Each public trace has names, numbers and times of its own.
+TEST(TraceFile, FilesOfPublicTracesAreReadAsTheyAre) {
+  const OneRow cases[] = {
+      {"arrived_at,num_prefill_tokens,num_decode_tokens\n0.0,374,44\n1.5,1,1\n", 374, 44, 1'500 * kMillisecond},
+      {"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03.9799600,374,44\n"
+       "2023-11-16 18:17:04.0799600,1,1\n",
+       374, 44, 100 * kMillisecond},
+      {"TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00.009930+00:00,374,44\n"
+       "2024-05-10T01:00:01.009930+01:00,1,1\n",
+       374, 44, kSecond},
+      {"Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n5,ChatGPT,374,44,418,API log\n"
+       "45,GPT-4,1,1,2,API log\n",
+       374, 44, 40 * kSecond},
+      {"{\"timestamp\": 0, \"input_length\": 374, \"output_length\": 44, \"hash_ids\": [7]}\n"
+       "{\"timestamp\": 3052, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [7, 9]}\n",
+       374, 44, 3052 * kMillisecond},
+      {"{\"arrival_s\": 1, \"prompt_tokens\": 374.0, \"output_tokens\": 44, \"slo_class\": null}\n\n"
+       "{\"output_tokens\": 1, \"prompt_tokens\": 1, \"arrival_s\": 2}\n",
+       374, 44, kSecond},
+      {"timestamp,input_length,output_length\n1000,374,44\n1500,1,1\n", 374, 44, 500 * kMillisecond},
+      {"\n\r\narrival_s,prompt_tokens,output_tokens\n0,374,44\n2,1,1\n", 374, 44, 2 * kSecond},
+      {"\"arrival_s\",\"prompt_tokens\",\"output_tokens\"\n0,374,44\n2,1,1\n", 374, 44, 2 * kSecond},
+      {" arrival_s , prompt_tokens ,\"output_tokens\" \n 0 , 374.0 , \"44.00\" \n 2 ,1,1 \n  \n", 374, 44, 2 * kSecond},
+      {"timestamp,arrival_s,prompt_tokens,output_tokens\n9,0,374,44\n9,2,1,1\n", 374, 44, 2 * kSecond},
+  };
+  for (const OneRow& c : cases) {
+    const auto file = TraceFile::Parse("t", c.text);
+    ASSERT_TRUE(file.ok()) << c.text << file.status().ToString();
+    ASSERT_EQ((*file)->rows().size(), 2u) << c.text;
+    EXPECT_EQ((*file)->rows()[0].prompt_tokens, c.prompt) << c.text;
+    EXPECT_EQ((*file)->rows()[0].output_tokens, c.output) << c.text;
+    EXPECT_EQ((*file)->rows()[0].arrival_ns, 0) << c.text;
+    EXPECT_EQ((*file)->rows()[1].arrival_ns, c.second_ns) << c.text;
+  }
+  const auto mooncake = TraceFile::Parse("t", cases[4].text);
+  EXPECT_EQ((*mooncake)->hash_ids((*mooncake)->rows()[1])[1], 9);
+  const auto quoted = TraceFile::Parse("t", "prompt_tokens,output_tokens,client\n1,1,\"a, \"\"b\"\"\"\n");
+  ASSERT_TRUE(quoted.ok()) << quoted.status().ToString();
+  EXPECT_EQ((*quoted)->text((*quoted)->rows()[0].client), "a, \"b\"");
+}
+
+TEST(TraceFile, AGzippedFileIsReadAsItsContentIs) {
+  // Two members, as `cat a.gz b.gz` makes them.
+  const unsigned char packed[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0x4b, 0x2c, 0x2a, 0xca,
+                                  0x2c, 0x4b, 0xcc, 0x89, 0x2f, 0xd6, 0x29, 0x28, 0xca, 0xcf, 0x2d, 0x28, 0x89, 0x2f,
+                                  0xc9, 0xcf, 0x4e, 0xcd, 0x2b, 0xd6, 0xc9, 0x2f, 0x2d, 0x29, 0x28, 0x85, 0xf1, 0xb8,
+                                  0x0c, 0x74, 0x0c, 0x81, 0x88, 0x0b, 0x00, 0x6e, 0xc7, 0x22, 0x6f, 0x2d, 0x00, 0x00,
+                                  0x00, 0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0x33, 0xd2, 0x31,
+                                  0x32, 0xd0, 0x31, 0xe2, 0x02, 0x00, 0xe4, 0xbf, 0xc6, 0xc5, 0x07, 0x00, 0x00, 0x00};
+  const std::string path = testing::TempDir() + "/packed.csv.gz";
+  const auto write = [&](size_t bytes) {
+    std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(packed), static_cast<long>(bytes));
+  };
+  write(sizeof(packed));
+  const auto file = TraceFile::Read(path);
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  ASSERT_EQ((*file)->rows().size(), 2u);
+  EXPECT_EQ((*file)->rows()[1].prompt_tokens, 20);
+  EXPECT_EQ((*file)->rows()[1].arrival_ns, 2 * kSecond);
+  write(sizeof(packed) - 4);
+  EXPECT_NE(TraceFile::Read(path).status().message().find("is gzipped and cut off"), std::string::npos);
+  std::ofstream(path, std::ios::binary) << "\x1f\x8b no gzip at all";
+  EXPECT_NE(TraceFile::Read(path).status().message().find("is gzipped and damaged"), std::string::npos);
 }
 
 TEST(TraceFile, RowsWithoutAPromptOrAnOutputAreDroppedAndCounted) {
@@ -87,7 +158,16 @@ TEST(TraceFile, WhatIsWrongIsNamedWithLineAndColumn) {
        "t.csv:2: column 3 (output_tokens): 99999999999 tokens"},
       {"arrival_s,prompt_tokens,output_tokens\n0,5,1e3\n",
        "t.csv:2: column 3 (output_tokens): '1e3' is no whole number"},
-      {"arrival_s,prompt_tokens,output_tokens\n0,5.5,1\n", "t.csv:2: column 2"},
+      {"arrival_s,prompt_tokens,output_tokens\n0,5.5,1\n", "t.csv:2: column 2 (prompt_tokens): '5.5' is no whole"},
+      {"arrival_s,prompt_tokens,output_tokens\n1700000000000,5,1\n", "is it in milliseconds? Divide it by 1000"},
+      {"timestamp,prompt_tokens,output_tokens\n2023-13-16 18:17:03,5,1\n", "nor a date such as"},
+      {"prompt_tokens,output_tokens\n\"5,1\n", "t.csv:2: a quote is not closed"},
+      {"prompt_tokens,output_tokens\n\"5\"6,1\n", "t.csv:2: a quote is not closed, or something stands between"},
+      {"input_length,num_prefill_tokens,output_tokens\n5,5,1\n", "t.csv:1: column 2: 'num_prefill_tokens' twice"},
+      {"{\"prompt_tokens\": 5}\n", "t.csv:1: no 'output_tokens' in the JSON object"},
+      {"{\"prompt_tokens\": 5, \"output_tokens\": 1}\n[1]\n", "t.csv:2: the line is no JSON object"},
+      {"{\"prompt_tokens\": 5, \"output_tokens\": 1}\n{\"prompt_tokens\"\n", "t.csv: invalid JSON at line 2"},
+      {"{\"prompt_tokens\": 5, \"output_tokens\": [1, 2]}\n", "'1 2' is no whole number"},
       {"arrival_s,prompt_tokens,output_tokens\n0,,1\n", "t.csv:2: column 2"},
       {"arrival_s,prompt_tokens,output_tokens\n0,5\n", "t.csv:2: column 3: 2 cells, but the header has 3"},
       {"arrival_s,prompt_tokens,output_tokens\n0,5,5,5\n", "t.csv:2: column 4: 4 cells"},

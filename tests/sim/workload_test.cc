@@ -131,7 +131,7 @@ TEST(Workload, JitterKeepsTheOrderAndEveryRow) {
   std::string text = "arrival_s,prompt_tokens,output_tokens\n";
   for (int i = 0; i < 200; ++i) text += std::to_string(i / 10) + ".5," + std::to_string(i + 1) + ",1\n";
   std::ofstream(path) << text;
-  const auto requests = Make("trace:" + path, "jitter:3", 0, 500);
+  const auto requests = Make("trace:" + path, "jitter:3s", 0, 500);
   ASSERT_EQ(requests.size(), 500u);
   std::vector<int> seen(201);
   bool overtaken = false;
@@ -229,7 +229,7 @@ TEST(Workload, ConstantArrivalsStartAtZeroAndJitterStaysWithinItsBound) {
   for (int i = 0; i < 400; ++i) text += std::to_string(i) + "," + std::to_string(i + 1) + ",1\n";
   std::ofstream(path) << text;
   TimeNs least = kNever, most = 0;
-  for (const auto& request : Make("trace:" + path, "jitter:2", 0, 0)) {
+  for (const auto& request : Make("trace:" + path, "jitter:2000ms", 0, 0)) {
     const TimeNs late = request.arrival_ns - (request.prompt_tokens - 1) * kSecond;
     least = std::min(least, late);
     most = std::max(most, late);
@@ -267,17 +267,39 @@ TEST(Workload, StreamsSayWhatTheyAre) {
   EXPECT_EQ(r.arrival_ns, kSecond / 10);
 }
 
-// The second round of a trace starts 1 ns after the first one's last arrival, in scaled time.
-TEST(Workload, RoundsOfATraceDoNotOverlap) {
+// The second round of a trace starts a mean gap after the first one's last arrival, in scaled time.
+TEST(Workload, RoundsOfATraceAreAMeanGapApart) {
   const std::string path = testing::TempDir() + "/rounds.csv";
-  std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens\n1,10,1\n4,20,1\n";
-  const auto r = Make("trace:" + path + ":scale=2", "poisson", 0, 5);
-  ASSERT_EQ(r.size(), 5u);
-  const TimeNs span = 2 * kSecond + 1;
-  EXPECT_EQ(r[0].arrival_ns, kSecond / 2);
-  EXPECT_EQ(r[1].arrival_ns, 2 * kSecond);
-  EXPECT_EQ(r[2].arrival_ns, span + kSecond / 2);
-  EXPECT_EQ(r[4].arrival_ns, 2 * span + kSecond / 2);
+  std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens\n1,10,1\n3,10,1\n5,20,1\n";
+  const auto r = Make("trace:" + path + ":scale=2", "poisson", 0, 7);
+  ASSERT_EQ(r.size(), 7u);
+  for (size_t i = 0; i < r.size(); ++i) EXPECT_EQ(r[i].arrival_ns, static_cast<TimeNs>(i) * kSecond) << i;
+}
+
+// Times of the machine's clock are not waited for, once or in every round.
+TEST(Workload, ATraceBeginsWithItsFirstRequest) {
+  const std::string path = testing::TempDir() + "/late.csv";
+  std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens\n100000,10,10\n100001,10,10\n";
+  const auto r = Make("trace:" + path, "poisson", 0, 6);
+  ASSERT_EQ(r.size(), 6u);
+  for (size_t i = 0; i < r.size(); ++i) EXPECT_EQ(r[i].arrival_ns, static_cast<TimeNs>(i) * kSecond) << i;
+}
+
+// One instant says nothing of a rate.
+TEST(Workload, ATraceOfOneInstantIsNotRepeated) {
+  for (const char* rows : {"7,10,1\n", "7,10,1\n7,20,1\n"}) {
+    const std::string path = testing::TempDir() + "/instant.csv";
+    std::ofstream(path) << "arrival_s,prompt_tokens,output_tokens\n" << rows;
+    const auto open = [&path](const char* kind, double rate, int64_t count) {
+      return WorkloadStream::Open(*ParseWorkload(kind + path), *ParseArrivals("poisson", rate), count, 1).status();
+    };
+    EXPECT_TRUE(open("trace:", 0, 0).ok());
+    const Status repeated = open("trace:", 0, 3);
+    EXPECT_EQ(repeated.param(), "workload") << rows;
+    EXPECT_NE(repeated.message().find("or give --rate"), std::string::npos) << repeated.message();
+    EXPECT_TRUE(open("trace:", 5, 3).ok());
+    EXPECT_TRUE(open("lengths:", 0, 3).ok());
+  }
 }
 
 TEST(Workload, LimitsAreWhereTheMessagesPutThem) {
@@ -292,6 +314,9 @@ TEST(Workload, LimitsAreWhereTheMessagesPutThem) {
   EXPECT_DOUBLE_EQ(ParseArrivals("gamma:100", 1)->cv, 100);
   EXPECT_FALSE(ParseArrivals("gamma:100.1", 1).ok());
   EXPECT_DOUBLE_EQ(ParseArrivals("jitter:0", 0)->jitter_s, 0);
+  EXPECT_DOUBLE_EQ(ParseArrivals("jitter:500ms", 0)->jitter_s, 0.5);
+  EXPECT_NE(ParseArrivals("jitter:500", 0).status().message().find("'500' has no unit: write 500ms or 500s"),
+            std::string::npos);
   for (const char* text : {"poisson:1", "constant:1", "gamma:-1", "jitter", "jitter:x", ""})
     EXPECT_FALSE(ParseArrivals(text, 1).ok()) << text;
   // 4e9 s exactly is the last time that is taken.
@@ -300,17 +325,17 @@ TEST(Workload, LimitsAreWhereTheMessagesPutThem) {
   };
   EXPECT_TRUE(open("constant", 1e-9, 4).ok());
   EXPECT_FALSE(open("constant", 1e-9, 5).ok());
-  EXPECT_EQ(open("jitter:1", 0, 5).param(), "arrivals");
+  EXPECT_EQ(open("jitter:1s", 0, 5).param(), "arrivals");
   const std::string path = testing::TempDir() + "/untimed.csv";
   std::ofstream(path) << "prompt_tokens,output_tokens\n10,1\n";
   for (const char* kind : {"trace:", "lengths:"}) {
-    EXPECT_EQ(WorkloadStream::Open(*ParseWorkload(kind + path), *ParseArrivals("jitter:1", 0), 5, 1).status().param(),
+    EXPECT_EQ(WorkloadStream::Open(*ParseWorkload(kind + path), *ParseArrivals("jitter:1s", 0), 5, 1).status().param(),
               "arrivals");
   }
   const std::string timed = testing::TempDir() + "/timed.csv";
   std::ofstream(timed) << "arrival_s,prompt_tokens,output_tokens\n1,10,1\n";
   EXPECT_EQ(
-      WorkloadStream::Open(*ParseWorkload("trace:" + timed), *ParseArrivals("jitter:1", 2), 5, 1).status().param(),
+      WorkloadStream::Open(*ParseWorkload("trace:" + timed), *ParseArrivals("jitter:1s", 2), 5, 1).status().param(),
       "rate");
 }
 
@@ -336,7 +361,8 @@ TEST(Workload, ArrivalsBeyondTheClockAreRefused) {
   EXPECT_FALSE(open("trace:" + path + ":scale=1e-9", "poisson", 0, 0));
   EXPECT_FALSE(open("trace:" + path, "poisson", 0, 3));  // a second round
   EXPECT_TRUE(open("trace:" + path + ":scale=2", "poisson", 0, 3));
-  EXPECT_FALSE(open("trace:" + path, "jitter:1e300", 0, 0));
+  EXPECT_FALSE(open("trace:" + path, "jitter:9e8s", 0, 0) && open("trace:" + path, "jitter:2e9s", 0, 0));
+  EXPECT_FALSE(ParseArrivals("jitter:1e300s", 0).ok());
   EXPECT_FALSE(open("random", "poisson", 1e-300, 0));
   EXPECT_TRUE(open("random", "poisson", 1e-6, 4));
 }
@@ -377,7 +403,7 @@ TEST(Workload, BadInputNamesTheValueAndTheChoices) {
     ASSERT_FALSE(spec.ok()) << text;
     EXPECT_NE(spec.status().message().find("workload"), std::string::npos);
   }
-  for (const char* text : {"gamma", "gamma:0", "gamma:x", "uniform", "jitter:-1"})
+  for (const char* text : {"gamma", "gamma:0", "gamma:x", "uniform", "jitter:-1s"})
     EXPECT_FALSE(ParseArrivals(text, 1).ok()) << text;
   auto missing = ParseWorkload("trace:" + testing::TempDir() + "/no_such_folder/file.csv");
   ASSERT_TRUE(missing.ok());
