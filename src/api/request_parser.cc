@@ -144,9 +144,14 @@ Result<ParsedRequest> ReadTranslated(Translation translation, const RequestLimit
 Result<ParsedRequest> ParseResponsesRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
   Json doc;
   TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
-  TACTUS_ASSIGN_OR_RETURN(Translation translation, ChatOfResponses(doc));
+  return ReadResponsesRequest(doc, limits);
+}
+
+Result<ParsedRequest> ReadResponsesRequest(const Json& body, const RequestLimits& limits) {
+  TACTUS_RETURN_IF_ERROR(CheckBody(body));
+  TACTUS_ASSIGN_OR_RETURN(Translation translation, ChatOfResponses(body));
   TACTUS_ASSIGN_OR_RETURN(ParsedRequest parsed, ReadTranslated(std::move(translation), limits));
-  parsed.echo_members = EchoOfResponses(doc, parsed.base.sampling);
+  parsed.echo_members = EchoOfResponses(body, parsed.base.sampling);
   return parsed;
 }
 

@@ -64,6 +64,7 @@ Result<ParsedRequest> ParseMessagesRequest(std::string_view body, const RequestL
 // The same of a body that is a part of a JSON text which has been read.
 Result<ParsedRequest> ReadCompletionRequest(const json_text::Json& body, const RequestLimits& limits);
 Result<ParsedRequest> ReadChatRequest(const json_text::Json& body, const RequestLimits& limits);
+Result<ParsedRequest> ReadResponsesRequest(const json_text::Json& body, const RequestLimits& limits);
 
 // The objectives that gateways put into headers: x-slo-ttft-ms, x-slo-tpot-ms and their x-llm-d- forms. The body's win.
 // `name` is compared without case; other names have no effect.

@@ -50,7 +50,7 @@ Job::Job(JobFiles files, JobOptions options) : files_(std::move(files)), options
 Result<std::unique_ptr<Job>> Job::Open(const JobFiles& files, const JobOptions& options) {
   std::unique_ptr<Job> job(new Job(files, options));
   TACTUS_RETURN_IF_ERROR(job->CheckFiles());
-  TACTUS_ASSIGN_OR_RETURN(job->input_, JobInput::Open(files.input));
+  TACTUS_ASSIGN_OR_RETURN(job->input_, JobInput::Open(files.input, job->RoomToUnpack(), options.progress));
   const bool state_is_there = Exists(files.state);
   if (options.overwrite && state_is_there) {
     // Opened to see that it is a job's, and nobody's at the moment.
@@ -76,6 +76,11 @@ Result<std::unique_ptr<Job>> Job::Open(const JobFiles& files, const JobOptions& 
   TACTUS_RETURN_IF_ERROR(job->resumed_ ? job->Resume() : job->Begin());
   TACTUS_RETURN_IF_ERROR(job->OpenResults());
   return job;
+}
+
+UnpackRoom Job::RoomToUnpack() const {
+  std::error_code error;
+  return {fs::absolute(files_.state, error).parent_path().string(), options_.most_bytes};
 }
 
 Status Job::CheckFiles() const {
@@ -163,14 +168,16 @@ Status Job::Begin() {
 // One transaction: an index that was not ended was never begun.
 Result<std::string> Job::Index() {
   const auto add = [this](LinePlace place, std::string_view text) {
-    if (options_.most_lines > 0 && place.number > options_.most_lines) {
+    const bool whole = place.bytes <= options_.most_line_bytes;
+    if (whole && IsBlankLine(text)) return Status();  // no request, and no fault: files end with one
+    if (options_.most_lines > 0 && store_->counts().lines >= options_.most_lines) {
       return InvalidArgument(
           fmt::format("the input has more than {} lines, the limit of a batch; divide it", options_.most_lines),
           "lines");
     }
     JobLine line;
     // What is wrong with a line is said when its turn comes.
-    if (!text.empty()) (void)ParseLine(text, place.number, &line);
+    if (whole) (void)ParseLine(text, place.number, &line);
     return store_->AddLine(&place, line.custom_id);
   };
   TACTUS_ASSIGN_OR_RETURN(std::string hash, input_->Scan(options_.most_line_bytes, add, options_.progress));

@@ -36,6 +36,7 @@ struct JobOptions {
   bool overwrite = false;  // begins anew, whatever is there
   int64_t most_line_bytes = int64_t{16} << 20;
   int64_t most_lines = 0;  // an input of more is refused; 0: any number
+  int64_t most_bytes = 0;  // of a gzipped input's content; 0: any number
   JobSettings settings;
   uint64_t seed = 0;            // of requests that state none; 0: drawn when the job begins, and kept
   JobInput::Progress progress;  // of reading the input
@@ -60,7 +61,8 @@ class Job {
 
   const JobFiles& files() const { return files_; }
   int64_t most_line_bytes() const { return options_.most_line_bytes; }
-  const std::string& id() const { return id_; }  // drawn when it began
+  int64_t input_bytes() const { return input_->bytes(); }  // of its content
+  const std::string& id() const { return id_; }            // drawn when it began
   // Of a request that states none: the same in every run of the job.
   uint64_t SeedOf(int64_t line, size_t prompt) const;
   JobCounts counts() const;
@@ -83,6 +85,7 @@ class Job {
 
  private:
   Job(JobFiles files, JobOptions options);
+  UnpackRoom RoomToUnpack() const;  // beside the state, where results go too
   Status CheckFiles() const;
   Status Begin();
   Status Resume();

@@ -7,7 +7,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <utility>
 
+#include "base/gunzip.h"
 #include "base/hash.h"
 
 namespace tactus::batch {
@@ -84,7 +87,8 @@ StatusCode CodeOf(int error) {
 
 }  // namespace
 
-Result<std::unique_ptr<JobInput>> JobInput::Open(const std::string& path) {
+Result<std::unique_ptr<JobInput>> JobInput::Open(const std::string& path, const UnpackRoom& room,
+                                                 const Progress& progress) {
   std::unique_ptr<JobInput> input(new JobInput(path));
   input->fd_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe must not wait for its writer
   if (input->fd_ < 0) return Status(CodeOf(errno), fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
@@ -97,16 +101,85 @@ Result<std::unique_ptr<JobInput>> JobInput::Open(const std::string& path) {
   }
   input->opened_ = input->LastWritten();
   input->bytes_ = input->opened_.bytes;
+  char begin[2] = {};
+  TACTUS_ASSIGN_OR_RETURN(const size_t some, input->ReadAt(0, begin, sizeof(begin)));
+  if (IsGzip(std::string_view(begin, some))) TACTUS_RETURN_IF_ERROR(input->Unpack(room, progress));
   return input;
 }
 
+namespace {
+
+// A file without a name.
+int OpenNameless(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd >= 0) return fd;  // else a file system that cannot
+  std::string name = folder + "/tactus-unpacked-XXXXXX";
+  const int named = mkostemp(name.data(), O_CLOEXEC);
+  if (named >= 0) unlink(name.c_str());
+  return named;
+}
+
+bool WriteAll(int fd, std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t n = write(fd, data.data(), data.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    data.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+}  // namespace
+
+Status JobInput::Unpack(const UnpackRoom& room, const Progress& progress) {
+  std::error_code none;
+  const std::string folder = room.folder.empty() ? std::filesystem::temp_directory_path(none).string() : room.folder;
+  const auto no_room = [&](int error) {
+    return Status(
+        StatusCode::kUnavailable,
+        fmt::format("'{}' is gzipped and cannot be unpacked in '{}': {}; make room there, or unpack it yourself", path_,
+                    folder, std::strerror(error)));
+  };
+  const int unpacked = OpenNameless(folder);
+  if (unpacked < 0) return no_room(errno);
+  packed_fd_ = std::exchange(fd_, unpacked);
+  Gunzip gunzip(path_);
+  std::string piece(kPieceBytes, '\0'), content;
+  bytes_ = 0;
+  for (int64_t offset = 0;;) {
+    TACTUS_ASSIGN_OR_RETURN(const size_t got, ReadFrom(packed_fd_, offset, piece.data(), piece.size()));
+    if (got == 0) {
+      const Status end = gunzip.End();
+      return end.ok() ? end : InvalidArgument(end.message(), "gzip");
+    }
+    offset += static_cast<int64_t>(got);
+    for (std::string_view rest(piece.data(), got); !rest.empty();) {
+      content.clear();
+      if (const Status taken = gunzip.Take(&rest, kPieceBytes, &content); !taken.ok())
+        return InvalidArgument(taken.message(), "gzip");
+      bytes_ += static_cast<int64_t>(content.size());
+      if (room.most_bytes > 0 && bytes_ > room.most_bytes) {
+        return InvalidArgument(
+            fmt::format("'{}' is gzipped, and its content has more than the {} bytes that are taken; divide it", path_,
+                        room.most_bytes),
+            "gzip");
+      }
+      if (!WriteAll(fd_, content)) return no_room(errno);
+      if (progress && !progress(bytes_))
+        return Status(StatusCode::kCancelled, fmt::format("interrupted while unpacking '{}'", path_));
+    }
+  }
+}
+
 JobInput::~JobInput() {
-  if (fd_ >= 0) close(fd_);
+  for (const int fd : {fd_, packed_fd_}) {
+    if (fd >= 0) close(fd);
+  }
 }
 
 JobInput::Written JobInput::LastWritten() const {
   struct stat info{};
-  if (fstat(fd_, &info) != 0) return {};
+  if (fstat(packed_fd_ >= 0 ? packed_fd_ : fd_, &info) != 0) return {};
   return {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
 }
 
@@ -114,11 +187,15 @@ bool JobInput::Changed() const {
   return LastWritten() != opened_;
 }
 
-// Fewer bytes at the end of the file only.
 Result<size_t> JobInput::ReadAt(int64_t offset, char* data, size_t bytes) const {
+  return ReadFrom(fd_, offset, data, bytes);
+}
+
+// Fewer bytes at the end of the file only.
+Result<size_t> JobInput::ReadFrom(int fd, int64_t offset, char* data, size_t bytes) const {
   size_t got = 0;
   while (got < bytes) {
-    const ssize_t n = pread(fd_, data + got, bytes - got, static_cast<off_t>(offset) + static_cast<off_t>(got));
+    const ssize_t n = pread(fd, data + got, bytes - got, static_cast<off_t>(offset) + static_cast<off_t>(got));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return DataLoss(fmt::format("cannot read '{}': {}", path_, std::strerror(errno)));
     if (n == 0) break;

@@ -31,15 +31,29 @@ Status NoneOf(const api::Fields& fields, const char* name, const std::optional<s
   return InvalidArgument(fmt::format("{}: {} is not known; give {}", name, api::Shown(Json(*value)), choices), name);
 }
 
-bool Blank(std::string_view text) {
-  return text.find_first_not_of(" \t\r") == std::string_view::npos;
-}
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 }  // namespace
 
+const api::Api* ApiOfUrl(std::string_view url) {
+  constexpr std::string_view kVersion = "/v1";
+  while (url.ends_with('/')) url.remove_suffix(1);
+  if (url.starts_with(kVersion)) url.remove_prefix(kVersion.size());
+  for (const api::Api* known : {&api::kChatApi, &api::kCompletionsApi, &api::kResponsesApi}) {
+    if (url == known->path.substr(kVersion.size())) return known;
+  }
+  return nullptr;
+}
+
+bool IsBlankLine(std::string_view text) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return text.find_first_not_of(" \t\r") == std::string_view::npos;
+}
+
 Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
   *line = {};
-  if (Blank(text)) return InvalidArgument("the line is empty; remove it, or write a request into it");
+  if (number == 1 && text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  if (IsBlankLine(text)) return InvalidArgument("the line is empty; remove it, or write a request into it");
   json_text::JsonLimits limits;
   ++limits.max_depth;  // around a body of the depth that a server takes
   limits.first_line = number;
@@ -58,9 +72,8 @@ Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
   const auto method = fields.String("method", kMostCustomIdBytes);
   if (method != "POST") return NoneOf(fields, "method", method, "\"POST\"");
   const auto url = fields.String("url", kMostCustomIdBytes);
-  line->chat = url == kChatUrl;
-  if (!line->chat && url != kCompletionsUrl)
-    return NoneOf(fields, "url", url, "\"/v1/chat/completions\" or \"/v1/completions\"");
+  line->api = url ? ApiOfUrl(*url) : nullptr;
+  if (line->api == nullptr) return NoneOf(fields, "url", url, kUrls);
   const Json* body = fields.Find("body");
   if (body == nullptr) return InvalidArgument("body: missing; give the request as a JSON object", "body");
   if (!body->is_object()) fields.FailType("body", "a JSON object", *body);

@@ -8,22 +8,26 @@
 #include <string>
 #include <string_view>
 
+#include "api/apis.h"
 #include "base/json_text.h"
 #include "tactus/status.h"
 
 namespace tactus::batch {
 
 inline constexpr size_t kMostCustomIdBytes = 512;
-// What a line may ask.
-inline constexpr const char* kChatUrl = "/v1/chat/completions";
-inline constexpr const char* kCompletionsUrl = "/v1/completions";
+inline constexpr const char* kUrls = "\"/v1/chat/completions\", \"/v1/completions\" or \"/v1/responses\"";
+
+// The API that a line may ask for under this url; a url may lack the /v1 or end with a slash. Null: none.
+const api::Api* ApiOfUrl(std::string_view url);
 
 // {"custom_id": "...", "method": "POST", "url": "/v1/chat/completions", "body": {...}}
 struct JobLine {
   std::optional<std::string> custom_id;         // also of a line that is wrong elsewhere
-  bool chat = false;                            // its url: chat completions, else completions
+  const api::Api* api = nullptr;                // its url
   std::shared_ptr<const json_text::Json> body;  // an object
 };
+// Nothing is asked for: no line of the job.
+bool IsBlankLine(std::string_view text);
 // kInvalidArgument: it is no such object. `number`: of the line, for messages about its JSON.
 Status ParseLine(std::string_view text, int64_t number, JobLine* line);
 

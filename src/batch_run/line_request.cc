@@ -19,7 +19,8 @@ Result<JobLine> Parse(const Job& job, const LinePlace& place, const std::string&
   const Status parsed = ParseLine(text, place.number, &line);
   out->names.custom_id = line.custom_id;
   TACTUS_RETURN_IF_ERROR(parsed);
-  const std::string_view asked = line.chat ? kChatUrl : kCompletionsUrl;
+  const std::string_view asked = line.api->path;
+  out->api = line.api;
   if (!url.empty() && asked != url) {
     return InvalidArgument(fmt::format("url: '{}' is not the batch's endpoint, '{}'; give lines of another url a batch "
                                        "of their own",
@@ -33,10 +34,15 @@ Result<JobLine> Parse(const Job& job, const LinePlace& place, const std::string&
       "custom_id");
 }
 
+Result<api::ParsedRequest> Read(const JobLine& line, const api::RequestLimits& limits) {
+  if (line.api == &api::kCompletionsApi) return api::ReadCompletionRequest(*line.body, limits);
+  if (line.api == &api::kResponsesApi) return api::ReadResponsesRequest(*line.body, limits);
+  return api::ReadChatRequest(*line.body, limits);
+}
+
 Result<api::Prepared> Prepare(const Job& job, const JobLine& line, const ResultNames& names, Engine* engine,
                               const api::RequestLimits& limits, ReadFor why) {
-  TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest request, line.chat ? api::ReadChatRequest(*line.body, limits)
-                                                                : api::ReadCompletionRequest(*line.body, limits));
+  TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest request, Read(line, limits));
   if (request.stream) {
     return InvalidArgument("stream: true has no meaning in a batch, whose answers are complete; leave it out",
                            "stream");

@@ -11,9 +11,10 @@ namespace tactus::batch {
 
 struct LineRequest {
   ResultNames names;
-  Status status;           // what is wrong with it
-  bool asked = false;      // it is a request: a server would say the same of it
-  api::Prepared prepared;  // where nothing is wrong; every request has a seed
+  const api::Api* api = nullptr;  // that it asks for; null: it is no line
+  Status status;                  // what is wrong with it
+  bool asked = false;             // it is a request: a server would say the same of it
+  api::Prepared prepared;         // where nothing is wrong; every request has a seed
 };
 // What is refused when it is run counts in the engine's figures.
 enum class ReadFor : uint8_t { kPlan, kRun };

@@ -26,11 +26,12 @@ class LineRun::PromptSink final : public ResponseSink {
   const size_t prompt_;
 };
 
-LineRun::LineRun(Engine* engine, api::Prepared prepared, api::AnswerIdentity identity, Ended ended)
+LineRun::LineRun(Engine* engine, const api::Api& api, api::Prepared prepared, const api::AnswerIdentity& identity,
+                 Ended ended)
     : engine_(engine),
       requests_(std::move(prepared.requests)),
       ended_(std::move(ended)),
-      answer_(*engine, std::move(prepared.shape), std::move(identity)),
+      answer_(prepared.shape, api.writer(*engine, prepared.shape, identity)),
       handles_(requests_.size()),
       open_(requests_.size()) {}
 

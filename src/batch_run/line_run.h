@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api/answer.h"
+#include "api/apis.h"
 #include "api/conversation.h"
 #include "tactus/engine.h"
 
@@ -27,7 +28,8 @@ class LineRun final : public std::enable_shared_from_this<LineRun> {
  public:
   // The answer, or why there is none.
   using Ended = std::function<void(Result<LineAnswer> answer)>;
-  LineRun(Engine* engine, api::Prepared prepared, api::AnswerIdentity identity, Ended ended);
+  LineRun(Engine* engine, const api::Api& api, api::Prepared prepared, const api::AnswerIdentity& identity,
+          Ended ended);
 
   // Waits for room as long as it takes, unless the line is dropped.
   void Submit();

@@ -234,7 +234,8 @@ Status Runner::Begin(const LineStart& start) {
   }
   for (Request& prompt : request.prepared.requests) prompt.planned = start.place;
   auto run = std::make_shared<LineRun>(
-      &engine_, std::move(request.prepared), api::AnswerIdentity{names.request_id(), UnixSeconds(), fingerprint_},
+      &engine_, *request.api, std::move(request.prepared),
+      api::AnswerIdentity{names.request_id(), UnixSeconds(), fingerprint_},
       [this, names, begun = ++begun_](const Result<LineAnswer>& answer) { Finished(begun, names, answer, true); });
   {
     std::lock_guard lock(mutex_);

@@ -335,8 +335,14 @@ Status Batches::NotOpened(Open* batch, bool to_end, const Status& why) {
   }
   if (why.code() != StatusCode::kInvalidArgument || begun) return why;
   if (why.param() == "lines") return Fail(batch, {"too_many_lines", why.message(), "input_file_id", 0});
-  std::error_code error;
-  if (fs::file_size(store_.FilePath(batch->asked.input_file_id), error) != 0 || error) return why;
+  if (why.param() == "gzip") {
+    return Fail(batch, {"invalid_file",
+                        fmt::format("the input file is gzipped, and damaged or of more than {} bytes when unpacked "
+                                    "(--max-file-size); upload it again, or divide it",
+                                    limits_.input_bytes),
+                        "input_file_id", 0});
+  }
+  if (why.param() != "input") return why;
   return Fail(batch, {"empty_file", "the input file has no lines; give at least one request", "input_file_id", 0});
 }
 
@@ -345,6 +351,7 @@ Result<std::unique_ptr<batch::Job>> Batches::OpenJob(const Open& batch, bool to_
   batch::JobOptions options;
   options.most_lines = limits_.lines;
   options.most_line_bytes = limits_.line_bytes;
+  options.most_bytes = limits_.input_bytes;
   options.seed = service_.seed;
   // What is only ended depends on nothing.
   if (!to_end) options.settings = service_.settings;

@@ -38,6 +38,7 @@ struct BatchLimits {
   int64_t open_per_owner = 100;  // that have not ended
   int64_t lines = 1'000'000;     // of one
   int64_t line_bytes = int64_t{4} << 20;
+  int64_t input_bytes = int64_t{512} << 20;   // of a gzipped input's content
   int64_t planner_bytes = int64_t{64} << 20;  // of each that runs; one that needs more runs in its file's order
 };
 

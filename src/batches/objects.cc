@@ -198,10 +198,11 @@ Result<BatchRow> ParseBatch(std::string_view body, int64_t now_s) {
   TACTUS_RETURN_IF_ERROR(fields.status());
   if (!input || input->empty())
     return InvalidArgument("input_file_id: missing; give the id of a file of purpose 'batch'", "input_file_id");
-  if (endpoint != batch::kChatUrl && endpoint != batch::kCompletionsUrl) {
-    return InvalidArgument(fmt::format("endpoint: '{}' takes no batches; give {} or {}",
-                                       Printable(endpoint.value_or("")), batch::kChatUrl, batch::kCompletionsUrl),
-                           "endpoint");
+  const api::Api* api = batch::ApiOfUrl(endpoint.value_or(""));
+  if (api == nullptr) {
+    return InvalidArgument(
+        fmt::format("endpoint: '{}' takes no batches; give {}", Printable(endpoint.value_or("")), batch::kUrls),
+        "endpoint");
   }
   const auto window_s = window ? WindowSeconds(*window) : std::nullopt;
   if (!window_s) {
@@ -221,7 +222,7 @@ Result<BatchRow> ParseBatch(std::string_view body, int64_t now_s) {
     batch.results_live_s = *seconds;
   }
   batch.input_file_id = *input;
-  batch.endpoint = *endpoint;
+  batch.endpoint = api->path;
   batch.window = *window;
   batch.entered_s[0] = now_s;
   batch.expires_s = now_s + *window_s;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "api/conversation.h"
 #include "base/clock.h"
@@ -16,6 +16,7 @@
 #include "batch_run/answer_settings.h"
 #include "batch_run/job.h"
 #include "batch_run/runner.h"
+#include "batch_run/time_left.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
@@ -162,13 +163,10 @@ class ProgressBar {
     if (p.planning) return fmt::format("planning: {} of {} lines read", p.lines_planned, p.counts.lines);
     if (InterruptCount() > 0) return text + fmt::format("; stopping, {} lines to finish", p.generating);
     if (p.counts.left() == 0) return text + "; " + TimeText(elapsed_s);
-    if (done_here == 0) return text;
-    if (p.bound_s > 0) text += fmt::format("; {:.0f} % of the bound", 100 * p.work_share * p.bound_s / elapsed_s);
-    // By its work where that is known: lines of a plan come in no order that is even.
-    const double each_s = elapsed_s / static_cast<double>(done_here);
-    const double left_s = p.work_share > 0 ? elapsed_s * std::max(0.0, 1 / p.work_share - 1)
-                                           : each_s * static_cast<double>(p.counts.left());
-    return text + fmt::format("; {} to go", TimeText(left_s));
+    if (done_here > 0 && p.bound_s > 0)
+      text += fmt::format("; {:.0f} % of the bound", 100 * p.work_share * p.bound_s / elapsed_s);
+    const std::optional<double> left_s = batch::TimeLeft_s(p, done_here);
+    return text + (left_s ? fmt::format("; {} to go", TimeText(*left_s)) : "; " + TimeText(elapsed_s) + " so far");
   }
 
   const bool terminal_ = isatty(STDERR_FILENO) == 1;
@@ -266,9 +264,7 @@ Status CheckDone(const batch::Job& job) {
 
 // What planning takes at most, so that the memory plan leaves it. A prompt has fewer tokens than its line has bytes.
 int64_t PlannerBytes(const BatchOptions& o, const batch::Job& job) {
-  std::error_code error;
-  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(o.input, error));  // -1: it is gone
-  const int64_t needed = batch::PlannerMemory(job.counts().lines, bytes / kBytesPerToken);
+  const int64_t needed = batch::PlannerMemory(job.counts().lines, job.input_bytes() / kBytesPerToken);
   return o.planner_memory.bytes > 0 ? std::min(needed, o.planner_memory.bytes) : needed;
 }
 

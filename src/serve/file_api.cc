@@ -71,6 +71,7 @@ batches::BatchLimits BatchLimitsOf(const ServeOptions& o) {
   limits.running = o.max_batches;
   limits.lines = o.max_batch_lines;
   limits.line_bytes = ServeOptions::kMostBatchLineBytes;
+  limits.input_bytes = o.max_file_size.bytes;
   limits.planner_bytes = ServeOptions::kBatchPlannerBytes;
   return limits;
 }

@@ -80,6 +80,30 @@ TEST_F(JobInputTest, PiecesEndAnywhereInALine) {
   }
 }
 
+TEST_F(JobInputTest, AGzippedFileIsTheLinesOfItsContent) {
+  const unsigned char bytes[] = {0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0x4b, 0xe4, 0xe2,
+                                 0x4a, 0x4a, 0x06, 0x00, 0x95, 0xf5, 0x2a, 0x83, 0x05, 0x00, 0x00, 0x00};
+  const std::string packed(reinterpret_cast<const char*>(bytes), sizeof(bytes));
+  const auto lines = ScanAll(packed, 100);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[2].second, "bc");
+  EXPECT_EQ(lines[2].first.offset, 3) << "of the content";
+  const auto input = JobInput::Open(files_.input);
+  EXPECT_EQ((*input)->bytes(), 5);
+  EXPECT_FALSE((*input)->Changed());
+  Append(files_.input, "x");
+  EXPECT_TRUE((*input)->Changed()) << "the file itself";
+  Write(files_.input, packed);
+  EXPECT_NE(JobInput::Open(files_.input, {.most_bytes = 4}).status().message().find("more than the 4 bytes"),
+            std::string::npos);
+  EXPECT_TRUE(JobInput::Open(files_.input, {.most_bytes = 5}).ok());
+  EXPECT_EQ(JobInput::Open(files_.input, {}, [](int64_t) { return false; }).status().code(), StatusCode::kCancelled);
+  Write(files_.input, packed.substr(0, packed.size() - 1));
+  const Status cut = JobInput::Open(files_.input).status();
+  EXPECT_EQ(cut.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(cut.message().find("is gzipped and cut off"), std::string::npos) << cut.message();
+}
+
 TEST_F(JobInputTest, WhatCannotBeReadAgainIsRefused) {
   EXPECT_EQ(JobInput::Open(Path("none")).status().code(), StatusCode::kNotFound);
   EXPECT_NE(JobInput::Open("/dev/null").status().message().find("no regular file"), std::string::npos);

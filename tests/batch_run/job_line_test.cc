@@ -38,10 +38,25 @@ TEST(JobLine, SaysWhatIsAskedForWhom) {
   JobLine line;
   ASSERT_EQ(Fault(Good().dump(), &line), "");
   EXPECT_EQ(line.custom_id, "x");
-  EXPECT_TRUE(line.chat);
+  EXPECT_EQ(line.api, &api::kChatApi);
   EXPECT_EQ(line.body->dump(), R"({"messages":[]})");
   ASSERT_EQ(Fault(With("url", "/v1/completions").dump() + "\r", &line), "");
-  EXPECT_FALSE(line.chat);
+  EXPECT_EQ(line.api, &api::kCompletionsApi);
+}
+
+TEST(JobLine, AUrlIsThatOfARouteWithOrWithoutItsVersion) {
+  for (const char* url : {"/v1/responses", "/responses", "/v1/responses/"})
+    EXPECT_EQ(ApiOfUrl(url), &api::kResponsesApi);
+  EXPECT_EQ(ApiOfUrl("/chat/completions"), &api::kChatApi);
+  EXPECT_EQ(ApiOfUrl("/completions/"), &api::kCompletionsApi);
+  for (const char* url : {"", "/", "/v1", "/v1/", "/v2/responses", "v1/responses", "/v1/v1/responses", "/v1/messages"})
+    EXPECT_EQ(ApiOfUrl(url), nullptr) << url;
+}
+
+TEST(JobLine, AFileMayBeginWithAByteOrderMark) {
+  JobLine line;
+  EXPECT_TRUE(ParseLine("\xef\xbb\xbf" + Good().dump(), 1, &line).ok());
+  EXPECT_FALSE(ParseLine("\xef\xbb\xbf" + Good().dump(), 2, &line).ok()) << "in the midst of a file";
 }
 
 TEST(JobLine, EveryFaultNamesItsFieldAndTheFix) {
@@ -54,9 +69,11 @@ TEST(JobLine, EveryFaultNamesItsFieldAndTheFix) {
   EXPECT_EQ(Fault(With("custom_id", std::string(512, 'x'))), "") << "the longest";
   EXPECT_EQ(Fault(Without("method")), "method: missing; give \"POST\"");
   EXPECT_EQ(Fault(With("method", "GET")), "method: \"GET\" is not known; give \"POST\"");
-  EXPECT_EQ(Fault(Without("url")), "url: missing; give \"/v1/chat/completions\" or \"/v1/completions\"");
-  EXPECT_EQ(Fault(With("url", "/v1/embeddings")),
-            "url: \"/v1/embeddings\" is not known; give \"/v1/chat/completions\" or \"/v1/completions\"");
+  EXPECT_EQ(Fault(Without("url")),
+            "url: missing; give \"/v1/chat/completions\", \"/v1/completions\" or \"/v1/responses\"");
+  EXPECT_EQ(
+      Fault(With("url", "/v1/embeddings")),
+      "url: \"/v1/embeddings\" is not known; give \"/v1/chat/completions\", \"/v1/completions\" or \"/v1/responses\"");
   EXPECT_EQ(Fault(Without("body")), "body: missing; give the request as a JSON object");
   EXPECT_NE(Fault(With("body", json::array())).find("body: expected a JSON object"), std::string::npos)
       << Fault(With("body", json::array()));

@@ -76,13 +76,22 @@ TEST_F(RunnerTest, AnswersAreTheServers) {
       files_.input,
       Request("two", {{"prompt", {"ab", "c"}}, {"n", 2}, {"max_tokens", 3}, {"echo", true}}) +
           R"({"custom_id":"chat","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"x"}],"max_tokens":2}})"
-          "\n");
+          "\n \t\r\n"
+          R"({"custom_id":"response","method":"POST","url":"/responses/","body":{"input":"hi","max_output_tokens":2}})"
+          "\n\n");
   ASSERT_TRUE(Run().ok());
-  EXPECT_EQ(counts_.out, 2);
+  EXPECT_EQ(counts_.lines, 3) << "empty lines are none";
+  EXPECT_EQ(counts_.out, 3);
   for (const json& line : Lines(files_.output)) {
     const json& body = line["response"]["body"];
     EXPECT_EQ(line["response"]["status_code"], 200);
-    if (line["custom_id"] == "chat") {
+    if (line["custom_id"] == "response") {
+      EXPECT_EQ(body["object"], "response");
+      EXPECT_EQ(body["id"].get<std::string>().rfind("resp_batch_req_", 0), 0u);
+      EXPECT_EQ(body["output"][0]["content"][0]["text"], "Hello");
+      EXPECT_EQ(body["usage"]["output_tokens"], 2);
+      EXPECT_EQ(Recorded("output_tokens", 4), 2) << "its number in the file";
+    } else if (line["custom_id"] == "chat") {
       EXPECT_EQ(body["object"], "chat.completion");
       EXPECT_EQ(body["choices"][0]["message"]["content"], "Hello");
       EXPECT_EQ(body["usage"]["completion_tokens"], 2);
@@ -103,12 +112,11 @@ TEST_F(RunnerTest, ABadLineFailsAndTheRestRuns) {
                           Request("c", {{"prompt", "x"}, {"model", "other"}}) + Request("d") + "\xff\n" +
                           Request("e", {{"prompt", std::string(5000, 'x')}}));
   ASSERT_TRUE(Run().ok());
-  EXPECT_EQ(counts_.lines, 9);
+  EXPECT_EQ(counts_.lines, 8) << "the empty one is none";
   EXPECT_EQ(counts_.out, 2);
-  EXPECT_EQ(counts_.errors, 7);
+  EXPECT_EQ(counts_.errors, 6);
   std::map<int64_t, std::string> errors;
   for (const json& line : Lines(files_.errors)) errors[line["error"]["line"]] = line["error"]["message"];
-  EXPECT_EQ(errors[2], "line 2: the line is empty; remove it, or write a request into it");
   EXPECT_EQ(errors[3].substr(0, 12), "line 3: n: 0");
   EXPECT_EQ(errors[4].substr(0, 36), "line 4: invalid JSON at line 4, colu");
   EXPECT_EQ(errors[5], "line 5: custom_id: 'a' is that of line 1 too, which came first; give each line one of its own");
@@ -125,7 +133,7 @@ TEST_F(RunnerTest, AJobMayBeOfOneUrl) {
           "\n");
   FakeEngine engine;
   RunnerOptions options;
-  options.url = kChatUrl;
+  options.url = api::kChatApi.path;
   ASSERT_TRUE(Run(engine, std::move(options)).ok());
   EXPECT_EQ(Lines(files_.output).at(0)["custom_id"], "chat");
   const json error = Lines(files_.errors).at(0)["error"];

@@ -3,6 +3,7 @@ in the output or in the error file, and its answer is that of a run that nobody 
 
 BATCH_KILLS: how often the program is killed (10)."""
 import collections
+import gzip
 import json
 import os
 import pathlib
@@ -239,6 +240,21 @@ class BatchTest(unittest.TestCase):
         self.assertIn("do not fit the planner's memory of 1048576 bytes", done.stderr)
         self.assertIn("0 of 5000 lines are done", done.stderr)
         self.assertEqual(self.run_batch("--planner-memory", "1MiB", "--order", "fcfs").returncode, 0)
+
+    def test_a_gzipped_file_of_responses_with_empty_lines_is_answered(self):
+        response = {"custom_id": "r", "method": "POST", "url": "/v1/responses", "body": {"input": "hi", "max_output_tokens": 2}}
+        lines = [json.dumps(response), "", json.dumps(dict(chat("c", "hi", max_tokens=2), url="/chat/completions")), " ", ""]
+        (self.folder / "in.jsonl").write_bytes(gzip.compress("\n".join(lines).encode()))
+        done = self.run_batch()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 lines in = 2 out", done.stdout)
+        answers = self.answers()
+        self.assertEqual(answers["r"]["response"]["body"]["object"], "response")
+        self.assertEqual(answers["c"]["response"]["body"]["object"], "chat.completion")
+        self.assertEqual(self.run_batch().returncode, 0, "the job goes on with the same file")
+        (self.folder / "cut.jsonl").write_bytes((self.folder / "in.jsonl").read_bytes()[:-5])
+        self.assert_refused(self.run_batch(input_name="cut.jsonl", output="cut"), 2, "cut.jsonl' is gzipped and cut off")
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir() if "unpacked" in p.name), [])
 
     def test_files_are_where_they_are_named(self):
         self.write(completion("a", "x", max_tokens=3), completion("b", "x", n=0))

@@ -1,5 +1,6 @@
 """Files and batches with the official client against the real server: what goes in and comes out, limits, cancel and expiry, interactive
 requests beside a batch, kill -9 in the middle of one."""
+import gzip
 import io
 import json
 import os
@@ -244,6 +245,17 @@ class BatchesTest(unittest.TestCase):
         self.assertEqual(self.metric("tactus_batch_lines_total"), 7)
         self.assertEqual(list((self.folder / "jobs").iterdir()), [], "the job's state is gone")
 
+    def test_a_batch_of_responses(self):
+        self.start()
+        line = {"custom_id": "r", "method": "POST", "url": "/v1/responses", "body": {"input": "hi", "max_output_tokens": 2}}
+        content = gzip.compress(jsonl([line]) + b"\n\n" + jsonl([completion("c")]))
+        file = self.client.files.create(file=("in.jsonl.gz", content), purpose="batch")
+        batch = self.ended(self.client.batches.create(input_file_id=file.id, endpoint="/v1/responses", completion_window="24h"))
+        self.assertEqual((batch.status, batch.request_counts.total, batch.request_counts.completed), ("completed", 2, 1))
+        found = self.results(batch)
+        self.assertEqual(found["r"]["response"]["body"]["object"], "response")
+        self.assertEqual(found["c"]["error"]["param"], "url")
+
     def test_what_a_batch_cannot_be(self):
         self.start("--max-batch-lines", "3")
         file = self.upload([completion("a")])
@@ -261,7 +273,9 @@ class BatchesTest(unittest.TestCase):
         refused(openai.BadRequestError, "completion_window", completion_window="31d")
         refused(openai.BadRequestError, "metadata", metadata={f"k{i}": "v" for i in range(17)})
         refused(openai.BadRequestError, "metadata", metadata={"k": "v" * 513})
-        for bad, code in ((empty.id, "empty_file"), (self.upload([completion(f"{i}") for i in range(4)]).id, "too_many_lines")):
+        blank = self.client.files.create(file=("blank", b"\n \n"), purpose="batch")
+        damaged = self.client.files.create(file=("damaged", gzip.compress(jsonl([completion("a")]))[:-9]), purpose="batch")
+        for bad, code in ((empty.id, "empty_file"), (blank.id, "empty_file"), (damaged.id, "invalid_file"), (self.upload([completion(f"{i}") for i in range(4)]).id, "too_many_lines")):
             failed = self.ended(self.client.batches.create(**dict(good, input_file_id=bad)))
             self.assertEqual((failed.status, failed.errors.data[0].code), ("failed", code))
             self.assertIsNotNone(failed.failed_at)
