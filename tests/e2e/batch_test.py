@@ -95,10 +95,10 @@ class BatchTest(unittest.TestCase):
         done = self.run_batch("--json", "--seed", "7")
         self.assertEqual(done.returncode, 0, done.stderr)
         result = json.loads(done.stdout)
-        self.assertEqual(result["lines"], {"in": 15, "out": 4, "errors": 11, "left": 0, "before": 0})
+        self.assertEqual(result["lines"], {"in": 14, "out": 4, "errors": 10, "left": 0, "before": 0}, "an empty line is none")
         self.assertEqual(result["requests"]["completed"], 5, "the prompts of the good lines")
-        self.assertIn("15 lines in = 4 out", done.stderr)
-        self.assertRegex(done.stderr, r"\n100 %  15 of 15 lines, 11 failed; \d+ tokens/s in, \d+ out; \d+ s\n", "the last line of progress")
+        self.assertIn("14 lines in = 4 out", done.stderr)
+        self.assertRegex(done.stderr, r"\n100 %  14 of 14 lines, 10 failed; \d+ tokens/s in, \d+ out; \d+ s\n", "the last line of progress")
 
         server = ServerProcess("--seed", "7", real_model=False)
         self.addCleanup(server.stop)
@@ -121,14 +121,14 @@ class BatchTest(unittest.TestCase):
             for field in ("object", "model", "choices", "system_fingerprint"):
                 self.assertEqual(answer["response"]["body"][field], body[field], line["custom_id"])
         errors = {line["error"]["line"]: line for line in self.lines(self.errors)}
-        self.assertEqual(sorted(errors), list(range(5, 16)))
+        self.assertEqual(sorted(errors), [n for n in range(5, 16) if n != 13])
         for number, line in enumerate(bad, 5):
             self.assertEqual(errors[number]["custom_id"], line["custom_id"])
             self.assertTrue(errors[number]["error"]["message"].startswith(f"line {number}: "))
             if line["custom_id"] != "stream":   # which a server takes
                 status, body = post(line)
                 self.assertEqual((errors[number]["response"]["status_code"], errors[number]["response"]["body"]), (status, body))
-        for number in range(9, 16):
+        for number in (9, 10, 11, 12, 14, 15):
             self.assertIsNone(errors[number]["response"])
 
     def test_a_second_run_has_nothing_to_do_and_overwrite_begins_anew(self):
@@ -248,7 +248,7 @@ class BatchTest(unittest.TestCase):
         done = self.run_batch()
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("2 lines in = 2 out", done.stdout)
-        answers = self.answers()
+        answers = {line["custom_id"]: line for line in self.lines(self.output)}
         self.assertEqual(answers["r"]["response"]["body"]["object"], "response")
         self.assertEqual(answers["c"]["response"]["body"]["object"], "chat.completion")
         self.assertEqual(self.run_batch().returncode, 0, "the job goes on with the same file")
