@@ -6,10 +6,26 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/decimal.h"
 #include "base/utf8.h"
 
 namespace tactus::json_text {
 namespace {
+
+// A double has 15 digits whatever they are.
+bool IsRounded(double value, std::string_view text) {
+  constexpr size_t kSureBytes = 16;
+  if (text.size() <= kSureBytes && text.find_first_of("eE") == std::string_view::npos) return false;
+  if (text == "18446744073709551616") return false;  // 2^64, the bound of many schemas, is a double
+  const auto written = ReadDecimal(text);
+  return !written || written != DecimalOf(value);
+}
+
+// The number that ends `text`.
+std::string_view NumberBefore(std::string_view text) {
+  const size_t before = text.find_last_not_of("0123456789+-.eE");
+  return before == std::string_view::npos ? text : text.substr(before + 1);
+}
 
 // Builds the document from parser events, so that limits hold while it grows.
 class Builder final : public nlohmann::json_sax<Json> {
@@ -20,7 +36,11 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool boolean(bool value) override { return Add(Json(value)); }
   bool number_integer(number_integer_t value) override { return Add(Json(value)); }
   bool number_unsigned(number_unsigned_t value) override { return Add(Json(value)); }
-  bool number_float(number_float_t value, const string_t&) override { return Add(Json(value)); }
+  bool number_float(number_float_t value, const string_t& text) override {
+    if (limits_.rounded != nullptr && limits_.rounded->size() < JsonLimits::kMostRounded && IsRounded(value, text))
+      limits_.rounded->push_back({value, text});
+    return Add(Json(value));
+  }
   bool string(string_t& value) override { return Add(Json(std::move(value))); }
   bool binary(binary_t&) override { return false; }
   bool start_object(size_t) override { return Open(Json::object()); }
@@ -51,9 +71,16 @@ class Builder final : public nlohmann::json_sax<Json> {
     else if (const size_t bracket = reason.find("] "); bracket != std::string_view::npos)
       reason.remove_prefix(bracket + 2);
     reason = reason.substr(0, reason.find("; last read"));
-    if (const size_t quoted = reason.find(" '"); error.id == 406 && quoted != std::string_view::npos)
-      reason = reason.substr(0, quoted);
-    return Fail(fmt::format("invalid JSON at line {}, column {}: {}", line, column, ReplaceInvalidUtf8(reason)));
+    std::string beyond;
+    if (error.id == 406) reason = reason.substr(0, reason.find(" '"));  // what is quoted may be long
+    if (error.id == 406 && limits_.rounded != nullptr) {
+      constexpr size_t kShownBytes = 60;
+      const std::string_view number = NumberBefore(text_.substr(0, position));
+      beyond = fmt::format(": {}{} is beyond the numbers of 64 bits; give one up to 1.7976931348623157e308",
+                           number.substr(0, kShownBytes), number.size() > kShownBytes ? "..." : "");
+    }
+    return Fail(fmt::format("invalid JSON at line {}, column {}: {}", line, column, ReplaceInvalidUtf8(reason)) +
+                beyond);
   }
 
   Json root;

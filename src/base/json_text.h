@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json_fwd.hpp>
 
@@ -17,12 +18,21 @@ namespace tactus::json_text {
 
 using Json = nlohmann::ordered_json;
 
+// A number of a text, of which its value has other digits: it is not a double's.
+struct RoundedNumber {
+  double value = 0;
+  std::string text;
+};
+
 struct JsonLimits {
   int max_depth = 64;
   int64_t max_values = 2'000'000;
   int64_t max_keys = 16384;  // of one object
   int64_t first_line = 1;    // of the text in the file that it comes from, for messages
   StopToken stop;            // kCancelled soon after it is set
+  // Gets the first of them, up to kMostRounded; an error then names a number that is none of a double.
+  std::vector<RoundedNumber>* rounded = nullptr;
+  static constexpr size_t kMostRounded = 4096;
 };
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 

@@ -20,6 +20,7 @@
 #include "base/thread_cpu.h"
 #include "base/worker_pool.h"
 #include "grammar/deep_calls.h"
+#include "grammar/exact_schema.h"
 #include "grammar/llguidance.h"
 #include "grammar/regex_text.h"
 #include "grammar/rule_cache.h"
@@ -352,6 +353,7 @@ struct Source {
   OutputRule::Kind kind = OutputRule::Kind::kNone;
   std::string text;
   std::optional<json_text::Json> schema;  // of the kinds that are one
+  bool as_lark = false;                   // a schema is handed over as a grammar
   bool changed = false;                   // a regex is not as the client wrote it
 
   static Result<std::shared_ptr<const Source>> Of(const OutputRule& rule) {
@@ -365,7 +367,18 @@ struct Source {
       if (!parsed.ok()) return InvalidArgument(fmt::format("json_schema: {}", parsed.status().message()));
       source->schema = std::move(parsed).value();
     }
-    if (source->schema) source->text = SchemaText(*source->schema);
+    if (source->schema) {
+      source->text = SchemaText(*source->schema);
+      TACTUS_ASSIGN_OR_RETURN(const json_text::Json handed_over, json_text::ParseJson(source->text));
+      auto exact = ExactGrammar(handed_over);
+      if (!exact.ok()) return InvalidArgument(fmt::format("json_schema: {}", exact.status().message()));
+      source->as_lark = exact->has_value();
+      if (source->as_lark) source->text = std::move(**exact);
+    } else if (rule.kind == OutputRule::Kind::kLark) {
+      auto exact = WithExactNumbers(std::move(source->text));
+      if (!exact.ok()) return InvalidArgument(fmt::format("lark: {}", exact.status().message()));
+      source->text = std::move(*exact);
+    }
     if (source->text.find('\0') != std::string::npos) {
       return InvalidArgument(fmt::format("{}: a zero byte in the text", RuleName(rule.kind)));
     }
@@ -398,7 +411,9 @@ void CompileSource(const std::shared_ptr<const LlgVocabulary>& vocabulary, const
   llg.constraint_init_set_defaults(&init, vocabulary->tokenizer());
   init.log_stderr_level = 0;
   SetLimits(&init.limits);
-  const char* kind = RuleName(source.schema ? OutputRule::Kind::kJsonSchema : source.kind);
+  const char* kind = RuleName(source.as_lark  ? OutputRule::Kind::kLark
+                              : source.schema ? OutputRule::Kind::kJsonSchema
+                                              : source.kind);
   auto matcher = std::make_unique<Matcher>(vocabulary, llg.new_matcher(&init, kind, source.text.c_str()));
   // The first mask belongs to the work that a rule can ask for, and every answer starts with it: clones have it.
   std::vector<uint32_t> mask(static_cast<size_t>((vocabulary->size() + 31) / 32));

@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/decimal.h"
+#include "grammar/exact_schema.h"
 #include "grammar/schema_text.h"
 
 namespace tactus::grammar {
@@ -26,11 +29,12 @@ Status Wrong(const std::string& path, const char* keyword, const std::string& wh
   return InvalidArgument(fmt::format("'{}': {}, at {}", keyword, why, path));
 }
 
-// As the library counts it: 0.25 is 25 hundredths. Beyond all limits where it is no plain number.
+// 0.25 is 25 hundredths, 120 is itself.
 double Steps(const Json& multiple) {
-  double value = multiple.get<double>();
-  for (int digits = 0; digits < 18 && value != std::floor(value); ++digits) value *= 10;
-  return value;
+  const double value = multiple.get<double>();
+  if (value == std::floor(value)) return value;
+  const auto decimal = DecimalOf(value);
+  return decimal ? std::strtod(decimal->digits.c_str(), nullptr) : value;
 }
 
 // What '$ref's of a document lead to.
@@ -90,6 +94,10 @@ Status CheckOne(const Json& schema, const std::string& path, Multiples* multiple
   const Json* multiple = Member(schema, "multipleOf");
   if (multiple != nullptr && multiple->is_number() && !(multiple->get<double>() > 0))
     return Wrong(path, "multipleOf", fmt::format("{} is not above 0", multiple->dump()));
+  if (multiple != nullptr && multiple->is_number() && !ReadableMultiple(multiple->get<double>())) {
+    return Wrong(path, "multipleOf",
+                 fmt::format("{} cannot be kept exactly; give one of fewer digits", multiple->dump()));
+  }
   if (multiples->Of(schema) > static_cast<double>(kMostMultiple)) {
     return Wrong(path, "multipleOf",
                  fmt::format("{} more than {} remainders, the limit",

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/schema_numbers.h"
 #include "grammar/regex_text.h"
 
 namespace tactus::grammar {
@@ -298,7 +299,10 @@ Result<Json> ParseSchema(std::string_view text) {
   json_text::JsonLimits limits;
   limits.max_depth = kMaxDepth;
   limits.max_values = kMaxValues;
+  std::vector<json_text::RoundedNumber> rounded;
+  limits.rounded = &rounded;
   TACTUS_ASSIGN_OR_RETURN(Json schema, json_text::ParseJson(text, limits));
+  TACTUS_RETURN_IF_ERROR(CheckSchemaNumbers(schema, rounded));
   if (!schema.is_object() && !schema.is_boolean()) return InvalidArgument("a schema is an object, true or false");
   if (schema == Json(false)) return InvalidArgument("the schema 'false' allows no answer");
   std::string path = "#";

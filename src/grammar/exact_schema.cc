@@ -1,0 +1,166 @@
+#include "grammar/exact_schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/decimal.h"
+#include "grammar/lark_schema.h"
+#include "grammar/schema_text.h"
+
+namespace tactus::grammar {
+namespace {
+
+using json_text::Json;
+
+// Calls `change` on each schema, those that it holds after it.
+template <class Change>
+void ForEach(Json* schema, const Change& change) {
+  if (schema->is_array()) {
+    for (Json& member : *schema) ForEach(&member, change);
+  }
+  if (!schema->is_object()) return;
+  change(schema);
+  for (auto& [key, member] : schema->items()) {
+    if (HoldsValues(key)) continue;
+    if (!HoldsSchemas(key) || !member.is_object())
+      ForEach(&member, change);
+    else
+      for (Json& held : member) ForEach(&held, change);
+  }
+}
+
+// The schema without what is not kept.
+void LeaveOut(Json* schema) {
+  for (const char* keyword : kBounds) {
+    const Json* bound = Member(*schema, keyword);
+    if (bound != nullptr && bound->is_number() && !IsKept(*bound)) schema->erase(keyword);
+  }
+  for (const char* keyword : {"const", "enum"}) {
+    const Json* value = Member(*schema, keyword);
+    if (value != nullptr && FindLost(*value) != nullptr) schema->erase(keyword);
+  }
+}
+
+// Its multiple in the form that the library reads.
+void MakeMultipleReadable(Json* schema) {
+  const auto multiple = schema->find("multipleOf");
+  if (multiple == schema->end() || !multiple->is_number_float()) return;
+  if (const auto readable = ReadableMultiple(multiple->get<double>())) *multiple = *readable;
+}
+
+// Nothing: as it stands, perhaps changed.
+Result<std::optional<LarkSchema>> Write(Json* schema, const std::string& prefix) {
+  ForEach(schema, MakeMultipleReadable);
+  const Json* lost = nullptr;
+  std::string place;
+  ForEachSchema(*schema, [&](const Json& one, const std::string& path) {
+    if (lost != nullptr) return;
+    lost = OwnLost(one);
+    if (lost != nullptr) place = path;
+  });
+  if (lost == nullptr) return std::optional<LarkSchema>();
+  const Json* guidance = Member(*schema, "x-guidance");
+  const Json* lenient = guidance == nullptr ? nullptr : Member(*guidance, "lenient");
+  const std::string shown = lost->dump();
+  auto lark = LarkOf(*schema, prefix);
+  if (lark.ok()) return std::optional(std::move(*lark));
+  const std::string& beside = lark.status().message();
+  if (lenient != nullptr && *lenient == true) {
+    ForEach(schema, LeaveOut);
+    return std::optional<LarkSchema>();
+  }
+  return InvalidArgument(fmt::format(
+      "the number {} is beyond 2^53 (9007199254740992), and beside '{}' it cannot be kept to the digit; give a "
+      "smaller one, or leave '{}' out, at {}",
+      shown, beside, beside, place));
+}
+
+}  // namespace
+
+std::optional<double> ReadableMultiple(double multiple) {
+  constexpr int kMostSteps = 40, kNeighbours = 16;
+  const auto wanted = DecimalOf(std::abs(multiple));
+  if (!wanted || wanted->zero()) return std::nullopt;
+  const auto reads = [&](double value) {
+    int digits = 0;
+    for (; value != std::floor(value) && digits < kMostSteps; ++digits) value *= 10;
+    if (value != std::floor(value) || value > std::numeric_limits<uint32_t>::max()) return false;
+    auto read = DecimalOf(value);
+    if (!read) return false;
+    read->exponent -= digits;
+    return *read == *wanted;
+  };
+  double below = std::abs(multiple), above = below;
+  for (int i = 0; i < kNeighbours; ++i) {
+    for (const double candidate : {below, above}) {
+      if (reads(candidate)) return candidate;
+    }
+    below = std::nextafter(below, 0.0);
+    above = std::nextafter(above, std::numeric_limits<double>::infinity());
+  }
+  return std::nullopt;
+}
+
+Result<std::optional<std::string>> ExactGrammar(const Json& schema) {
+  Json changed = schema;
+  TACTUS_ASSIGN_OR_RETURN(const std::optional<LarkSchema> written, Write(&changed, "x_"));
+  if (written) return std::optional("start: " + written->start + "\n" + written->rules);
+  if (changed != schema) return std::optional("start: %json " + changed.dump() + "\n");
+  return std::optional<std::string>();
+}
+
+namespace {
+
+// Where the JSON object that begins at `at` ends; npos: nowhere.
+size_t EndOfObject(std::string_view text, size_t at) {
+  int depth = 0;
+  bool in_string = false;
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (in_string) {
+      if (c == '\\')
+        ++at;
+      else if (c == '"')
+        in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '{') {
+      ++depth;
+    } else if (c == '}' && --depth == 0) {
+      return at + 1;
+    }
+  }
+  return std::string_view::npos;
+}
+
+}  // namespace
+
+Result<std::string> WithExactNumbers(std::string grammar) {
+  constexpr std::string_view kJson = "%json";
+  std::string out;
+  size_t done = 0;
+  for (size_t at = grammar.find(kJson); at != std::string::npos; at = grammar.find(kJson, std::max(at + 1, done))) {
+    const size_t begin = grammar.find_first_not_of(" \t\r\n", at + kJson.size());
+    if (begin == std::string::npos || grammar[begin] != '{') continue;
+    const size_t end = EndOfObject(grammar, begin);
+    if (end == std::string::npos) continue;
+    auto parsed = json_text::ParseJson(std::string_view(grammar).substr(begin, end - begin));
+    if (!parsed.ok()) continue;  // of a text that only looks like one, or the library says what is wrong with it
+    Json changed = *parsed;
+    TACTUS_ASSIGN_OR_RETURN(const std::optional<LarkSchema> written, Write(&changed, "x_"));
+    if (!written && changed == *parsed) continue;
+    out += grammar.substr(done, at - done);
+    out += written ? "%lark {\nstart: " + written->start + "\n" + written->rules + "}" : "%json " + changed.dump();
+    done = end;
+  }
+  if (done == 0) return grammar;
+  return out + grammar.substr(done);
+}
+
+}  // namespace tactus::grammar

@@ -1,0 +1,33 @@
+// A schema with numbers that the grammar library's doubles do not hold, as a grammar in Lark's notation: the way to
+// such a number is spelled out, and all else is JSON schema. Internal to grammar/. Any thread.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "base/json_text.h"
+#include "tactus/status.h"
+
+namespace tactus::grammar {
+
+inline constexpr std::array<const char*, 4> kBounds = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+
+bool HoldsValues(std::string_view keyword);                                              // plain JSON
+bool HoldsSchemas(std::string_view keyword);                                             // by names
+const json_text::Json* Member(const json_text::Json& schema, std::string_view keyword);  // null: it has none
+// The library's doubles have its digits, and those beside it.
+bool IsKept(const json_text::Json& number);
+// The first number in a constant that is not kept; null: there is none. The recursion is bounded as the JSON's depth.
+const json_text::Json* FindLost(const json_text::Json& value);
+// The same in a schema's own keywords.
+const json_text::Json* OwnLost(const json_text::Json& schema);
+
+struct LarkSchema {
+  std::string rules, start;  // and the expression that means the whole schema
+};
+// Names of rules begin with `prefix`. kUnimplemented, with the keyword alone as its message: beside it a number that is
+// not kept cannot be written. Precondition: the schema has such a number.
+Result<LarkSchema> LarkOf(const json_text::Json& root, const std::string& prefix);
+
+}  // namespace tactus::grammar
