@@ -23,7 +23,47 @@ bool EndsBadly(FinishReason finish) {
   return finish == FinishReason::kError || finish == FinishReason::kCancelled;
 }
 
+// Of an answer that is its prompt alone.
+TokenDelta WithoutTokens(const TokenDelta& delta) {
+  TokenDelta out;
+  out.choice = delta.choice;
+  out.finish = delta.finish == FinishReason::kStop ? FinishReason::kLength : delta.finish;
+  out.error = delta.error;
+  return out;
+}
+
 }  // namespace
+
+namespace {
+
+// Before so many bytes from its end a text is what it looks like: no marker is longer.
+constexpr size_t kUnsureBytes = 256;
+
+bool IsReasoning(const AnswerText& text, size_t at) {
+  const std::vector<size_t>& turns = text.reasoning_turns();
+  return at < text.bytes() && (std::upper_bound(turns.begin(), turns.end(), at) - turns.begin()) % 2 == 1;
+}
+
+}  // namespace
+
+void TokenCount::Add(size_t bytes) {
+  if (bytes == 0) return;
+  begins_.push_back(end_);
+  end_ += bytes;
+}
+
+void TokenCount::Settle(const AnswerText& text) {
+  constexpr size_t kMany = 1024;
+  if (begins_.size() < kMany) return;
+  const auto sure =
+      std::find_if(begins_.begin(), begins_.end(), [&](size_t at) { return at + kUnsureBytes >= text.bytes(); });
+  settled_ += std::count_if(begins_.begin(), sure, [&](size_t at) { return IsReasoning(text, at); });
+  begins_.erase(begins_.begin(), sure);
+}
+
+int64_t TokenCount::Reasoning(const AnswerText& text) const {
+  return settled_ + std::count_if(begins_.begin(), begins_.end(), [&](size_t at) { return IsReasoning(text, at); });
+}
 
 bool Answer::Tells(const TokenDelta& delta) {
   if (EndsBadly(delta.finish)) return false;
@@ -43,7 +83,9 @@ std::unique_ptr<AnswerWriter> CompletionWriterOf(const Engine& engine, const Ans
 }
 
 Answer::Answer(const Engine& engine, AnswerShape shape, AnswerIdentity identity, ChunkFrame frame)
-    : Answer(shape, CompletionWriterOf(engine, shape, identity, std::move(frame))) {}
+    : Answer(shape, CompletionWriterOf(engine, shape, identity, std::move(frame))) {
+  if (shape_.engine == nullptr) shape_.engine = &engine;
+}
 
 Answer::Answer(AnswerShape shape, std::unique_ptr<AnswerWriter> writer)
     : shape_(std::move(shape)),
@@ -62,10 +104,13 @@ Answer::Answer(AnswerShape shape, std::unique_ptr<AnswerWriter> writer)
   }
 }
 
-Status Answer::OnDelta(size_t prompt, const TokenDelta& delta, std::string* chunks) {
+Status Answer::OnDelta(size_t prompt, const TokenDelta& given, std::string* chunks) {
   parts_.clear();
   if (!status_.ok()) return status_;
   begun_ = true;
+  TokenDelta silent;
+  if (shape_.prompt_only) silent = WithoutTokens(given);
+  const TokenDelta& delta = shape_.prompt_only ? silent : given;
   prompts_[prompt].usage.completion_tokens += static_cast<int64_t>(delta.tokens.size());
   const size_t index = prompt * static_cast<size_t>(shape_.choices_per_prompt) + static_cast<size_t>(delta.choice);
   const bool called = Read(&choices_[index], delta);
@@ -95,6 +140,10 @@ bool Answer::Read(ChoiceState* choice, const TokenDelta& delta) {
   }
   parts_.clear();
   choice->reader->Append(delta.text, &parts_);
+  if (shape_.engine != nullptr) {
+    for (const TokenId token : delta.tokens) choice->tokens.Add(shape_.engine->TokenBytes(token).size());
+    choice->tokens.Settle(*choice->reader);
+  }
   if (delta.finish != FinishReason::kNone && delta.finish != FinishReason::kMigrated) choice->reader->Finish(&parts_);
   return choice->reader->called() && (delta.stop_string.empty() || !choice->reader->broken());
 }
@@ -102,9 +151,7 @@ bool Answer::Read(ChoiceState* choice, const TokenDelta& delta) {
 void Answer::AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, bool called, std::string* chunks) {
   ChoiceState& choice = choices_[index];
   const auto shown_index = static_cast<int32_t>(index);
-  Usage usage;
-  usage.prompt_tokens = static_cast<int64_t>(shape_.prompts[prompt].tokens->size());
-  usage.completion_tokens = prompts_[prompt].usage.completion_tokens;
+  const AnswerUsage usage = UsageSoFar(prompt);
   if (!choice.begun) {
     choice.begun = true;
     const EchoedPrompt echo{shape_.prompts[prompt].echo, prompts_[prompt].logprobs};
@@ -129,13 +176,29 @@ void Answer::OnDone(size_t prompt, const Usage& usage, std::string* chunks) {
   if (state.done) return;
   state.done = true;
   state.usage = usage;
+  if (shape_.prompt_only) state.usage.completion_tokens = 0;
   ++prompts_done_;
   if (!done() || !status_.ok() || !shape_.stream) return;
   writer_->AppendLast(chunks, this->usage(), schedule_);
 }
 
-Usage Answer::usage() const {
-  Usage total;
+AnswerUsage Answer::UsageSoFar(size_t prompt) const {
+  AnswerUsage usage;
+  usage.prompt_tokens = static_cast<int64_t>(shape_.prompts[prompt].tokens->size());
+  usage.completion_tokens = prompts_[prompt].usage.completion_tokens;
+  if (!shape_.continuous_usage) return usage;  // which alone tells it of a chunk
+  const auto per_prompt = static_cast<size_t>(shape_.choices_per_prompt);
+  for (size_t i = prompt * per_prompt; i < (prompt + 1) * per_prompt; ++i) {
+    if (choices_[i].reader != nullptr) usage.reasoning_tokens += choices_[i].tokens.Reasoning(*choices_[i].reader);
+  }
+  return usage;
+}
+
+AnswerUsage Answer::usage() const {
+  AnswerUsage total;
+  for (const ChoiceState& choice : choices_) {
+    if (choice.reader != nullptr) total.reasoning_tokens += choice.tokens.Reasoning(*choice.reader);
+  }
   for (const PromptState& prompt : prompts_) {
     total.prompt_tokens += prompt.usage.prompt_tokens;
     total.cached_tokens += prompt.usage.cached_tokens;

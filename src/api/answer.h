@@ -32,12 +32,14 @@ struct AnswerShape {
   std::string echo_members;  // of a response's object, that say what was asked: EchoOfResponses (api/translations.h)
   bool stream = false;       // answered in chunks; else complete
   bool echo = false;
+  bool prompt_only = false;              // nothing that is generated is told
   bool prompt_logprobs = false;          // the prompt's rows go before those of each choice
   int32_t logprobs = -1;                 // as SamplingParams::logprobs
   bool include_usage = false;            // a stream ends with a chunk of usage
   bool continuous_usage = false;         // and each chunk says its prompt's usage so far
   std::string rule_field;                // that says what the answer must match; empty: none
   std::optional<AnswerReading> reading;  // of the text, for calls and reasoning; none: all of it is content
+  const Engine* engine = nullptr;        // knows what tokens spell; null: no reasoning is counted
 };
 
 struct AnswerIdentity {
@@ -52,6 +54,20 @@ std::string Fingerprint(const ModelInfo& model);
 // Of completions and chats, as the shape says.
 std::unique_ptr<AnswerWriter> CompletionWriterOf(const Engine& engine, const AnswerShape& shape,
                                                  const AnswerIdentity& identity, ChunkFrame frame);
+
+// The tokens of one choice that are reasoning: those that begin where its text is. Texts may lag behind tokens, and
+// what looks like reasoning may be the beginning of its end marker, so the last ones are looked at again.
+class TokenCount {
+ public:
+  void Add(size_t bytes);  // of the next token
+  void Settle(const AnswerText& text);
+  int64_t Reasoning(const AnswerText& text) const;
+
+ private:
+  std::vector<size_t> begins_;  // of the tokens that are not settled yet, in bytes of the text
+  size_t end_ = 0;
+  int64_t settled_ = 0;
+};
 
 class Answer {
  public:
@@ -83,7 +99,7 @@ class Answer {
   bool begun() const { return begun_; }  // something of a choice has come
   // What the last OnDelta told.
   const std::vector<AnswerPart>& parts() const { return parts_; }
-  Usage usage() const;  // of all prompts together
+  AnswerUsage usage() const;  // of all prompts together
   // What was generated and how it ended, without echo. Not of a stream, which keeps no text.
   const ChoiceText& choice(size_t index) const { return choices_[index].text; }
   // The response object, when it is done; not of a stream. Takes the texts with it.
@@ -98,15 +114,17 @@ class Answer {
   struct ChoiceState {
     ChoiceText text;
     std::unique_ptr<AnswerText> reader;  // null: all of its text is content
+    TokenCount tokens;                   // where there is a reader
     bool begun = false;                  // its first chunk was written
   };
 
+  AnswerUsage UsageSoFar(size_t prompt) const;
   // Sets parts_ to what the delta says; whether the choice has called a tool; not where a stop string has cut the call
   // off.
   bool Read(ChoiceState* choice, const TokenDelta& delta);
   void AppendChunks(size_t prompt, size_t index, const TokenDelta& delta, bool called, std::string* chunks);
 
-  const AnswerShape shape_;
+  AnswerShape shape_;  // constant once it is made
   const std::unique_ptr<AnswerWriter> writer_;
   std::vector<PromptState> prompts_;
   std::vector<ChoiceState> choices_;  // those of the first prompt first

@@ -27,11 +27,22 @@ AnswerText::Impl::Impl(AnswerReading reading, std::string id_seed)
     trim_ = true;
   }
   SetMarkers();
+  NoteTurn();
 }
 
 void AnswerText::Impl::Append(std::string_view text, std::vector<AnswerPart>* parts) {
   parts_ = parts;
-  for (const char c : text) Feed(c);
+  for (const char c : text) {
+    ++fed_;
+    marker_bytes_ = 0;
+    Feed(c);
+    NoteTurn();
+  }
+}
+
+void AnswerText::Impl::NoteTurn() {
+  const bool thought = turns_.size() % 2 == 1;
+  if (Thinks() != thought) turns_.push_back(thought ? fed_ - marker_bytes_ : fed_);
 }
 
 void AnswerText::Impl::Finish(std::vector<AnswerPart>* parts) {
@@ -177,6 +188,7 @@ void AnswerText::Impl::Feed(char c) {
       return;
     case Markers::Match::kWhole: {
       const std::string marker = std::exchange(held_, {});
+      marker_bytes_ = marker.size();
       return Found(mark, marker);
     }
     case Markers::Match::kNone: {
@@ -432,6 +444,12 @@ bool AnswerText::called() const {
 }
 bool AnswerText::broken() const {
   return impl_->called() && !impl_->whole();
+}
+const std::vector<size_t>& AnswerText::reasoning_turns() const {
+  return impl_->turns();
+}
+size_t AnswerText::bytes() const {
+  return impl_->bytes();
 }
 
 }  // namespace tactus::api

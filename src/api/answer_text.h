@@ -39,6 +39,10 @@ class AnswerText {
   void Finish(std::vector<AnswerPart>* parts);
   bool called() const;  // a call has begun
   bool broken() const;  // and the arguments of the last one are not whole
+  // Where in the text reasoning began and ended, by turns, without its markers: bytes from the start. An odd number of
+  // them: it has not ended.
+  const std::vector<size_t>& reasoning_turns() const;
+  size_t bytes() const;  // of the text so far
 
  private:
   class Impl;

@@ -80,6 +80,8 @@ class AnswerText::Impl {
   void Finish(std::vector<AnswerPart>* parts);
 
   bool called() const;
+  const std::vector<size_t>& turns() const { return turns_; }
+  size_t bytes() const { return fed_; }
   bool whole() const { return told_any_ && told_depth_ == 0 && !told_string_; }  // the last call's arguments
 
  private:
@@ -123,6 +125,8 @@ class AnswerText::Impl {
   void ToContent(bool after_call);
 
   // --- Bytes ---
+  bool Thinks() const { return state_ == State::kReasoning || (state_ == State::kHarmonyBody && thinking_); }
+  void NoteTurn();  // of what the last byte has made
   void Feed(char c);
   const Markers* Looked() const;
 
@@ -187,6 +191,8 @@ class AnswerText::Impl {
   Markers content_, after_call_, thought_, section_, tail_, keys_, value_begin_, value_end_, message_, gap_;
 
   std::vector<AnswerPart>* parts_ = nullptr;
+  std::vector<size_t> turns_;
+  size_t fed_ = 0, marker_bytes_ = 0;  // all bytes; of the marker that the last one ended
   State state_ = State::kContent;
   std::string held_;   // may become a marker
   std::string space_;  // text, or beside a marker

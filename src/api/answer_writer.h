@@ -39,6 +39,15 @@ struct ChoiceDelta {
   std::string_view stop_string;
 };
 
+// What an answer tells of its tokens.
+struct AnswerUsage : Usage {
+  AnswerUsage() = default;
+  AnswerUsage(const Usage& usage, int64_t reasoning = 0)  // NOLINT(google-explicit-constructor)
+      : Usage(usage), reasoning_tokens(reasoning) {}
+
+  int64_t reasoning_tokens = 0;  // of the completion: what was generated as reasoning, without its markers
+};
+
 // The prompt, where it goes before its answer (completions with echo).
 struct EchoedPrompt {
   std::string_view text;
@@ -53,16 +62,17 @@ class AnswerWriter {
 
   // --- Streaming: whole chunks in their frames, appended to *out. For each choice begin, then deltas; choices take
   // turns. `usage`: of the choice's prompt, so far ---
-  virtual void AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const Usage& usage) = 0;
-  virtual void AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const Usage& usage) = 0;
+  virtual void AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const AnswerUsage& usage) = 0;
+  virtual void AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const AnswerUsage& usage) = 0;
   // After the end of every choice, once. `usage`: of all prompts. `schedule`: a JSON object, or empty.
-  virtual void AppendLast(std::string* out, const Usage& usage, std::string_view schedule) = 0;
+  virtual void AppendLast(std::string* out, const AnswerUsage& usage, std::string_view schedule) = 0;
 
   // Instead of what would follow: the answer ends with an error.
   virtual void AppendError(std::string* out, const Status& status) = 0;
 
   // --- Whole: the response object. Echoed prompts are in the choices ---
-  virtual std::string Whole(const std::vector<ChoiceText>& choices, const Usage& usage, std::string_view schedule) = 0;
+  virtual std::string Whole(const std::vector<ChoiceText>& choices, const AnswerUsage& usage,
+                            std::string_view schedule) = 0;
 };
 
 }  // namespace tactus::api

@@ -7,6 +7,7 @@
 
 #include "api/json.h"
 #include "api/response_text.h"
+#include "base/context_room.h"
 
 namespace tactus::api {
 namespace {
@@ -19,11 +20,10 @@ void CloseEvent(std::string* out) {
   *out += "}\n\n";
 }
 
-// input_tokens are those that the cache did not have.
-void AppendUsage(std::string* out, const Usage& usage) {
+// input_tokens are those that the cache did not have. How many of them it keeps is not known: no figure.
+void AppendUsage(std::string* out, const AnswerUsage& usage) {
   fmt::format_to(std::back_inserter(*out),
-                 "{{\"input_tokens\":{},\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":{},"
-                 "\"output_tokens\":{}}}",
+                 "{{\"input_tokens\":{},\"cache_read_input_tokens\":{},\"output_tokens\":{}}}",
                  usage.prompt_tokens - usage.cached_tokens, usage.cached_tokens, usage.completion_tokens);
 }
 
@@ -45,6 +45,18 @@ std::string InputOf(const std::string& arguments) {
   return input + "}";
 }
 
+// What clients of that API look for where a prompt does not fit.
+std::string InAnthropicsWords(std::string_view message) {
+  const auto overflow = OverflowIn(message);
+  if (!overflow) return std::string(message);
+  if (overflow->room() < 1) {
+    return fmt::format("prompt is too long: {} tokens > {} maximum; shorten it", overflow->prompt_tokens,
+                       overflow->context - 1);
+  }
+  return fmt::format("input length and `max_tokens` exceed context limit: {} + {} > {}; give max_tokens up to {}",
+                     overflow->prompt_tokens, overflow->max_tokens, overflow->context, overflow->room());
+}
+
 }  // namespace
 
 std::string MessagesErrorText(int http_status, std::string_view message, std::string_view /*param*/) {
@@ -58,7 +70,7 @@ std::string MessagesErrorText(int http_status, std::string_view message, std::st
                      : http_status >= 500 ? "api_error"
                                           : "invalid_request_error";
   std::string out = fmt::format("{{\"type\":\"error\",\"error\":{{\"type\":\"{}\"", type);
-  AppendMember(&out, "message", message);
+  AppendMember(&out, "message", InAnthropicsWords(message));
   return out + "}}";
 }
 
@@ -83,7 +95,7 @@ void MessagesWriter::AppendStop(std::string* out) const {
 }
 
 void MessagesWriter::AppendBegin(std::string* out, int32_t /*index*/, const EchoedPrompt* /*echo*/,
-                                 const Usage& usage) {
+                                 const AnswerUsage& usage) {
   OpenEvent(out, "message_start");
   *out += ",\"message\":";
   AppendHead(out);
@@ -116,7 +128,7 @@ void MessagesWriter::Close(std::string* out) {
 }
 
 void MessagesWriter::AppendDelta(std::string* out, int32_t /*index*/, const ChoiceDelta& delta,
-                                 const Usage& /*usage*/) {
+                                 const AnswerUsage& /*usage*/) {
   for (const AnswerPart& part : delta.parts) {
     const bool arguments = part.kind == AnswerPart::Kind::kCallArguments;
     const bool goes_on = open_ && part.kind != AnswerPart::Kind::kCallBegin &&
@@ -142,7 +154,7 @@ void MessagesWriter::AppendDelta(std::string* out, int32_t /*index*/, const Choi
   Close(out);
 }
 
-void MessagesWriter::AppendLast(std::string* out, const Usage& usage, std::string_view schedule) {
+void MessagesWriter::AppendLast(std::string* out, const AnswerUsage& usage, std::string_view schedule) {
   OpenEvent(out, "message_delta");
   *out += ",\"delta\":{";
   AppendStop(out);
@@ -161,7 +173,7 @@ void MessagesWriter::AppendError(std::string* out, const Status& status) {
   *out += "event: error\ndata: " + MessagesErrorText(HttpStatusOf(status.code()), status.message(), {}) + "\n\n";
 }
 
-std::string MessagesWriter::Whole(const std::vector<ChoiceText>& choices, const Usage& usage,
+std::string MessagesWriter::Whole(const std::vector<ChoiceText>& choices, const AnswerUsage& usage,
                                   std::string_view schedule) {
   const ChoiceText& choice = choices.front();
   finish_ = choice.finish;

@@ -15,11 +15,12 @@ class MessagesWriter final : public AnswerWriter {
   MessagesWriter(std::string id, std::string model) : id_(std::move(id)), model_(std::move(model)) {}
 
   const std::string& id() const override { return id_; }
-  void AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const Usage& usage) override;
-  void AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const Usage& usage) override;
-  void AppendLast(std::string* out, const Usage& usage, std::string_view schedule) override;
+  void AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const AnswerUsage& usage) override;
+  void AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const AnswerUsage& usage) override;
+  void AppendLast(std::string* out, const AnswerUsage& usage, std::string_view schedule) override;
   void AppendError(std::string* out, const Status& status) override;
-  std::string Whole(const std::vector<ChoiceText>& choices, const Usage& usage, std::string_view schedule) override;
+  std::string Whole(const std::vector<ChoiceText>& choices, const AnswerUsage& usage,
+                    std::string_view schedule) override;
 
  private:
   void Open(const AnswerPart& part, std::string* out);

@@ -9,6 +9,8 @@
 #include <iterator>
 
 #include "api/json.h"
+#include "base/context_room.h"
+#include "base/utf8.h"
 
 namespace tactus::api {
 namespace {
@@ -23,12 +25,18 @@ void AppendLogprob(std::string* out, float value) {
                  std::isfinite(value) ? std::max(value, kLowestLogprob) : kLowestLogprob);
 }
 
-void AppendUsageObject(std::string* out, const Usage& usage) {
+// Completions read no reasoning, and so tell no figure of it.
+void AppendUsageObject(std::string* out, const AnswerUsage& usage, bool chat) {
   fmt::format_to(std::back_inserter(*out),
                  "{{\"prompt_tokens\":{},\"completion_tokens\":{},\"total_tokens\":{},\"prompt_tokens_details\":{{"
-                 "\"cached_tokens\":{}}}}}",
+                 "\"cached_tokens\":{}}}",
                  usage.prompt_tokens, usage.completion_tokens, usage.prompt_tokens + usage.completion_tokens,
                  usage.cached_tokens);
+  if (chat) {
+    fmt::format_to(std::back_inserter(*out), ",\"completion_tokens_details\":{{\"reasoning_tokens\":{}}}",
+                   usage.reasoning_tokens);
+  }
+  out->push_back('}');
 }
 
 void AppendScheduleMember(std::string* out, std::string_view schedule) {
@@ -62,12 +70,6 @@ void AppendMember(std::string* out, const AnswerPart& part) {
   }
 }
 
-// Characters that this token begins: continuation bytes belong to the token that has the first byte.
-int64_t CodePoints(std::string_view bytes) {
-  return std::count_if(bytes.begin(), bytes.end(),
-                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0u) != 0x80u; });
-}
-
 }  // namespace
 
 int HttpStatusOf(StatusCode code) {
@@ -99,6 +101,21 @@ int HttpStatusOf(StatusCode code) {
   return 500;
 }
 
+std::string_view ErrorCodeOf(int http_status, std::string_view message, std::string_view param) {
+  if (http_status == 400 && OverflowIn(message)) return "context_length_exceeded";
+  if (http_status == 401) return "invalid_api_key";
+  if (http_status == 404 && param == "model") return "model_not_found";
+  if (http_status == 429) return "rate_limit_exceeded";
+  return {};
+}
+
+std::string WithContextLength(std::string_view message) {
+  std::string text(message);
+  if (const auto overflow = OverflowIn(message))
+    text += fmt::format(". This model's maximum context length is {} tokens.", overflow->context);
+  return text;
+}
+
 std::string ErrorText(int http_status, std::string_view message, std::string_view param) {
   const char* type = http_status == 401   ? "authentication_error"
                      : http_status == 404 ? "not_found_error"
@@ -107,7 +124,7 @@ std::string ErrorText(int http_status, std::string_view message, std::string_vie
                      : http_status >= 500 ? "server_error"
                                           : "invalid_request_error";
   std::string out = "{\"error\":{\"message\":";
-  AppendJsonString(&out, message);
+  AppendJsonString(&out, WithContextLength(message));
   out += ",\"type\":";
   AppendJsonString(&out, type);
   out += ",\"param\":";
@@ -116,7 +133,10 @@ std::string ErrorText(int http_status, std::string_view message, std::string_vie
   else
     AppendJsonString(&out, param);
   out += ",\"code\":";
-  AppendNumber(&out, http_status);
+  if (const std::string_view code = ErrorCodeOf(http_status, message, param); code.empty())
+    out += "null";
+  else
+    AppendJsonString(&out, code);
   out += "}}";
   return out;
 }
@@ -194,11 +214,11 @@ void CompletionWriter::OpenChunk(std::string* out, int32_t index) const {
   AppendNumber(out, index);
 }
 
-void CompletionWriter::CloseChunk(std::string* out, const Usage* usage) const {
+void CompletionWriter::CloseChunk(std::string* out, const AnswerUsage* usage) const {
   *out += "}]";
   if (usage != nullptr) {
     *out += ",\"usage\":";
-    AppendUsageObject(out, *usage);
+    AppendUsageObject(out, *usage, form_.chat);
   } else if (form_.include_usage) {
     *out += ",\"usage\":null";
   }
@@ -253,8 +273,36 @@ void CompletionWriter::AppendChatLogprobs(std::string* out, const std::vector<st
   *out += "],\"refusal\":null}";
 }
 
+// As OpenAI writes a token that is part of a character, so that two of them have different names.
+std::string CompletionWriter::TokenText(TokenId token) const {
+  const std::string bytes = engine_.TokenBytes(token);
+  if (IsValidUtf8(bytes)) return engine_.TokenString(token);
+  std::string text = "bytes:";
+  for (const char c : bytes)
+    fmt::format_to(std::back_inserter(text), "\\x{:02x}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+  return text;
+}
+
+void CompletionWriter::Advance(TokenId token, std::string_view text, TextPlace* place) const {
+  std::string bytes = engine_.TokenBytes(token);
+  if (bytes.empty()) return;
+  const bool at_rest = place->pending.empty() && place->bytes < text.size();
+  const std::string_view rest = at_rest ? text.substr(place->bytes) : std::string_view();
+  if (engine_.IsSpecialToken(token) && !rest.starts_with(bytes)) return;  // no part of the text
+  // What a tokeniser puts before a text is none either.
+  if (place->characters == 0 && at_rest && bytes[0] == ' ' && rest[0] != ' ') bytes.erase(0, 1);
+  place->pending += bytes;
+  while (!place->pending.empty()) {
+    const Utf8Step step = DecodeUtf8(place->pending);
+    if (step.state == Utf8Step::State::kIncomplete) return;
+    ++place->characters;
+    place->bytes += step.state == Utf8Step::State::kValid ? step.size : 3;  // U+FFFD
+    place->pending.erase(0, step.size);
+  }
+}
+
 void CompletionWriter::AppendLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows,
-                                      int64_t* text_offset) const {
+                                      std::string_view text, TextPlace* place) const {
   *out += ",\"logprobs\":";
   if (form_.logprobs < 0) {
     *out += "null";
@@ -267,9 +315,9 @@ void CompletionWriter::AppendLogprobs(std::string* out, const std::vector<std::v
     if (row.empty()) continue;
     if (!tokens.empty())
       for (std::string* list : {&offsets, &tokens, &chosen, &tops}) list->push_back(',');
-    AppendNumber(&offsets, *text_offset);
-    *text_offset += CodePoints(engine_.TokenBytes(row.front().token));
-    AppendJsonString(&tokens, engine_.TokenString(row.front().token));
+    AppendNumber(&offsets, place->characters + (place->pending.empty() ? 0 : 1));
+    Advance(row.front().token, text, place);
+    AppendJsonString(&tokens, TokenText(row.front().token));
     if (std::isnan(row.front().logprob)) {  // the first token of an echoed prompt has none
       chosen += "null";
       tops += "null";
@@ -280,13 +328,13 @@ void CompletionWriter::AppendLogprobs(std::string* out, const std::vector<std::v
     std::vector<std::string> seen;  // different tokens may have the same text; the likelier one is kept
     for (size_t k = 1; k <= row.size(); ++k) {
       const TokenLogprob& item = k < row.size() ? row[k] : row.front();
-      const std::string text = engine_.TokenString(item.token);
-      if (std::find(seen.begin(), seen.end(), text) != seen.end()) continue;
+      std::string name = TokenText(item.token);
+      if (std::find(seen.begin(), seen.end(), name) != seen.end()) continue;
       if (!seen.empty()) tops.push_back(',');
-      AppendJsonString(&tops, text);
+      AppendJsonString(&tops, name);
       tops.push_back(':');
       AppendLogprob(&tops, item.logprob);
-      seen.push_back(text);
+      seen.push_back(std::move(name));
     }
     tops.push_back('}');
   }
@@ -295,13 +343,14 @@ void CompletionWriter::AppendLogprobs(std::string* out, const std::vector<std::v
           "],\"top_logprobs\":" + (form_.logprobs == 0 ? "null" : "[" + tops + "]") + "}";
 }
 
-int64_t* CompletionWriter::TextOffset(int32_t index) {
+CompletionWriter::TextPlace* CompletionWriter::PlaceOf(int32_t index) {
   const auto at = static_cast<size_t>(index);
-  if (at >= text_offsets_.size()) text_offsets_.resize(at + 1);
-  return &text_offsets_[at];
+  if (at >= places_.size()) places_.resize(at + 1);
+  return &places_[at];
 }
 
-void CompletionWriter::AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const Usage& /*usage*/) {
+void CompletionWriter::AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo,
+                                   const AnswerUsage& /*usage*/) {
   if (form_.chat) {
     OpenChunk(out, index);
     *out += ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null";
@@ -311,12 +360,13 @@ void CompletionWriter::AppendBegin(std::string* out, int32_t index, const Echoed
   OpenChunk(out, index);
   *out += ",\"text\":";
   AppendJsonString(out, echo->text);
-  AppendLogprobs(out, echo->logprobs, TextOffset(index));
+  AppendLogprobs(out, echo->logprobs, echo->text, PlaceOf(index));
   *out += ",\"finish_reason\":null";
   CloseChunk(out, nullptr);
 }
 
-void CompletionWriter::AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const Usage& usage) {
+void CompletionWriter::AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta,
+                                   const AnswerUsage& usage) {
   const size_t chunks = std::max<size_t>(1, delta.parts.size());
   for (size_t i = 0; i < chunks; ++i) {
     const bool last = i + 1 == chunks;
@@ -336,20 +386,20 @@ void CompletionWriter::AppendDelta(std::string* out, int32_t index, const Choice
     if (i > 0 || (form_.logprobs >= 0 && delta.logprobs.empty()))
       *out += ",\"logprobs\":null";
     else
-      AppendLogprobs(out, delta.logprobs, TextOffset(index));
+      AppendLogprobs(out, delta.logprobs, {}, PlaceOf(index));
     AppendFinish(out, last ? delta.finish : FinishReason::kNone, delta.called,
                  last ? delta.stop_string : std::string_view());
     CloseChunk(out, form_.continuous_usage ? &usage : nullptr);
   }
 }
 
-void CompletionWriter::AppendLast(std::string* out, const Usage& usage, std::string_view schedule) {
+void CompletionWriter::AppendLast(std::string* out, const AnswerUsage& usage, std::string_view schedule) {
   if (!form_.include_usage && schedule.empty()) return;
   *out += chunk_head_;
   *out += ']';
   if (form_.include_usage) {
     *out += ",\"usage\":";
-    AppendUsageObject(out, usage);
+    AppendUsageObject(out, usage, form_.chat);
   }
   AppendScheduleMember(out, schedule);
   *out += '}';
@@ -395,27 +445,29 @@ void CompletionWriter::AppendMessage(std::string* out, const std::vector<AnswerP
   out->push_back('}');
 }
 
-std::string CompletionWriter::Whole(const std::vector<ChoiceText>& choices, const Usage& usage,
+std::string CompletionWriter::Whole(const std::vector<ChoiceText>& choices, const AnswerUsage& usage,
                                     std::string_view schedule) {
   std::string out = whole_head_;
   for (size_t i = 0; i < choices.size(); ++i) {
     const ChoiceText& choice = choices[i];
+    std::string text;
     if (i > 0) out.push_back(',');
     out += "{\"index\":";
     AppendNumber(&out, static_cast<int64_t>(i));
     if (form_.chat) {
       AppendMessage(&out, choice.parts);
     } else {
+      text = TextOf(choice.parts);
       out += ",\"text\":";
-      AppendJsonString(&out, TextOf(choice.parts));
+      AppendJsonString(&out, text);
     }
-    int64_t text_offset = 0;
-    AppendLogprobs(&out, choice.logprobs, &text_offset);
+    TextPlace place;
+    AppendLogprobs(&out, choice.logprobs, text, &place);
     AppendFinish(&out, choice.finish, CallsToRun(choice.parts, choice.stop_string), choice.stop_string);
     out.push_back('}');
   }
   out += "],\"usage\":";
-  AppendUsageObject(&out, usage);
+  AppendUsageObject(&out, usage, form_.chat);
   AppendScheduleMember(&out, schedule);
   out.push_back('}');
   return out;

@@ -15,6 +15,10 @@ namespace tactus::api {
 
 // The HTTP status of a failure, and its error object: {"error": {"message", "type", "param", "code"}}.
 int HttpStatusOf(StatusCode code);
+// The `code` by which OpenAI's clients tell errors apart; empty: it has none.
+std::string_view ErrorCodeOf(int http_status, std::string_view message, std::string_view param);
+// What is said of a prompt that does not fit, with the words that clients of OpenAI's look for; others as they are.
+std::string WithContextLength(std::string_view message);
 std::string ErrorText(int http_status, std::string_view message, std::string_view param = {});
 std::string ErrorText(const Status& status);
 
@@ -45,26 +49,37 @@ class CompletionWriter final : public AnswerWriter {
                    std::string_view fingerprint);
 
   const std::string& id() const override { return id_; }
-  void AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const Usage& usage) override;
-  void AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const Usage& usage) override;
-  void AppendLast(std::string* out, const Usage& usage, std::string_view schedule) override;
+  void AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const AnswerUsage& usage) override;
+  void AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const AnswerUsage& usage) override;
+  void AppendLast(std::string* out, const AnswerUsage& usage, std::string_view schedule) override;
   void AppendError(std::string* out, const Status& status) override;
-  std::string Whole(const std::vector<ChoiceText>& choices, const Usage& usage, std::string_view schedule) override;
+  std::string Whole(const std::vector<ChoiceText>& choices, const AnswerUsage& usage,
+                    std::string_view schedule) override;
 
  private:
   void OpenChunk(std::string* out, int32_t index) const;
-  void CloseChunk(std::string* out, const Usage* usage) const;
+  void CloseChunk(std::string* out, const AnswerUsage* usage) const;
   void AppendFinish(std::string* out, FinishReason finish, bool called, std::string_view stop_string) const;
   void AppendMessage(std::string* out, const std::vector<AnswerPart>& parts) const;
-  void AppendLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows, int64_t* text_offset) const;
+  // Where the next token stands in a choice's text, as it is read.
+  struct TextPlace {
+    int64_t characters = 0;
+    std::string pending;  // bytes of a character that is not whole
+    size_t bytes = 0;     // of the characters
+  };
+  // `text`: from its beginning, where it is at hand; it tells which special tokens are part of it.
+  void AppendLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows, std::string_view text,
+                      TextPlace* place) const;
+  void Advance(TokenId token, std::string_view text, TextPlace* place) const;
+  std::string TokenText(TokenId token) const;
   void AppendChatLogprobs(std::string* out, const std::vector<std::vector<TokenLogprob>>& rows) const;
-  int64_t* TextOffset(int32_t index);
+  TextPlace* PlaceOf(int32_t index);
 
   const Engine& engine_;
   const CompletionForm form_;
   const std::string id_;
   std::string chunk_head_, whole_head_;
-  std::vector<int64_t> text_offsets_;  // of each choice: code points that its chunks have told
+  std::vector<TextPlace> places_;  // of each choice: what its chunks have told
 };
 
 std::string ModelsText(const ModelInfo& model, int64_t created);

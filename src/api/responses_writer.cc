@@ -12,7 +12,8 @@
 namespace tactus::api {
 namespace {
 
-const char* CodeOf(int http_status) {
+std::string_view CodeOf(int http_status, std::string_view message) {
+  if (const std::string_view code = ErrorCodeOf(http_status, message, {}); !code.empty()) return code;
   return http_status == 429 ? "rate_limit_exceeded" : http_status >= 500 ? "server_error" : "invalid_request_error";
 }
 
@@ -20,8 +21,8 @@ const char* CodeOf(int http_status) {
 
 std::string ResponsesErrorText(int http_status, std::string_view message, std::string_view param, int64_t sequence) {
   std::string out = fmt::format("event: error\ndata: {{\"type\":\"error\",\"sequence_number\":{},\"code\":\"{}\"",
-                                sequence, CodeOf(http_status));
-  AppendMember(&out, "message", message);
+                                sequence, CodeOf(http_status, message));
+  AppendMember(&out, "message", WithContextLength(message));
   out += ",\"param\":";
   if (param.empty())
     out += "null";
@@ -79,7 +80,7 @@ void ResponsesWriter::AppendItem(std::string* out, const Item& item, ItemStatus 
 }
 
 // The whole object as it is now, with every item that has ended.
-void ResponsesWriter::AppendResponse(std::string* out, std::string_view status, const Usage* usage,
+void ResponsesWriter::AppendResponse(std::string* out, std::string_view status, const AnswerUsage* usage,
                                      std::string_view error, std::string_view schedule) const {
   *out += "{\"id\":";
   AppendJsonString(out, form_.id);
@@ -106,9 +107,9 @@ void ResponsesWriter::AppendResponse(std::string* out, std::string_view status, 
     *out += "null";
   } else {
     fmt::format_to(std::back_inserter(*out),
-                   "{{\"input_tokens\":{},\"input_tokens_details\":{{\"cached_tokens\":{},\"cache_write_tokens\":0}},"
-                   "\"output_tokens\":{},\"output_tokens_details\":{{\"reasoning_tokens\":0}},\"total_tokens\":{}}}",
-                   usage->prompt_tokens, usage->cached_tokens, usage->completion_tokens,
+                   "{{\"input_tokens\":{},\"input_tokens_details\":{{\"cached_tokens\":{}}},"
+                   "\"output_tokens\":{},\"output_tokens_details\":{{\"reasoning_tokens\":{}}},\"total_tokens\":{}}}",
+                   usage->prompt_tokens, usage->cached_tokens, usage->completion_tokens, usage->reasoning_tokens,
                    usage->prompt_tokens + usage->completion_tokens);
   }
   if (!schedule.empty()) {
@@ -119,7 +120,7 @@ void ResponsesWriter::AppendResponse(std::string* out, std::string_view status, 
 }
 
 void ResponsesWriter::AppendBegin(std::string* out, int32_t /*index*/, const EchoedPrompt* /*echo*/,
-                                  const Usage& /*usage*/) {
+                                  const AnswerUsage& /*usage*/) {
   streams_ = begun_ = true;
   for (const char* type : {"response.created", "response.in_progress"}) {
     OpenEvent(out, type);
@@ -206,7 +207,7 @@ void ResponsesWriter::Take(const AnswerPart& part, std::string* out) {
 }
 
 void ResponsesWriter::AppendDelta(std::string* out, int32_t /*index*/, const ChoiceDelta& delta,
-                                  const Usage& /*usage*/) {
+                                  const AnswerUsage& /*usage*/) {
   for (const AnswerPart& part : delta.parts) Take(part, out);
   if (delta.finish == FinishReason::kNone) return;
   finish_ = delta.finish;
@@ -219,7 +220,7 @@ void ResponsesWriter::AppendDelta(std::string* out, int32_t /*index*/, const Cho
   Close(cut_ ? ItemStatus::kIncomplete : ItemStatus::kCompleted, out);
 }
 
-void ResponsesWriter::AppendLast(std::string* out, const Usage& usage, std::string_view schedule) {
+void ResponsesWriter::AppendLast(std::string* out, const AnswerUsage& usage, std::string_view schedule) {
   OpenEvent(out, fmt::format("response.{}", EndStatus()));
   *out += ",\"response\":";
   AppendResponse(out, EndStatus(), &usage, {}, schedule);
@@ -232,8 +233,8 @@ void ResponsesWriter::AppendError(std::string* out, const Status& status) {
     *out += ResponsesErrorText(http_status, status.message(), status.param(), sequence_++);
     return;
   }
-  std::string error = fmt::format("{{\"code\":\"{}\"", CodeOf(http_status));
-  AppendMember(&error, "message", status.message());
+  std::string error = fmt::format("{{\"code\":\"{}\"", CodeOf(http_status, status.message()));
+  AppendMember(&error, "message", WithContextLength(status.message()));
   error += '}';
   OpenEvent(out, "response.failed");
   *out += ",\"response\":";
@@ -241,7 +242,7 @@ void ResponsesWriter::AppendError(std::string* out, const Status& status) {
   CloseEvent(out);
 }
 
-std::string ResponsesWriter::Whole(const std::vector<ChoiceText>& choices, const Usage& usage,
+std::string ResponsesWriter::Whole(const std::vector<ChoiceText>& choices, const AnswerUsage& usage,
                                    std::string_view schedule) {
   const ChoiceText& choice = choices.front();
   std::string out;

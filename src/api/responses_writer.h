@@ -22,11 +22,12 @@ class ResponsesWriter final : public AnswerWriter {
   explicit ResponsesWriter(ResponsesForm form) : form_(std::move(form)) {}
 
   const std::string& id() const override { return form_.id; }
-  void AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const Usage& usage) override;
-  void AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const Usage& usage) override;
-  void AppendLast(std::string* out, const Usage& usage, std::string_view schedule) override;
+  void AppendBegin(std::string* out, int32_t index, const EchoedPrompt* echo, const AnswerUsage& usage) override;
+  void AppendDelta(std::string* out, int32_t index, const ChoiceDelta& delta, const AnswerUsage& usage) override;
+  void AppendLast(std::string* out, const AnswerUsage& usage, std::string_view schedule) override;
   void AppendError(std::string* out, const Status& status) override;
-  std::string Whole(const std::vector<ChoiceText>& choices, const Usage& usage, std::string_view schedule) override;
+  std::string Whole(const std::vector<ChoiceText>& choices, const AnswerUsage& usage,
+                    std::string_view schedule) override;
 
  private:
   // An item of the output: a message, reasoning, or a call.
@@ -45,7 +46,7 @@ class ResponsesWriter final : public AnswerWriter {
   void AppendPlace(std::string* out) const;  // item_id, output_index
   void OpenEvent(std::string* out, std::string_view type);
   void CloseEvent(std::string* out) const;
-  void AppendResponse(std::string* out, std::string_view status, const Usage* usage, std::string_view error,
+  void AppendResponse(std::string* out, std::string_view status, const AnswerUsage* usage, std::string_view error,
                       std::string_view schedule) const;
   const char* EndStatus() const { return finish_ == FinishReason::kLength ? "incomplete" : "completed"; }
 

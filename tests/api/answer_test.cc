@@ -218,6 +218,84 @@ TEST_F(AnswerTest, ContinuousUsageIsThatOfThePromptSoFar) {
   EXPECT_EQ(usage(2), std::pair(3, 2));
 }
 
+// Each token of the fake engine is a byte.
+void TellBytes(Answer* answer, std::string_view text, size_t at_once, std::string* chunks) {
+  for (size_t at = 0; at < text.size(); at += at_once) {
+    TokenDelta delta;
+    delta.text = text.substr(at, at_once);
+    for (const char c : delta.text) delta.tokens.push_back(static_cast<unsigned char>(c));
+    if (at + at_once >= text.size()) delta.finish = FinishReason::kStop;
+    ASSERT_TRUE(answer->OnDelta(0, delta, chunks).ok());
+  }
+  answer->OnDone(0, Usage{2, 0, static_cast<int64_t>(text.size())}, chunks);
+}
+
+TEST_F(AnswerTest, ReasoningTokensAreThoseBetweenItsMarkers) {
+  for (const auto& [text, begun, count] :
+       {std::tuple("<think>abcd</think>hi", false, 4), std::tuple("abcd</think>hi", true, 4),
+        std::tuple("hi", false, 0), std::tuple("ab", true, 2), std::tuple("</think>hi", true, 0),
+        std::tuple("a</thin</think>hi", true, 7)}) {
+    for (const size_t at_once : {1u, 3u, 100u}) {
+      AnswerShape shape = Shape(1, 1, false);
+      shape.chat = true;
+      AnswerReading reading;
+      reading.reasoning = FindReasoningFormat("think");
+      reading.begins_in_reasoning = begun;
+      shape.reading = reading;
+      Answer answer = Make(shape);
+      TellBytes(&answer, text, at_once, nullptr);
+      EXPECT_EQ(answer.usage().reasoning_tokens, count) << text << " by " << at_once;
+      const json whole = json::parse(std::move(answer).Complete());
+      EXPECT_EQ(whole["usage"]["completion_tokens_details"]["reasoning_tokens"], count) << text;
+    }
+  }
+}
+
+TEST_F(AnswerTest, ReasoningTokensOfALongStreamAreToldAsTheyCome) {
+  AnswerShape shape = Shape(1, 1, true);
+  shape.chat = true;
+  shape.continuous_usage = true;
+  AnswerReading reading;
+  reading.reasoning = FindReasoningFormat("think");
+  reading.begins_in_reasoning = true;
+  shape.reading = reading;
+  Answer answer = Make(shape);
+  std::string chunks;
+  TellBytes(&answer, std::string(5000, 'r') + "</think>" + std::string(20, 'x'), 1, &chunks);
+  const std::vector<json> lines = Lines(chunks);
+  const auto told = [](const json& line) {
+    return line["usage"]["completion_tokens_details"]["reasoning_tokens"].get<int>();
+  };
+  EXPECT_EQ(told(lines.back()), 5000);
+  int before = 0;
+  for (const json& line : lines) {
+    if (line["usage"].is_null()) continue;
+    EXPECT_GE(told(line), before);
+    before = told(line);
+  }
+}
+
+TEST_F(AnswerTest, OfAPromptAloneNothingGeneratedIsTold) {
+  for (const bool stream : {false, true}) {
+    AnswerShape shape = Shape(1, 1, stream);
+    shape.echo = shape.prompt_only = shape.prompt_logprobs = true;
+    shape.logprobs = 1;
+    shape.prompts[0].echo = "pp";
+    Answer answer = Make(shape);
+    std::string chunks;
+    answer.OnPromptLogprobs(0, {Row('p')});
+    TokenDelta delta = Delta(0, "x", 'x', FinishReason::kStop);
+    delta.logprobs = {Row('x')};
+    ASSERT_TRUE(answer.OnDelta(0, delta, &chunks).ok());
+    answer.OnDone(0, Usage{2, 0, 1}, &chunks);
+    EXPECT_EQ(answer.usage().completion_tokens, 0);
+    const json sum = stream ? Sum(Lines(chunks), false, 1)[0] : json::parse(std::move(answer).Complete())["choices"][0];
+    EXPECT_EQ(sum["text"], "pp");
+    EXPECT_EQ(sum["finish_reason"], "length");
+    EXPECT_EQ(sum["logprobs"]["tokens"], json({"p", "p"}));
+  }
+}
+
 TEST_F(AnswerTest, AStreamThatAskedForNoUsageEndsWithoutIt) {
   AnswerShape shape = Shape(1, 1, true);
   shape.include_usage = false;

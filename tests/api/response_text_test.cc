@@ -11,6 +11,9 @@
 namespace tactus::api {
 namespace {
 
+const std::string kChatUsage =
+    R"("usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":2},)"
+    R"("completion_tokens_details":{"reasoning_tokens":0}})";
 constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
 const std::string kUsage =
     R"("usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"prompt_tokens_details":{"cached_tokens":2}})";
@@ -71,12 +74,16 @@ TEST_F(ResponseTextTest, EveryCodeHasItsStatusAndEveryStatusItsType) {
         Case{StatusCode::kInternal, 500, "server_error"}, Case{StatusCode::kResourceExhausted, 503, "overloaded_error"},
         Case{StatusCode::kUnavailable, 503, "overloaded_error"}}) {
     EXPECT_EQ(HttpStatusOf(c.code), c.status);
-    EXPECT_EQ(ErrorText(Status(c.code, "m\"", "p")), std::string(R"({"error":{"message":"m\"","type":")") + c.type +
-                                                         R"(","param":"p","code":)" + std::to_string(c.status) + "}}");
+    const char* const code = c.status == 401   ? "\"invalid_api_key\""
+                             : c.status == 429 ? "\"rate_limit_exceeded\""
+                                               : "null";
+    EXPECT_EQ(ErrorText(Status(c.code, "m\"", "p")),
+              std::string(R"({"error":{"message":"m\"","type":")") + c.type + R"(","param":"p","code":)" + code + "}}");
   }
   EXPECT_EQ(HttpStatusOf(StatusCode::kOk), 200);
-  EXPECT_EQ(ErrorText(499, "m"), R"({"error":{"message":"m","type":"invalid_request_error","param":null,"code":499}})");
-  EXPECT_EQ(ErrorText(500, "m"), R"({"error":{"message":"m","type":"server_error","param":null,"code":500}})");
+  EXPECT_EQ(ErrorText(499, "m"),
+            R"({"error":{"message":"m","type":"invalid_request_error","param":null,"code":null}})");
+  EXPECT_EQ(ErrorText(500, "m"), R"({"error":{"message":"m","type":"server_error","param":null,"code":null}})");
   EXPECT_STREQ(StatusCodeName(StatusCode::kTooManyRequests), "too many requests");
 }
 
@@ -95,7 +102,7 @@ TEST_F(ResponseTextTest, WholeChat) {
       Head("chat.completion") +
           R"({"index":0,"message":{"role":"assistant","content":"a\"b","refusal":null},"logprobs":null,"finish_reason":"stop","stop_reason":"END"},)"
           R"({"index":1,"message":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":"length"}],)" +
-          kUsage + "}");
+          kChatUsage + "}");
 }
 
 TEST_F(ResponseTextTest, WholeCompletion) {
@@ -157,7 +164,7 @@ TEST_F(ResponseTextTest, CallsOfAWholeChat) {
           R"({"index":0,"message":{"role":"assistant","content":"T","refusal":null,"reasoning_content":"R","tool_calls":[)"
           R"({"id":"call_0","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}},)"
           R"({"id":"call_1","type":"function","function":{"name":"g","arguments":"{}"}}]},"logprobs":null,"finish_reason":"tool_calls"}],)" +
-          kUsage + "}");
+          kChatUsage + "}");
   // Nothing said beside the call: null, as OpenAI has it. Cut off: that is told.
   std::vector<AnswerPart> parts = CallParts();
   parts.erase(parts.begin(), parts.begin() + 2);
@@ -227,11 +234,12 @@ TEST_F(ResponseTextTest, CompletionLogprobs) {
   EXPECT_NE(out.find(R"("text_offset":[8])"), std::string::npos) << out;
 }
 
-TEST_F(ResponseTextTest, TextsThatAreEqualAreListedOnce) {
-  // 200 and 201 are bytes that are no character: both are shown as U+FFFD.
+TEST_F(ResponseTextTest, TokensThatArePartsOfACharacterHaveNamesOfTheirOwn) {
   const std::string out =
       Whole(Writer(false, 2), {Choice("", {{{200, -1.0f}, {201, -0.5f}, {200, -1.0f}}}, FinishReason::kLength)});
-  EXPECT_NE(out.find("\"top_logprobs\":[{\"\xEF\xBF\xBD\":-0.5}]"), std::string::npos) << out;
+  EXPECT_NE(out.find(R"("tokens":["bytes:\\xc8"],"top_logprobs":[{"bytes:\\xc9":-0.5,"bytes:\\xc8":-1}])"),
+            std::string::npos)
+      << out;
 }
 
 TEST_F(ResponseTextTest, LogprobsOfZeroHaveNoTopList) {
@@ -247,6 +255,27 @@ TEST_F(ResponseTextTest, OffsetsCountCharactersByTheirFirstByte) {
       Whole(Writer(false, 0),
             {Choice("x", {token('a'), token(0xC3), token(0xA9), token(300), token('z')}, FinishReason::kLength)});
   EXPECT_NE(out.find(R"("text_offset":[0,1,2,2,7])"), std::string::npos) << out;  // <300> is five characters
+}
+
+TEST_F(ResponseTextTest, OffsetsAreThoseOfTheTextThatIsTold) {
+  const auto token = [](TokenId id) { return std::vector<TokenLogprob>{{id, -1.0f}}; };
+  // Bytes that make no character: each is a U+FFFD of the text.
+  const std::string out =
+      Whole(Writer(false, 0),
+            {Choice("x", {token(0xA9), token(0xA9), token(0xC3), token('z'), token('y')}, FinishReason::kLength)});
+  EXPECT_NE(out.find(R"("text_offset":[0,1,2,3,4])"), std::string::npos) << out;
+  // A space that the tokeniser puts before a text is no part of it.
+  const std::string spaced =
+      Whole(Writer(false, 0), {Choice("ab", {token(' '), token('a'), token('b')}, FinishReason::kLength)});
+  EXPECT_NE(spaced.find(R"("text_offset":[0,0,1])"), std::string::npos) << spaced;
+}
+
+TEST_F(ResponseTextTest, APromptThatDoesNotFitHasTheWordsThatClientsLookFor) {
+  const std::string text = ErrorText(InvalidArgument(
+      "prompt of 9000 tokens + max_tokens of 10 exceed the context of 8192 tokens; shorten the prompt", "messages"));
+  EXPECT_NE(text.find(R"("code":"context_length_exceeded")"), std::string::npos) << text;
+  EXPECT_NE(text.find("maximum context length is 8192 tokens"), std::string::npos) << text;
+  EXPECT_NE(ErrorText(NotFound("no such", "model")).find(R"("code":"model_not_found")"), std::string::npos);
 }
 
 TEST_F(ResponseTextTest, EchoRowsBeginWithNull) {
