@@ -1,6 +1,7 @@
 #include "api/apis.h"
 
 #include "api/messages_writer.h"
+#include "api/paths.h"
 #include "api/responses_writer.h"
 
 namespace tactus::api {
@@ -75,8 +76,9 @@ const Api* FindApi(std::string_view name) {
 }
 
 const Api& ApiOfPath(std::string_view path) {
+  const std::string canonical = CanonicalPath(path);
   for (const Api* api : kApis) {
-    if (path.starts_with(api->path)) return *api;
+    if (canonical.starts_with(api->path)) return *api;
   }
   return kChatApi;
 }

@@ -143,6 +143,19 @@ Status ReadMessage(const Json& message, const std::string& where, bool arguments
                                        role == message.end() ? "nothing" : Shown(*role)),
                            where + ".role");
   }
+  // Of other servers; templates know none of them.
+  for (const char* goes_on : {"prefix", "partial"}) {
+    if (const auto asked = message.find(goes_on); asked != message.end() && *asked == true) {
+      const std::string name = fmt::format("{}.{}", where, goes_on);
+      return Unimplemented(name +
+                               ": an answer that goes on from the assistant's last message is not supported; give "
+                               "the text to /v1/completions, or leave it out",
+                           name);
+    }
+  }
+  if (const auto images = message.find("images"); images != message.end() && !images->is_null() && !images->empty()) {
+    return Unimplemented(where + ".images: images are not supported; leave them out", where + ".images");
+  }
   *out = message;
   // Templates know "system"; "developer" is its newer name.
   if (*role == "developer") (*out)["role"] = "system";
@@ -184,6 +197,21 @@ void ReadEffort(Fields* fields, Json* variables) {
   (*variables)["thinking"] = thinks;
 }
 
+// As Anthropic's API has it, and servers of models that think.
+void ReadThinking(Fields* fields, Json* variables) {
+  const Json* thinking = fields->Find("thinking");
+  if (thinking == nullptr) return;
+  const auto type = thinking->is_object() ? thinking->find("type") : thinking->end();
+  const bool enabled = type != thinking->end() && *type == "enabled";
+  if (!thinking->is_object() || type == thinking->end() || (!enabled && *type != "disabled" && *type != "adaptive")) {
+    return fields->Fail(
+        InvalidArgument("thinking: give {\"type\": ...} with \"enabled\", \"disabled\" or \"adaptive\"", "thinking"));
+  }
+  if (*type == "adaptive") return;
+  (*variables)["enable_thinking"] = enabled;
+  (*variables)["thinking"] = enabled;
+}
+
 }  // namespace
 
 std::string ReadChatVariables(Fields* fields, const ChatStyle& style, const ToolSet* tools) {
@@ -223,6 +251,7 @@ std::string ReadChatVariables(Fields* fields, const ChatStyle& style, const Tool
   }
   variables["add_generation_prompt"] = fields->Boolean("add_generation_prompt").value_or(true);
   ReadEffort(fields, &variables);
+  ReadThinking(fields, &variables);
   if (const Json* extra = fields->Find("chat_template_kwargs")) {
     if (!extra->is_object()) {
       fields->FailType("chat_template_kwargs", "an object", *extra);

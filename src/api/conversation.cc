@@ -32,6 +32,7 @@ AnswerShape ShapeOf(const ParsedRequest& parsed) {
   shape.chat = parsed.chat;
   shape.stream = parsed.stream;
   shape.echo = parsed.echo;
+  shape.prompt_only = parsed.prompt_only;
   shape.echo_members = parsed.echo_members;
   shape.prompt_logprobs = parsed.base.prompt_logprobs;
   shape.logprobs = parsed.base.sampling.logprobs;
@@ -194,6 +195,7 @@ Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimi
   ParsedRequest& parsed = *given;
   Prepared out;
   out.shape = ShapeOf(parsed);
+  out.shape.engine = &engine;
   TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused, &out.shape));
   TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));  // what a chat's prompt says of its tools is known by now
   out.shape.rule_field = parsed.names.Original(parsed.output_param);
@@ -222,16 +224,18 @@ Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const
 }
 
 Result<std::string> AnswerCountTokens(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                      StopToken stop) {
+                                      StopToken stop, std::vector<std::string>* ignored) {
   TACTUS_ASSIGN_OR_RETURN(const ParsedRequest parsed, ParseMessagesRequest(body, limits, stop, true));
+  if (ignored != nullptr) *ignored = parsed.ignored;
   const auto any_length = [](std::string_view) { return Status(); };
   TACTUS_ASSIGN_OR_RETURN(const auto tokens, ChatTokens(engine, parsed.template_variables, stop, any_length));
   return fmt::format("{{\"input_tokens\":{}}}", tokens.size());
 }
 
 Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                   StopToken stop) {
+                                   StopToken stop, std::vector<std::string>* ignored) {
   TACTUS_ASSIGN_OR_RETURN(const TokenizeRequest parsed, ParseTokenizeRequest(body, limits, stop));
+  if (ignored != nullptr) *ignored = parsed.ignored;
   std::vector<TokenId> tokens;
   if (parsed.chat) {
     const auto any_length = [](std::string_view) { return Status(); };
@@ -244,8 +248,8 @@ Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, 
 }
 
 Result<std::string> AnswerDetokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                     StopToken stop) {
-  TACTUS_ASSIGN_OR_RETURN(const auto tokens, ParseDetokenizeRequest(body, limits, stop));
+                                     StopToken stop, std::vector<std::string>* ignored) {
+  TACTUS_ASSIGN_OR_RETURN(const auto tokens, ParseDetokenizeRequest(body, limits, stop, ignored));
   return DetokenizeText(engine.Detokenize(tokens));
 }
 

@@ -46,13 +46,13 @@ struct Prepared {
 Result<Prepared> PrepareConversation(ParsedRequest parsed, Engine& engine, const RequestLimits& limits,
                                      StopToken stop = {}, bool count_refused = true);
 
-// Bodies of /tokenize and /detokenize, which ask nothing of the scheduler: their answers.
-// The body of /v1/messages/count_tokens likewise.
+// Bodies of /tokenize and /detokenize, which ask nothing of the scheduler: their answers. The body of
+// /v1/messages/count_tokens likewise. *ignored: as ParsedRequest::ignored.
 Result<std::string> AnswerCountTokens(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                      StopToken stop = {});
+                                      StopToken stop = {}, std::vector<std::string>* ignored = nullptr);
 Result<std::string> AnswerTokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                   StopToken stop = {});
+                                   StopToken stop = {}, std::vector<std::string>* ignored = nullptr);
 Result<std::string> AnswerDetokenize(std::string_view body, const Engine& engine, const RequestLimits& limits,
-                                     StopToken stop = {});
+                                     StopToken stop = {}, std::vector<std::string>* ignored = nullptr);
 
 }  // namespace tactus::api

@@ -43,7 +43,7 @@ constexpr std::string_view kChatChoice =
 constexpr std::string_view kFormat =
     R"({"type": "object", "required": ["type"], "properties": {
     "type": {"type": "string", "enum": ["text", "json_object", "json_schema"]},
-    "json_schema": {"type": ["object", "null"]}}})";
+    "schema": {"type": ["object", "string", "boolean", "null"]}, "json_schema": {"type": ["object", "null"]}}})";
 constexpr std::string_view kStop =
     R"({"anyOf": [{"type": "string", "minLength": 1, "maxLength": 1024},
     {"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1, "maxLength": 1024}}]})";
@@ -99,6 +99,7 @@ constexpr FieldRow kRows[] = {
     {"top_logprobs", "And of so many of the likeliest, each time; only with logprobs.", "", ""},
     {"response_format", "What the answer must be: a JSON object, or JSON of a schema.", kFormat, ""},
     {"response_format.type", "", R"({"type": "string", "enum": ["text", "json_object", "json_schema"]})", ""},
+    {"response_format.schema", "With type json_object: the schema.", kSchemaText, ""},
     {"response_format.json_schema", "The schema, with a name.", kObject, ""},
     {"response_format.json_schema.name", "Of the schema.", "", ""},
     {"response_format.json_schema.description", "Of the schema.", "", ""},
@@ -115,6 +116,8 @@ constexpr FieldRow kRows[] = {
     {"guided_choice", "As structured_outputs.choice.", kChoices, ""},
     {"guided_grammar", "As structured_outputs.grammar.", "", ""},
     {"guided_json_object", "As structured_outputs.json_object.", "", ""},
+    {"json_schema", "As structured_outputs.json.", kSchemaText, ""},
+    {"regex", "As structured_outputs.regex.", "", ""},
     {"tools", "Functions that the model may call.", kChatTools, ""},
     {"tool_choice", "Whether it may, must, and which.", kChatChoice, ""},
     {"parallel_tool_calls", "Several calls in one answer.", R"({"type": "boolean"})", ""},
@@ -146,9 +149,9 @@ constexpr FieldRow kRows[] = {
      R"({"type": "object", "required": ["type"],
      "properties": {"type": {"type": "string", "enum": ["text", "json_object", "json_schema"]}}})",
      ""},
-    {"tools", "Functions that the model may call.",
-     R"({"type": "array", "maxItems": 128, "items": {"type": "object", "required": ["type", "name"], "properties": {
-     "type": {"type": "string", "enum": ["function"]}, "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+    {"tools", "Functions that the model may call; tools of other types are left out.",
+     R"({"type": "array", "items": {"type": "object", "required": ["type"], "properties": {
+     "type": {"type": "string"}, "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
      "description": {"type": ["string", "null"]}, "parameters": {"type": ["object", "null"]},
      "strict": {"type": ["boolean", "null"]}}}})",
      kResponses},
@@ -175,8 +178,8 @@ constexpr FieldRow kRows[] = {
      kMessages},
     {"system", "What goes before the conversation.", kContent, ""},
     {"tools", "Tools that the model may use.",
-     R"({"type": "array", "maxItems": 128, "items": {"type": "object", "required": ["name", "input_schema"],
-     "properties": {"name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+     R"({"type": "array", "maxItems": 1024, "items": {"type": "object", "required": ["name", "input_schema"],
+     "properties": {"name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,128}$"},
      "type": {"type": ["string", "null"], "enum": ["custom", null]}, "description": {"type": ["string", "null"]},
      "input_schema": {"type": "object"}, "strict": {"type": ["boolean", "null"]}}}})",
      kMessages},
@@ -197,6 +200,13 @@ constexpr FieldRow kRows[] = {
      R"({"type": "object", "required": ["type", "schema"],
      "properties": {"type": {"type": "string", "enum": ["json_schema"]}, "schema": {"type": "object"}}})",
      ""},
+    {"context_management", "clear_thinking_20251015 is done; edits of other types are ignored.",
+     R"({"type": "object", "properties": {"edits": {"type": "array", "items": {"type": "object", "required": ["type"],
+     "properties": {"type": {"type": "string"}}}}}})",
+     ""},
+    {"context_management.edits", "What of the history the model no longer sees.",
+     R"({"type": "array", "items": {"type": "object", "required": ["type"], "properties": {"type": {"type": "string"}}}})",
+     ""},
     {"stop_sequences", "Texts that end the answer and are no part of it.",
      R"({"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1, "maxLength": 1024}})", ""},
     {"metadata", "About the request.", kObject, kMessages},
@@ -205,7 +215,7 @@ constexpr FieldRow kRows[] = {
 
 // Bodies that have every nested object, so that what it holds is asked for.
 constexpr std::string_view kSharedProbe =
-    R"("stream": true, "slo": {}, "structured_outputs": {}, "response_format": {"type": "json_schema", "json_schema": {}})";
+    R"("stream": true, "slo": {}, "structured_outputs": {}, "response_format": {"type": "json_schema", "json_schema": {"schema": {}}})";
 
 struct FieldProbe {
   std::string body;
@@ -217,7 +227,7 @@ std::vector<FieldProbe> ProbesOf(std::string_view path) {
   const std::string shared(kSharedProbe);
   const std::string messages =
       R"({"max_tokens": 1, "messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "tool", "name": "f"},
-      "thinking": {"type": "adaptive"}, "output_config": {}, "metadata": {}})";
+      "thinking": {"type": "adaptive"}, "output_config": {}, "metadata": {}, "context_management": {}})";
   if (path == "/v1/completions") return {{R"({"prompt": "x", "stream_options": {}, )" + shared + "}", {"prompt"}}};
   if (path == kChat) {
     return {{R"({"messages": [{"role": "user", "content": "x"}], "stream_options": {}, "tools": [{"type": "function",
@@ -259,13 +269,14 @@ void Ask(std::string_view path, const std::string& text, const RequestLimits& li
     (void)ParseDetokenizeRequest(text, limits);
 }
 
-std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const FieldProbe& probe,
-                                           const RequestLimits& limits) {
+// `refused`: those that are known to be refused too.
+std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const FieldProbe& probe, const RequestLimits& limits,
+                                           bool refused = false) {
   std::vector<FieldRecording::Asked> asked;
   const auto add = [&](const FieldRecording& recording, bool shared_alone) {
     for (const auto& item : recording.asked()) {
       const bool of_a_list = item.name.find('[') != std::string::npos;
-      const bool told = item.kind != FieldRecording::Kind::kRefused && !of_a_list;
+      const bool told = (refused || item.kind != FieldRecording::Kind::kRefused) && !of_a_list;
       if (told && (!shared_alone || IsShared(item.name))) asked.push_back(item);
     }
   };
@@ -344,6 +355,14 @@ std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const RequestL
     for (auto& asked : AskedOf(path, probe, limits)) all.push_back(std::move(asked));
   }
   return all;
+}
+
+std::vector<std::string> NamesOf(std::string_view path, const RequestLimits& limits) {
+  std::vector<std::string> names;
+  for (const FieldProbe& probe : ProbesOf(path)) {
+    for (auto& asked : AskedOf(path, probe, limits, true)) names.push_back(std::move(asked.name));
+  }
+  return names;
 }
 
 Json BodySchema(std::string_view path, const RequestLimits& limits) {

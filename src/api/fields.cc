@@ -62,6 +62,10 @@ FieldRecording::~FieldRecording() {
   recording = before_;
 }
 
+bool FieldRecording::active() {
+  return recording != nullptr;
+}
+
 void FieldRecording::Add(Asked asked) {
   for (Asked& known : asked_) {
     if (known.name != asked.name) continue;
@@ -167,6 +171,7 @@ std::optional<std::string> Fields::String(std::string_view name, size_t max_byte
 }
 
 void Fields::Refuse(std::string_view name, std::string_view why) {
+  Record({.kind = FieldRecording::Kind::kRefused}, name);
   const Json* value = Look(name);
   if (value == nullptr) return;
   Fail(Unimplemented(fmt::format("{}: not supported yet{}{}; leave it out", Name(name), why.empty() ? "" : ", ", why),

@@ -31,6 +31,7 @@ class FieldRecording {
   ~FieldRecording();
   FieldRecording(const FieldRecording&) = delete;
   FieldRecording& operator=(const FieldRecording&) = delete;
+  static bool active();  // on this thread: a parser runs to be asked what it reads
   // In the order of the first question; what is asked in several ways has its most telling one.
   const std::vector<Asked>& asked() const { return asked_; }
 

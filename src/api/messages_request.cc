@@ -17,9 +17,11 @@ class MessagesTranslator {
 
   Result<Translation> Run() {
     out_.chat = Json::object();
+    out_.tools = kMessagesTools;
     CopyShared(body_, &out_.chat);
     TACTUS_RETURN_IF_ERROR(ReadSystem());
     TACTUS_RETURN_IF_ERROR(ReadMessages());
+    TACTUS_RETURN_IF_ERROR(ReadContextManagement());
     out_.chat["messages"] = std::move(messages_).Take();
     TACTUS_RETURN_IF_ERROR(ReadTools());
     TACTUS_RETURN_IF_ERROR(ReadChoice());
@@ -237,6 +239,51 @@ class MessagesTranslator {
     return Status();
   }
 
+  // Which parts of a long history the model still sees. Reasoning can be taken out; what goes by the prompt's length
+  // (tool results, summaries) is not done, and said to be ignored: the history stays whole.
+  Status ReadContextManagement() {
+    const Json* management = fields_.Find("context_management");
+    if (management == nullptr) return Status();
+    if (!management->is_object()) {
+      fields_.FailType("context_management", "an object", *management);
+      return fields_.status();
+    }
+    Fields fields(*management, "context_management.");
+    const Json* edits = fields.Find("edits");
+    if (edits == nullptr) return Status();
+    const std::string list = "context_management.edits";
+    TACTUS_RETURN_IF_ERROR(CheckList(*edits, list, kMaxMessages));
+    for (size_t i = 0; i < edits->size(); ++i) {
+      const std::string name = fmt::format("{}[{}]", list, i);
+      TACTUS_ASSIGN_OR_RETURN(const std::string type, TypeOf((*edits)[i], name));
+      if (type == "clear_thinking_20251015")
+        TACTUS_RETURN_IF_ERROR(ClearThinking((*edits)[i], name));
+      else
+        out_.ignored.push_back(fmt::format("{} ({})", name, type));
+    }
+    return Status();
+  }
+
+  Status ClearThinking(const Json& edit, const std::string& name) {
+    constexpr int64_t kDefaultTurns = 1;  // as the API has it
+    const auto keep = edit.find("keep");
+    if (keep != edit.end() && *keep == "all") return Status();
+    int64_t turns = kDefaultTurns;
+    if (keep != edit.end() && !keep->is_null()) {
+      const std::string keep_name = name + ".keep";
+      TACTUS_ASSIGN_OR_RETURN(const std::string type, TypeOf(*keep, keep_name));
+      if (type == "all") return Status();
+      if (type != "thinking_turns") return NotTaken(type, keep_name, "all and thinking_turns");
+      Fields fields(*keep, keep_name + ".");
+      const auto value = fields.Integer("value", 1, std::numeric_limits<int64_t>::max());
+      if (!fields.ok()) return fields.status();
+      if (!value) return InvalidArgument(keep_name + ".value: missing", keep_name + ".value");
+      turns = *value;
+    }
+    messages_.KeepReasoning(turns);
+    return Status();
+  }
+
   // Templates that can do without reasoning ask for `enable_thinking` or `thinking`.
   Status ReadThinking() {
     const Json* thinking = fields_.Find("thinking");
@@ -294,7 +341,7 @@ class MessagesTranslator {
       if (!fields.ok()) fields_.Fail(fields.status());
     }
     RefuseUnbuilt(&fields_);
-    for (const char* name : {"container", "mcp_servers", "context_management"}) fields_.Refuse(name);
+    for (const char* name : {"container", "mcp_servers"}) fields_.Refuse(name);
     for (const auto& [name, here] :
          {std::pair("max_completion_tokens", "max_tokens"), std::pair("stop", "stop_sequences"),
           std::pair("response_format", "output_config.format"), std::pair("user", "metadata.user_id")}) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/json_text.h"
+#include "base/schema_numbers.h"
 
 namespace tactus::api {
 namespace {
@@ -31,9 +32,13 @@ std::optional<OutputRule> SchemaRule(Fields* fields, const std::string& name, co
   Json parsed;
   const Json* schema = &value;
   if (value.is_string()) {
-    auto read = ParseJson(value.get_ref<const std::string&>(), JsonLimits());
-    if (!read.ok()) {
-      fields->Fail(InvalidArgument(fmt::format("{}: {}", name, read.status().message()), name));
+    std::vector<json_text::RoundedNumber> rounded;
+    JsonLimits limits;
+    limits.rounded = &rounded;
+    auto read = ParseJson(value.get_ref<const std::string&>(), limits);
+    const Status status = read.ok() ? CheckSchemaNumbers(*read, rounded) : read.status();
+    if (!status.ok()) {
+      fields->Fail(InvalidArgument(fmt::format("{}: {}", name, status.message()), name));
       return std::nullopt;
     }
     parsed = std::move(*read);
@@ -101,7 +106,15 @@ void ReadResponseFormat(Fields* fields, ReadRule* read) {
     return fields->Fail(InvalidArgument("response_format.type: give \"text\", \"json_object\" or \"json_schema\"",
                                         "response_format.type"));
   }
-  if (*type == "json_object") {
+  const Json* beside = inner.Find("schema");  // as llama.cpp and others have it
+  if (beside != nullptr && *type != "json_object") {
+    return fields->Fail(InvalidArgument(fmt::format("response_format.schema: only with type \"json_object\"{}",
+                                                    *type == "json_schema" ? "; here it is json_schema.schema" : ""),
+                                        "response_format.schema"));
+  }
+  if (*type == "json_object" && beside != nullptr) {
+    Take(fields, read, "response_format.schema", SchemaRule(fields, "response_format.schema", *beside));
+  } else if (*type == "json_object") {
     Take(fields, read, "response_format", OutputRule{OutputRule::Kind::kJsonObject, {}});
   } else if (*type == "json_schema") {
     const Json* holder = inner.Find("json_schema");
@@ -171,6 +184,10 @@ ReadRule ReadOutputRule(Fields* fields) {
     }
   }
   ReadKinds(fields, "guided_", &read);
+  // llama.cpp and SGLang have these at the top.
+  if (const Json* schema = fields->Find("json_schema"))
+    Take(fields, &read, "json_schema", SchemaRule(fields, "json_schema", *schema));
+  Take(fields, &read, "regex", TextRule(fields, OutputRule::Kind::kRegex, "regex"));
   fields->Refuse("guided_whitespace_pattern");
   return read;
 }

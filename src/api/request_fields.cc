@@ -8,6 +8,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/schema_numbers.h"
+
 namespace tactus::api {
 namespace {
 
@@ -49,8 +51,23 @@ int64_t NsOfMs(double ms) {
 Status ParseBody(std::string_view body, StopToken stop, Json* doc) {
   JsonLimits limits;
   limits.stop = stop;
+  std::vector<json_text::RoundedNumber> rounded;
+  limits.rounded = &rounded;
   TACTUS_ASSIGN_OR_RETURN(*doc, ParseJson(body, limits));
-  return CheckBody(*doc);
+  TACTUS_RETURN_IF_ERROR(CheckBody(*doc));
+  return CheckNumbers(*doc, rounded);
+}
+
+Status CheckNumbers(const Json& body, const std::vector<json_text::RoundedNumber>& rounded) {
+  if (rounded.empty()) return Status();
+  for (const char* name :
+       {"response_format", "json_schema", "structured_outputs", "guided_json", "tools", "text", "output_config"}) {
+    const auto found = body.find(name);
+    if (found == body.end()) continue;
+    const Status status = CheckSchemaNumbers(*found, rounded);
+    if (!status.ok()) return InvalidArgument(fmt::format("{}: {}", name, status.message()), name);
+  }
+  return Status();
 }
 
 Status CheckBody(const Json& doc) {
@@ -95,7 +112,7 @@ void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* ou
   if (auto v = fields->Integer("n", 1, limits.max_choices)) out->base.n = static_cast<int32_t>(*v);
 }
 
-void ReadStop(Fields* fields, const RequestLimits& limits, ParsedRequest* out) {
+void ReadStop(Fields* fields, const RequestLimits& limits, int64_t least, ParsedRequest* out) {
   StopConditions& stop = out->base.stop;
   if (const Json* value = fields->Find("stop")) {
     std::vector<const Json*> items;
@@ -131,8 +148,8 @@ void ReadStop(Fields* fields, const RequestLimits& limits, ParsedRequest* out) {
   stop.min_tokens = fields->Integer("min_tokens", 0, limits.max_model_len).value_or(0);
   const int64_t any =
       std::numeric_limits<int64_t>::max();  // the context decides, with the prompt's length (PlaceInContext)
-  out->max_tokens = fields->Integer("max_completion_tokens", 1, any);
-  const auto older_name = fields->Integer("max_tokens", 1, any);
+  out->max_tokens = fields->Integer("max_completion_tokens", least, any);
+  const auto older_name = fields->Integer("max_tokens", least, any);
   if (!out->max_tokens) out->max_tokens = older_name;
   if (out->max_tokens && stop.min_tokens > *out->max_tokens) {
     fields->Fail(InvalidArgument(

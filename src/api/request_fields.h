@@ -19,7 +19,8 @@ Status CheckBody(const Json& doc);  // that it is one
 Status ParseBody(std::string_view body, StopToken stop, Json* doc);
 void ReadModel(Fields* fields, const RequestLimits& limits);
 void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* out);
-void ReadStop(Fields* fields, const RequestLimits& limits, ParsedRequest* out);
+// `least`: of max_tokens.
+void ReadStop(Fields* fields, const RequestLimits& limits, int64_t least, ParsedRequest* out);
 void ReadSlo(Fields* fields, Request* request);  // slo and slo_class
 void ReadStreaming(Fields* fields, ParsedRequest* out);
 void ReadIdentity(Fields* fields, ParsedRequest* out);  // user, priority, cache_salt

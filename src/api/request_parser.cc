@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "api/other_fields.h"
 #include "api/output_rule.h"
 #include "api/request_fields.h"
 #include "api/translations.h"
@@ -14,6 +15,12 @@ namespace tactus::api {
 namespace {
 
 constexpr int64_t kCompletionDefaultTokens = 16;  // as OpenAI's legacy API
+constexpr std::string_view kCompletionsPath = "/v1/completions", kChatPath = "/v1/chat/completions",
+                           kResponsesPath = "/v1/responses", kMessagesPath = "/v1/messages",
+                           kCountTokensPath = "/v1/messages/count_tokens", kTokenizePath = "/tokenize",
+                           kDetokenizePath = "/detokenize";
+
+Result<ParsedRequest> ReadChat(const Json& body, const RequestLimits& limits, const ToolLimits& tool_limits);
 
 Status TooMany(size_t count, int64_t limit) {
   return InvalidArgument(fmt::format("prompt: {} prompts are more than {}, the limit of one request", count, limit),
@@ -51,10 +58,10 @@ void ReadPrompts(Fields* fields, const RequestLimits& limits, ParsedRequest* out
   }
 }
 
-void ReadCommon(Fields* fields, const RequestLimits& limits, ParsedRequest* out) {
+void ReadCommon(Fields* fields, const RequestLimits& limits, int64_t least_tokens, ParsedRequest* out) {
   ReadModel(fields, limits);
   ReadSampling(fields, limits, out);
-  ReadStop(fields, limits, out);
+  ReadStop(fields, limits, least_tokens, out);
   ReadSlo(fields, &out->base);
   ReadStreaming(fields, out);
   ReadIdentity(fields, out);
@@ -77,7 +84,8 @@ Result<ParsedRequest> ReadCompletionRequest(const Json& body, const RequestLimit
   Fields fields(body);
   ParsedRequest out;
   out.default_max_tokens = kCompletionDefaultTokens;
-  ReadCommon(&fields, limits, &out);
+  out.echo = fields.Boolean("echo").value_or(false);
+  ReadCommon(&fields, limits, out.echo ? 0 : 1, &out);
   ReadPrompts(&fields, limits, &out);
   if (fields.Has("messages"))
     fields.Fail(InvalidArgument("messages: belongs to /v1/chat/completions; here give prompt", "messages"));
@@ -86,8 +94,10 @@ Result<ParsedRequest> ReadCompletionRequest(const Json& body, const RequestLimit
       fields.Fail(InvalidArgument(fmt::format("{}: belongs to /v1/chat/completions; leave it out", name), name));
   }
   if (auto v = fields.Integer("logprobs", 0, kMaxLogprobs)) out.base.sampling.logprobs = static_cast<int32_t>(*v);
-  out.echo = fields.Boolean("echo").value_or(false);
   out.add_special_tokens = fields.Boolean("add_special_tokens").value_or(true);
+  // One token is computed with the prompt's last step, and not told.
+  out.prompt_only = out.max_tokens == 0;
+  if (out.prompt_only) out.max_tokens = 1;
   out.base.prompt_logprobs = out.echo && out.base.sampling.logprobs >= 0;
   const auto choices = static_cast<int64_t>(out.prompts.size()) * out.base.n;
   if (choices > limits.max_prompts) {
@@ -96,6 +106,7 @@ Result<ParsedRequest> ReadCompletionRequest(const Json& body, const RequestLimit
                                 "n"));
   }
   if (!fields.ok()) return fields.status();
+  TACTUS_RETURN_IF_ERROR(ReadOtherFields(body, kCompletionsPath, limits, &out.ignored));
   return out;
 }
 
@@ -106,12 +117,20 @@ Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimit
 }
 
 Result<ParsedRequest> ReadChatRequest(const Json& body, const RequestLimits& limits) {
+  TACTUS_ASSIGN_OR_RETURN(ParsedRequest out, ReadChat(body, limits, {}));
+  TACTUS_RETURN_IF_ERROR(ReadOtherFields(body, kChatPath, limits, &out.ignored));
+  return out;
+}
+
+namespace {
+
+Result<ParsedRequest> ReadChat(const Json& body, const RequestLimits& limits, const ToolLimits& tool_limits) {
   TACTUS_RETURN_IF_ERROR(CheckBody(body));
   Fields fields(body);
   ParsedRequest out;
   out.chat = true;
   out.default_max_tokens = limits.default_max_tokens;
-  ReadCommon(&fields, limits, &out);
+  ReadCommon(&fields, limits, 1, &out);
   if (fields.Has("prompt"))
     fields.Fail(InvalidArgument("prompt: belongs to /v1/completions; here give messages", "prompt"));
   const bool logprobs = fields.Boolean("logprobs").value_or(false);
@@ -120,7 +139,7 @@ Result<ParsedRequest> ReadChatRequest(const Json& body, const RequestLimits& lim
   if (logprobs) out.base.sampling.logprobs = static_cast<int32_t>(top.value_or(0));
   fields.RefuseTrue("echo", "in chats");
   fields.RefuseTrue("add_special_tokens", "in chats, whose template writes them");
-  auto tools = ReadTools(body);
+  auto tools = ReadTools(body, tool_limits);
   if (tools.ok())
     out.tools = std::move(tools).value();
   else
@@ -130,12 +149,14 @@ Result<ParsedRequest> ReadChatRequest(const Json& body, const RequestLimits& lim
   return out;
 }
 
-namespace {
-
-Result<ParsedRequest> ReadTranslated(Translation translation, const RequestLimits& limits) {
-  auto parsed = ReadChatRequest(translation.chat, limits);
+// `body`, of the API at `path`, is what the translation was made of.
+Result<ParsedRequest> ReadTranslated(Translation translation, const Json& body, std::string_view path,
+                                     const RequestLimits& limits) {
+  auto parsed = ReadChat(translation.chat, limits, translation.tools);
   if (!parsed.ok()) return translation.names.Original(parsed.status());
   parsed->names = std::move(translation.names);
+  parsed->ignored = std::move(translation.ignored);
+  TACTUS_RETURN_IF_ERROR(ReadOtherFields(body, path, limits, &parsed->ignored));
   return parsed;
 }
 
@@ -150,7 +171,7 @@ Result<ParsedRequest> ParseResponsesRequest(std::string_view body, const Request
 Result<ParsedRequest> ReadResponsesRequest(const Json& body, const RequestLimits& limits) {
   TACTUS_RETURN_IF_ERROR(CheckBody(body));
   TACTUS_ASSIGN_OR_RETURN(Translation translation, ChatOfResponses(body));
-  TACTUS_ASSIGN_OR_RETURN(ParsedRequest parsed, ReadTranslated(std::move(translation), limits));
+  TACTUS_ASSIGN_OR_RETURN(ParsedRequest parsed, ReadTranslated(std::move(translation), body, kResponsesPath, limits));
   parsed.echo_members = EchoOfResponses(body, parsed.base.sampling);
   return parsed;
 }
@@ -160,7 +181,7 @@ Result<ParsedRequest> ParseMessagesRequest(std::string_view body, const RequestL
   Json doc;
   TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
   TACTUS_ASSIGN_OR_RETURN(Translation translation, ChatOfMessages(doc, counting));
-  return ReadTranslated(std::move(translation), limits);
+  return ReadTranslated(std::move(translation), doc, counting ? kCountTokensPath : kMessagesPath, limits);
 }
 
 Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const RequestLimits& limits,
@@ -181,10 +202,11 @@ Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const 
 
 Status CheckLeastTokens(const ParsedRequest& parsed, int64_t least_tokens, const RequestLimits& limits) {
   if (least_tokens < limits.max_model_len) return Status();  // whether max_tokens fits takes the exact number
-  return InvalidArgument(fmt::format("prompt of at least {} tokens + max_tokens of {} exceed the context of {} tokens; "
-                                     "shorten the prompt",
-                                     least_tokens, parsed.max_tokens.value_or(1), limits.max_model_len),
-                         parsed.chat ? "messages" : "prompt");
+  return OverflowStatus({.prompt_tokens = least_tokens,
+                         .max_tokens = parsed.max_tokens.value_or(1),
+                         .context = limits.max_model_len,
+                         .at_least = true},
+                        parsed.chat ? "messages" : "prompt");
 }
 
 Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop) {
@@ -210,11 +232,12 @@ Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const Reques
   out.add_special_tokens = fields.Boolean("add_special_tokens").value_or(true);
   out.return_token_strs = fields.Boolean("return_token_strs").value_or(false);
   if (!fields.ok()) return fields.status();
+  TACTUS_RETURN_IF_ERROR(ReadOtherFields(doc, kTokenizePath, limits, &out.ignored));
   return out;
 }
 
-Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits,
-                                                    StopToken stop) {
+Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop,
+                                                    std::vector<std::string>* ignored) {
   Json doc;
   TACTUS_RETURN_IF_ERROR(ParseBody(body, stop, &doc));
   Fields fields(doc);
@@ -225,6 +248,9 @@ Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const
   else
     fields.Fail(InvalidArgument("tokens: missing", "tokens"));
   if (!fields.ok()) return fields.status();
+  std::vector<std::string> others;
+  TACTUS_RETURN_IF_ERROR(ReadOtherFields(doc, kDetokenizePath, limits, &others));
+  if (ignored != nullptr) *ignored = std::move(others);
   return tokens;
 }
 

@@ -31,6 +31,7 @@ struct RequestLimits {
   int64_t max_prompts = 256;          // prompts of one completions request
   SamplingParams generation_defaults;
   ChatStyle style;
+  bool strict_fields = false;  // what would be ignored is kInvalidArgument
 };
 
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
@@ -49,10 +50,12 @@ struct ParsedRequest {
   bool include_usage = false;     // stream_options.include_usage
   bool continuous_usage = false;  // stream_options.continuous_usage_stats
   bool echo = false;
+  bool prompt_only = false;              // max_tokens is 0: the answer is the echoed prompt
   std::shared_ptr<const ToolSet> tools;  // chat; null: none may be called
   std::string output_param;              // the field that base.output comes from
   FieldNames names;                      // of a translated body's fields: what is refused later is renamed by them too
   std::string echo_members;              // of a response (api/translations.h)
+  std::vector<std::string> ignored;      // fields that no parser knows, and parts that were left out
 };
 Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
 Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
@@ -65,6 +68,9 @@ Result<ParsedRequest> ParseMessagesRequest(std::string_view body, const RequestL
 Result<ParsedRequest> ReadCompletionRequest(const json_text::Json& body, const RequestLimits& limits);
 Result<ParsedRequest> ReadChatRequest(const json_text::Json& body, const RequestLimits& limits);
 Result<ParsedRequest> ReadResponsesRequest(const json_text::Json& body, const RequestLimits& limits);
+
+// That the schemas in a body mean what is written. `rounded`: as JsonLimits has it of the text that it was read from.
+Status CheckNumbers(const json_text::Json& body, const std::vector<json_text::RoundedNumber>& rounded);
 
 // The objectives that gateways put into headers: x-slo-ttft-ms, x-slo-tpot-ms and their x-llm-d- forms. The body's win.
 // `name` is compared without case; other names have no effect.
@@ -84,9 +90,10 @@ struct TokenizeRequest {
   std::string template_variables;
   bool add_special_tokens = true;
   bool return_token_strs = false;
+  std::vector<std::string> ignored;  // as ParsedRequest::ignored
 };
 Result<TokenizeRequest> ParseTokenizeRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
 Result<std::vector<TokenId>> ParseDetokenizeRequest(std::string_view body, const RequestLimits& limits,
-                                                    StopToken stop = {});
+                                                    StopToken stop = {}, std::vector<std::string>* ignored = nullptr);
 
 }  // namespace tactus::api

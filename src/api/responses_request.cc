@@ -159,11 +159,14 @@ class ResponsesTranslator {
       for (size_t i = 0; i < tools->size(); ++i) {
         const std::string name = fmt::format("tools[{}]", i);
         TACTUS_ASSIGN_OR_RETURN(const std::string type, TypeOf((*tools)[i], name));
-        if (type != "function") return NotTaken(type, name, "function, which the client runs");
+        if (type != "function") {  // it runs on a server, or takes text alone: the model is not told of it
+          out_.ignored.push_back(fmt::format("{} ({})", name, type));
+          continue;
+        }
+        out_.names.Add(fmt::format("tools[{}].function", list.size()), name);
         Json function = (*tools)[i];
         function.erase("type");
         list.push_back({{"type", "function"}, {"function", std::move(function)}});
-        out_.names.Add(name + ".function", name);
       }
       out_.chat["tools"] = std::move(list);
     }

@@ -21,8 +21,8 @@ Status Bad(const std::string& where, std::string_view what) {
   return InvalidArgument(fmt::format("{}: {}", where, what), where);
 }
 
-bool IsToolName(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxToolNameBytes && std::all_of(name.begin(), name.end(), [](char c) {
+bool IsToolName(std::string_view name, size_t most_bytes) {
+  return !name.empty() && name.size() <= most_bytes && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
   });
 }
@@ -119,7 +119,7 @@ void ListParameters(const Json& schema, int64_t* left, Tool* tool) {
 }
 
 // `left`: as of CollectTypes, for all tools.
-Status ReadTool(const Json& item, const std::string& where, int64_t* left, Tool* tool) {
+Status ReadTool(const Json& item, const std::string& where, const ToolLimits& limits, int64_t* left, Tool* tool) {
   if (!item.is_object()) return Bad(where, fmt::format("expected an object, got {}", TypeName(item)));
   const Json* type = Member(item, "type");
   if (type == nullptr) return Bad(where + ".type", "missing; give \"function\"");
@@ -133,9 +133,9 @@ Status ReadTool(const Json& item, const std::string& where, int64_t* left, Tool*
   if (!function->is_object()) return Bad(inner, fmt::format("expected an object, got {}", TypeName(*function)));
   const Json* name = Member(*function, "name");
   if (name == nullptr) return Bad(inner + ".name", "missing");
-  if (!name->is_string() || !IsToolName(name->get_ref<const std::string&>())) {
+  if (!name->is_string() || !IsToolName(name->get_ref<const std::string&>(), limits.name_bytes)) {
     return Bad(inner + ".name",
-               fmt::format("{} is no name of 1 to {} letters, digits, _ and -", Shown(*name), kMaxToolNameBytes));
+               fmt::format("{} is no name of 1 to {} letters, digits, _ and -", Shown(*name), limits.name_bytes));
   }
   tool->name = name->get<std::string>();
   if (const Json* description = Member(*function, "description"); description != nullptr && !description->is_string())
@@ -212,19 +212,19 @@ bool ToolSet::strict() const {
   return std::any_of(tools.begin(), tools.end(), [](const Tool& tool) { return tool.strict; });
 }
 
-Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body) {
+Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body, const ToolLimits& limits) {
   const std::shared_ptr<const ToolSet> no_tools;
   const Fields fields(body);
   auto set = std::make_shared<ToolSet>();
   if (const Json* list = fields.Find("tools")) {
     if (!list->is_array()) return Bad("tools", fmt::format("expected a list, got {}", TypeName(*list)));
-    if (list->size() > kMaxTools)
-      return Bad("tools", fmt::format("{} of them are more than {}, the limit", list->size(), kMaxTools));
+    if (list->size() > limits.tools)
+      return Bad("tools", fmt::format("{} of them are more than {}, the limit", list->size(), limits.tools));
     int64_t left = kMostLooks;
     for (size_t i = 0; i < list->size(); ++i) {
       const std::string where = fmt::format("tools[{}]", i);
       Tool tool;
-      TACTUS_RETURN_IF_ERROR(ReadTool((*list)[i], where, &left, &tool));
+      TACTUS_RETURN_IF_ERROR(ReadTool((*list)[i], where, limits, &left, &tool));
       if (set->Find(tool.name) != nullptr)
         return Bad(where + ".function.name", fmt::format("\"{}\" is there twice", tool.name));
       set->tools.push_back(std::move(tool));

@@ -12,8 +12,12 @@
 
 namespace tactus::api {
 
-inline constexpr size_t kMaxTools = 128;
-inline constexpr size_t kMaxToolNameBytes = 64;  // letters, digits, _ and -
+// What an API takes: OpenAI's limits, and those of Anthropic's clients, whose MCP servers bring many tools.
+struct ToolLimits {
+  size_t tools = 128;
+  size_t name_bytes = 64;  // letters, digits, _ and -
+};
+inline constexpr ToolLimits kMessagesTools = {1024, 128};
 
 struct Tool {
   std::string name;
@@ -46,6 +50,6 @@ struct ToolSet {
 
 // `tools`, `tool_choice` and `parallel_tool_calls` of a body. Null: no tools, or none may be called. The error names
 // the place: "tools[1].function.name".
-Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body);
+Result<std::shared_ptr<const ToolSet>> ReadTools(const Json& body, const ToolLimits& limits = {});
 
 }  // namespace tactus::api

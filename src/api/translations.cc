@@ -31,7 +31,10 @@ constexpr std::string_view kShared[] = {"model",
                                         "guided_json",
                                         "guided_regex",
                                         "guided_choice",
-                                        "guided_grammar"};
+                                        "guided_grammar",
+                                        "guided_json_object",
+                                        "json_schema",
+                                        "regex"};
 
 }  // namespace
 
@@ -113,6 +116,18 @@ void MessageList::AddReasoning(const std::string& text, const std::string& name)
     reasoning.get_ref<std::string&>() += text;
   else
     reasoning = text;
+}
+
+void MessageList::KeepReasoning(int64_t turns) {
+  auto& messages = list_.get_ref<Json::array_t&>();
+  bool counted = false;  // the turn, which goes back to words of the user
+  for (auto message = messages.rbegin(); message != messages.rend(); ++message) {
+    if ((*message)["role"] == "user") counted = false;
+    if (!message->contains("reasoning_content")) continue;
+    if (!counted) --turns;
+    counted = true;
+    if (turns < 0) message->erase("reasoning_content");
+  }
 }
 
 Json MessageList::Take() && {

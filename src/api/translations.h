@@ -8,9 +8,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "api/field_names.h"
 #include "api/json.h"
+#include "api/tools.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
 
@@ -19,6 +21,8 @@ namespace tactus::api {
 struct Translation {
   Json chat;         // the body of a chat
   FieldNames names;  // of its fields
+  ToolLimits tools;
+  std::vector<std::string> ignored;  // what of the body was left out, as ParsedRequest::ignored
 
   // A field of the chat that comes of the field `name` of the body.
   void Set(const char* field, const std::string& name, Json value) {

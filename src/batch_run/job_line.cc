@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "api/fields.h"
+#include "api/request_parser.h"
 #include "api/response_text.h"
 
 namespace tactus::batch {
@@ -57,6 +58,8 @@ Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
   json_text::JsonLimits limits;
   ++limits.max_depth;  // around a body of the depth that a server takes
   limits.first_line = number;
+  std::vector<json_text::RoundedNumber> rounded;
+  limits.rounded = &rounded;
   TACTUS_ASSIGN_OR_RETURN(Json object, json_text::ParseJson(text, limits));
   if (!object.is_object()) {
     return InvalidArgument(fmt::format("a line must be a JSON object with custom_id, method, url and body, not {}",
@@ -78,6 +81,7 @@ Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
   if (body == nullptr) return InvalidArgument("body: missing; give the request as a JSON object", "body");
   if (!body->is_object()) fields.FailType("body", "a JSON object", *body);
   if (!fields.ok()) return fields.status();
+  TACTUS_RETURN_IF_ERROR(api::CheckNumbers(*body, rounded));
   line->body = std::make_shared<const Json>(std::move(object["body"]));
   return Status();
 }

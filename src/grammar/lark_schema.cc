@@ -205,6 +205,8 @@ class Writer {
       if (!refers) schema.erase(definitions);
     }
     if (!guidance_.is_null()) schema["x-guidance"] = guidance_;
+    constexpr size_t kMostBytes = size_t{4} << 20;  // each may bring all definitions along
+    if (rules_.size() > kMostBytes) throw NoWay{"$ref"};
     return Rule("json", "%json " + schema.dump());
   }
 
@@ -213,6 +215,7 @@ class Writer {
       if (schema == Json(false)) throw NoWay{"false"};
       return AsJson(schema);
     }
+    if (!schema.is_object()) throw NoWay{"items"};  // a list of them
     if (const auto known = values_.find(&schema); known != values_.end()) return known->second;
     const std::string name = values_[&schema] = NewName("value");
     const std::string body = Body(schema);
@@ -294,7 +297,7 @@ class Writer {
                                              : "object");
   }
   std::string Constants(const Json& schema) {
-    Only(schema, {"const", "enum"});
+    Only(schema, {"const", "enum", "format"});
     const std::vector<std::string> types = TypesOf(schema);
     const Json* only = Member(schema, "const");
     const Json* list = Member(schema, "enum");

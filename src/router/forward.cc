@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "api/apis.h"
+#include "api/paths.h"
 #include "base/json_text.h"
 #include "base/printable.h"
 #include "router/mover.h"
@@ -153,7 +154,7 @@ class Forward::Attempt final : public http::ResponseHandler {
 };
 
 bool IsRecorded(const http::HttpRequest& request) {
-  return request.method == "POST" && request.path.starts_with("/v1/");
+  return request.method == "POST" && api::CanonicalPath(request.path).starts_with("/v1/");
 }
 
 Forward::Forward(ForwardContext& context, std::shared_ptr<http::Exchange> exchange, RequestView view, http::Body body,
@@ -212,7 +213,8 @@ http::ClientRequest Forward::Request() const {
   const http::HttpRequest& from = exchange_->request();
   http::ClientRequest request;
   request.method = from.method;
-  request.path = from.target.starts_with("/") ? from.target : from.path;
+  request.path = api::CanonicalPath(from.path);
+  if (from.target.starts_with(from.path)) request.path += from.target.substr(from.path.size());  // the query
   request.counted = body_;
   const std::string& replica_key = context_.options.fleet.replica_api_key;
   const bool own_keys = !context_.options.api_key.empty() || !replica_key.empty();

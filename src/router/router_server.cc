@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "api/apis.h"
+#include "api/paths.h"
 #include "base/fleet_secret.h"
 #include "base/json_text.h"
 #include "base/worker_pool.h"
@@ -108,7 +109,10 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
 
   std::optional<http::HttpResponse> CheckHead(const http::HttpRequest& head) override;
   void Handle(std::shared_ptr<http::Exchange> exchange) override;
-  bool IsProbe(const http::HttpRequest& head) override { return head.path == "/health" || head.path == "/ready"; }
+  bool IsProbe(const http::HttpRequest& head) override {
+    const std::string path = api::CanonicalPath(head.path);
+    return path == "/health" || path == "/ready";
+  }
   http::HttpResponse ErrorResponse(int status, const std::string& message) override {
     http::HttpResponse response;
     response.status = status;
@@ -122,10 +126,11 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
   http::Headers CommonHeaders(const http::HttpRequest& request) const;
   http::HttpResponse Error(const http::HttpRequest& request, int status, const std::string& message,
                            const std::string& param = {}) const;
-  std::optional<http::HttpResponse> CheckAccess(const http::HttpRequest& head) const;
-  std::optional<http::HttpResponse> CheckAdmin(const http::HttpRequest& head) const;
-  http::HttpResponse Own(const http::HttpRequest& request) const;
-  http::HttpResponse Admin(const http::HttpRequest& request, const http::Body& body);
+  // `path`: the head's, as api/paths.h writes it.
+  std::optional<http::HttpResponse> CheckAccess(const http::HttpRequest& head, const std::string& path) const;
+  std::optional<http::HttpResponse> CheckAdmin(const http::HttpRequest& head, const std::string& path) const;
+  http::HttpResponse Own(const http::HttpRequest& request, const std::string& path) const;
+  http::HttpResponse Admin(const http::HttpRequest& request, const std::string& path, const http::Body& body);
   void ForwardOn(std::shared_ptr<http::Exchange> exchange);
   void Refused(const http::HttpRequest& request);
   struct Request;
@@ -238,23 +243,25 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckHead(const http::HttpRe
     origins_.AppendHeaders(head, true, &response.headers);
     return response;
   }
-  if (IsAdmin(head.path)) return CheckAdmin(head);
-  if (IsOpen(head.path)) {
+  const std::string path = api::CanonicalPath(head.path);
+  if (IsAdmin(path)) return CheckAdmin(head, path);
+  if (IsOpen(path)) {
     if (head.method == "GET" || head.method == "HEAD") return std::nullopt;
     return Error(head, 405, fmt::format("{} takes GET, not {}", head.path, head.method));
   }
-  return CheckAccess(head);
+  return CheckAccess(head, path);
 }
 
-std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::HttpRequest& head) const {
-  if (!IsForwarded(head.path)) return Error(head, 404, fmt::format("{} does not exist here", head.path));
-  if (!keys_.empty() && head.path != kOpenApi && !keys_.Find(head))
+std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::HttpRequest& head,
+                                                                const std::string& path) const {
+  if (!IsForwarded(path)) return Error(head, 404, api::NoRouteText(head.path, api::Asked::kRouter));
+  if (!keys_.empty() && path != kOpenApi && !keys_.Find(head))
     return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
   if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
     return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
                  "X-Request-Id");
   }
-  if (IsStored(head.path)) {
+  if (IsStored(path)) {
     return Error(head, 501, fmt::format("{}: files and batches live on one replica; send them to it", head.path));
   }
   if (head.method != "GET" && head.method != "HEAD" && head.method != "POST")
@@ -263,12 +270,13 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::Http
   return std::nullopt;
 }
 
-std::optional<http::HttpResponse> RouterServerImpl::CheckAdmin(const http::HttpRequest& head) const {
+std::optional<http::HttpResponse> RouterServerImpl::CheckAdmin(const http::HttpRequest& head,
+                                                               const std::string& path) const {
   if (admin_.empty() && (!IsLoopbackPeer(head.peer) || IsProxied(head)))
     return Error(head, 403, "only this machine may change the fleet; set --admin-key to let others");
   if (!admin_.empty() && !admin_.Find(head.Find("Authorization")))
     return Error(head, 401, "no or a wrong admin key; send it as 'Authorization: Bearer <key>' (--admin-key)");
-  const bool list = head.path == "/fleet/replicas";
+  const bool list = path == "/fleet/replicas";
   const bool takes = head.method == "POST" || (list && (head.method == "GET" || head.method == "DELETE"));
   if (!takes)
     return Error(head, 405,
@@ -282,26 +290,27 @@ std::optional<http::HttpResponse> RouterServerImpl::CheckAdmin(const http::HttpR
 
 void RouterServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
   const http::HttpRequest& request = exchange->request();
-  if (IsOpen(request.path)) return exchange->Respond(Own(request));
-  if (IsAdmin(request.path)) {
+  const std::string path = api::CanonicalPath(request.path);
+  if (IsOpen(path)) return exchange->Respond(Own(request, path));
+  if (IsAdmin(path)) {
     const http::Body body = exchange->TakeBody();
-    return exchange->Respond(Admin(request, body));
+    return exchange->Respond(Admin(request, path, body));
   }
   ForwardOn(std::move(exchange));
 }
 
-http::HttpResponse RouterServerImpl::Own(const http::HttpRequest& request) const {
+http::HttpResponse RouterServerImpl::Own(const http::HttpRequest& request, const std::string& path) const {
   http::HttpResponse response;
   response.headers = CommonHeaders(request);
-  if (request.path == "/health") {
+  if (path == "/health") {
     response.body = "{\"status\":\"ok\"}";
-  } else if (request.path == "/ready") {
+  } else if (path == "/ready") {
     const int64_t ready = watch_->ready();
     const char* state = draining_.load() ? "draining" : ready == 0 ? "no replica is ready" : "ready";
     response.status = ready > 0 && !draining_.load() ? 200 : 503;
     response.body = fmt::format("{{\"status\":\"{}\",\"replicas\":{}}}", state, ready);
     if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
-  } else if (request.path == "/metrics") {
+  } else if (path == "/metrics") {
     response.content_type = "text/plain; version=0.0.4; charset=utf-8";
     response.body = Metrics();
   } else {
@@ -310,7 +319,8 @@ http::HttpResponse RouterServerImpl::Own(const http::HttpRequest& request) const
   return response;
 }
 
-http::HttpResponse RouterServerImpl::Admin(const http::HttpRequest& request, const http::Body& body) {
+http::HttpResponse RouterServerImpl::Admin(const http::HttpRequest& request, const std::string& path,
+                                           const http::Body& body) {
   if (request.method != "GET") {
     const auto parsed = json_text::ParseJson(body.text(), {.max_values = 100});
     if (!parsed.ok()) return Error(request, 400, parsed.status().message());
@@ -318,10 +328,10 @@ http::HttpResponse RouterServerImpl::Admin(const http::HttpRequest& request, con
     if (!parsed->is_object() || url == parsed->end() || !url->is_string())
       return Error(request, 400, "url: give the replica's, {\"url\": \"http://host:port\"}", "url");
     const std::string text = url->get<std::string>();
-    const Status done = request.path == "/fleet/drain"     ? watch_->SetDraining(text, true)
-                        : request.path == "/fleet/undrain" ? watch_->SetDraining(text, false)
-                        : request.method == "POST"         ? watch_->Add(text)
-                                                           : watch_->Remove(text);
+    const Status done = path == "/fleet/drain"     ? watch_->SetDraining(text, true)
+                        : path == "/fleet/undrain" ? watch_->SetDraining(text, false)
+                        : request.method == "POST" ? watch_->Add(text)
+                                                   : watch_->Remove(text);
     if (!done.ok()) return Error(request, api::HttpStatusOf(done.code()), done.message(), "url");
   }
   http::HttpResponse response;

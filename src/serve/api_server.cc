@@ -9,6 +9,7 @@
 #include "api/apis.h"
 #include "api/conversation.h"
 #include "api/explain_text.h"
+#include "api/paths.h"
 #include "api/response_text.h"
 #include "base/worker_pool.h"
 #include "http/access.h"
@@ -194,6 +195,7 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_->limits =
       api::LimitsOf(*engine, engine_options.default_max_tokens, options_.tool_call_parser, options_.reasoning_parser);
   context_->limits.max_choices = options_.max_choices;
+  context_->limits.strict_fields = options_.strict_fields;
   context_->fingerprint = api::Fingerprint(model);
   openapi_ = OpenApiText(context_->limits);
   if (fleet_) fleet_->Start(engine, context_, &*clients_, bodies);
@@ -233,7 +235,7 @@ std::optional<http::HttpResponse> ApiServerImpl::CheckHead(const http::HttpReque
                  "Host");
   }
   const RouteEntry* route = FindRoute(head.path);
-  if (route == nullptr) return Error(head, 404, fmt::format("{} does not exist here", head.path));
+  if (route == nullptr) return Error(head, 404, api::NoRouteText(head.path, api::Asked::kServer));
   if (head.method == "OPTIONS") {
     http::HttpResponse response;
     response.status = 204;

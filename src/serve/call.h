@@ -12,6 +12,8 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "http/client_counts.h"
@@ -20,6 +22,9 @@
 #include "tactus/stop_token.h"
 
 namespace tactus::serve {
+
+// x-tactus-ignored, with the names of what a body held in vain; nothing where there is none.
+void AppendIgnored(const std::vector<std::string>& names, http::Headers* headers);
 
 class Call : public std::enable_shared_from_this<Call> {
  public:

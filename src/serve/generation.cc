@@ -110,11 +110,13 @@ void Generation::KeepBody(std::string_view text) {
 Result<std::vector<Request>> Generation::Prepare() {
   TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest parsed, Parse());
   TACTUS_RETURN_IF_ERROR(TakePlaces(api::SequenceCount(parsed)));
+  std::vector<std::string> ignored = std::move(parsed.ignored);
   TACTUS_ASSIGN_OR_RETURN(api::Prepared prepared,
                           api::PrepareConversation(std::move(parsed), *context_->engine, context_->limits, stop()));
   std::lock_guard lock(mutex_);
   if (over()) return Status(StatusCode::kCancelled, "over meanwhile");
   stream_ = prepared.shape.stream;
+  ignored_ = std::move(ignored);
   if (created_ == 0) created_ = UnixSeconds();
   const Request& first = prepared.requests.front();
   if (!routed_)
@@ -170,6 +172,7 @@ void Generation::BeginStream() {
   http::HttpResponse head;
   head.content_type = "text/event-stream; charset=utf-8";
   head.headers = headers_;
+  AppendIgnored(ignored_, &head.headers);
   head.headers.emplace_back("Cache-Control", "no-cache");
   head.headers.emplace_back("X-Accel-Buffering", "no");  // nginx passes events on at once
   exchange_->StartStream(std::move(head));
@@ -314,6 +317,7 @@ void Generation::OnDone(size_t prompt, const Usage& usage) {
   } else {
     http::HttpResponse response;
     response.headers = headers_;
+    AppendIgnored(ignored_, &response.headers);
     response.body = std::move(*answer_).Complete();
     Leave();
     exchange_->Respond(std::move(response));

@@ -130,8 +130,9 @@ class Generation final : public Call {
   std::optional<api::Answer> answer_;   // from before the first submit
   std::vector<RequestHandle> handles_;  // one per prompt; 0: not submitted
   bool stream_ = false, stream_begun_ = false;
-  std::string cannot_move_;  // why; empty: it can
-  http::Body body_;          // of a request that may move
+  std::string cannot_move_;           // why; empty: it can
+  http::Body body_;                   // of a request that may move
+  std::vector<std::string> ignored_;  // of the body
   Extent extent_;
   size_t heard_ = 0;            // tokens
   size_t heard_elsewhere_ = 0;  // of them the client has had before

@@ -86,7 +86,7 @@ Json ErrorSchema(bool messages) {
   } else {
     Json& members = schema["properties"]["error"]["properties"];
     members["param"] = {{"type", {"string", "null"}}};
-    members["code"] = {{"type", "integer"}};
+    members["code"] = {{"type", {"string", "null"}}};
   }
   return schema;
 }
@@ -175,7 +175,11 @@ std::string OpenApiText(const api::RequestLimits& limits) {
   const Json document = {
       {"openapi", "3.1.0"},
       {"info",
-       {{"title", "Tactus"}, {"version", Version()}, {"description", "An LLM server. Unknown fields are ignored."}}},
+       {{"title", "Tactus"},
+        {"version", Version()},
+        {"description",
+         "An LLM server. Fields that are not known are ignored, and the header x-tactus-ignored of the answer names "
+         "them; with --strict-fields they are a 400."}}},
       {"security", {Json::object(), {{"bearer", Json::array()}}, {{"key", Json::array()}}}},
       {"paths", std::move(paths)},
       {"components",

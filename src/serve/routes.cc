@@ -1,5 +1,7 @@
 #include "serve/routes.h"
 
+#include "api/paths.h"
+
 namespace tactus::serve {
 namespace {
 
@@ -96,9 +98,10 @@ std::span<const RouteEntry> Routes() {
 }
 
 const RouteEntry* FindRoute(std::string_view path, std::string* id) {
+  const std::string canonical = api::CanonicalPath(path);
   for (const RouteEntry& entry : kRoutes) {
     std::string_view found;
-    if (!Matches(entry, path, &found)) continue;
+    if (!Matches(entry, canonical, &found)) continue;
     if (id != nullptr) *id = PercentDecoded(found);
     return &entry;
   }

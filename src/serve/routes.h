@@ -54,7 +54,8 @@ struct RouteEntry {
 };
 
 std::span<const RouteEntry> Routes();
-// Null: there is none. `id`, where it is not null, gets the one in the path, decoded.
+// Of a path as clients write it (api/paths.h). Null: there is none. `id`, where it is not null, gets the one in the
+// path, decoded.
 const RouteEntry* FindRoute(std::string_view path, std::string* id = nullptr);
 
 }  // namespace tactus::serve

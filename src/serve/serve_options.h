@@ -33,6 +33,7 @@ struct ServeOptions {
   // Room for 16 of the largest bodies, or 1,000 of 256 KiB (prompts of 60,000 tokens), on their way to the parser.
   BytesText max_body_total{int64_t{256} << 20};
   int64_t max_choices = 128;
+  bool strict_fields = false;
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
   DurationText request_timeout{600'000'000'000};
   DurationText shutdown_timeout{30'000'000'000};
@@ -109,6 +110,9 @@ struct ServeOptions {
     v.Field("max-body-total", max_body_total,
             {.unit = "bytes", .help = "all bodies together that have arrived and are not parsed yet; more get 503"});
     v.Field("max-choices", max_choices, {.min = 1, .max = 1024, .help = "largest n of a request"});
+    v.Field("strict-fields", strict_fields,
+            {.help = "a request with a field that is not known is a 400; else the field is ignored, and the answer's "
+                     "header x-tactus-ignored names it"});
     v.Field("tool-call-parser", tool_call_parser,
             {.help = "form in which the model calls tools (docs/api.md lists them); auto: as its chat template writes "
                      "calls; none: calls stay text"});

@@ -12,13 +12,15 @@ TextCall::TextCall(std::shared_ptr<const GenerationContext> context, std::shared
       answer_(answer) {}
 
 void TextCall::Work() {
+  std::vector<std::string> ignored;
   Result<std::string> text = [&] {
     const http::Body body = exchange_->TakeBody();  // given back as soon as its answer is made
-    return answer_(body.text(), *context_->engine, context_->limits, stop());
+    return answer_(body.text(), *context_->engine, context_->limits, stop(), &ignored);
   }();
   if (!text.ok()) return Fail(text.status());
   http::HttpResponse response;
   response.headers = headers_;
+  AppendIgnored(ignored, &response.headers);
   response.body = std::move(*text);
   Respond(std::move(response));
 }

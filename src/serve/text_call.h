@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "serve/call.h"
 #include "serve/generation.h"
@@ -12,7 +14,7 @@ class TextCall final : public Call {
  public:
   // From api/conversation.h.
   using Answer = Result<std::string> (*)(std::string_view body, const Engine& engine, const api::RequestLimits& limits,
-                                         StopToken stop);
+                                         StopToken stop, std::vector<std::string>* ignored);
 
   TextCall(std::shared_ptr<const GenerationContext> context, std::shared_ptr<http::Exchange> exchange, Answer answer,
            http::Headers headers, http::ClientCounts::Places places);

@@ -77,7 +77,7 @@ async def stay(reader, writer, data, draw, sent, stream):
         if wrong := whole(body, sent, stream):
             raise Lost(wrong)
         return "answered"
-    if status not in (429, 503) or "retry-after" not in headers or json.loads(body)["error"]["code"] != status:
+    if status not in (429, 503) or "retry-after" not in headers or not json.loads(body)["error"]["message"]:
         raise Lost(f"status {status}: {body[:300]!r}")
     return f"refused {status}"
 

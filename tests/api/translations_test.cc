@@ -2,6 +2,7 @@
 // events parts make.
 #include "api/translations.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -52,6 +53,86 @@ TEST(ResponsesRequest, ItemsBecomeMessages) {
       {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}}]},
     {"role": "tool", "tool_call_id": "c1", "content": "1"},
     {"role": "tool", "tool_call_id": "c2", "content": "2"}])"));
+}
+
+TEST(ResponsesRequest, ToolsThatAreNoFunctionsAreLeftOutAndNamed) {
+  const auto parsed = ParseResponsesRequest(R"({"input": "q", "tools": [{"type": "web_search"},
+      {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}, {"type": "custom", "name": "g"},
+      {"type": "function", "name": "h"}]})",
+                                            Limits());
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->ignored, (std::vector<std::string>{"tools[0] (web_search)", "tools[2] (custom)"}));
+  ASSERT_EQ(parsed->tools->tools.size(), 2u);
+  EXPECT_EQ(parsed->tools->tools[1].name, "h");
+  const auto fault = ParseResponsesRequest(
+      R"({"input": "q", "tools": [{"type": "mcp"}, {"type": "function", "name": "a b"}]})", Limits());
+  EXPECT_EQ(fault.status().param(), "tools[1].name") << "the client's own place";
+  RequestLimits strict = Limits();
+  strict.strict_fields = true;
+  EXPECT_EQ(ParseResponsesRequest(R"({"input": "q", "tools": [{"type": "mcp"}]})", strict).status().param(),
+            "tools[0]");
+}
+
+TEST(MessagesRequest, ToolsMayBeManyAndTheirNamesLong) {
+  std::string tools;
+  for (int i = 0; i < 300; ++i)
+    tools += (i > 0 ? "," : "") +
+             fmt::format(R"({{"name": "t{}{}", "input_schema": {{"type": "object"}}}})", i, std::string(120, 'a'));
+  const auto body = [](const std::string& list) {
+    return R"({"max_tokens": 1, "messages": [{"role": "user", "content": "q"}], "tools": [)" + list + "]}";
+  };
+  const auto parsed = ParseMessagesRequest(body(tools), Limits());
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->tools->tools.size(), 300u);
+  const auto named = [&](size_t bytes) {
+    return ParseMessagesRequest(
+        body(R"({"name": ")" + std::string(bytes, 'n') + R"(", "input_schema": {"type": "object"}})"), Limits());
+  };
+  EXPECT_TRUE(named(128).ok());
+  EXPECT_NE(named(129).status().message().find("1 to 128 letters"), std::string::npos);
+}
+
+TEST(MessagesRequest, ContextManagementClearsReasoningAndNamesTheRest) {
+  const auto chat = [](const std::string& edits) {
+    return ChatOfMessages(
+        Json::parse(R"({"max_tokens": 1, "context_management": {"edits": [)" + edits + R"(]}, "messages": [
+        {"role": "user", "content": "a"}, {"role": "assistant", "content": [{"type": "thinking", "thinking": "old"}, {"type": "text", "text": "b"}]},
+        {"role": "user", "content": "c"}, {"role": "assistant", "content": [{"type": "thinking", "thinking": "t1"}, {"type": "tool_use", "id": "i", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "i", "content": "r"}]},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "t2"}, {"type": "text", "text": "d"}]},
+        {"role": "user", "content": "e"}]})"));
+  };
+  const auto thoughts = [](const Result<Translation>& translation) {
+    std::string out;
+    for (const Json& message : translation->chat["messages"]) out += message.value("reasoning_content", "") + ",";
+    return out;
+  };
+  const auto all = chat(R"({"type": "clear_thinking_20251015", "keep": "all"})");
+  ASSERT_TRUE(all.ok()) << all.status().message();
+  EXPECT_EQ(thoughts(all), ",old,,t1,,t2,,");
+  EXPECT_TRUE(all->ignored.empty());
+  EXPECT_EQ(thoughts(chat(R"({"type": "clear_thinking_20251015"})")), ",,,t1,,t2,,")
+      << "the last turn's, calls and all";
+  EXPECT_EQ(thoughts(chat(R"({"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 2}})")),
+            ",old,,t1,,t2,,");
+  const auto tools = chat(R"({"type": "clear_tool_uses_20250919"})");
+  ASSERT_TRUE(tools.ok());
+  EXPECT_EQ(tools->ignored, (std::vector<std::string>{"context_management.edits[0] (clear_tool_uses_20250919)"}));
+  EXPECT_EQ(
+      chat(R"({"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns", "value": 0}})").status().param(),
+      "context_management.edits[0].keep.value");
+}
+
+TEST(MessagesErrors, APromptThatDoesNotFitHasTheWordsThatClientsLookFor) {
+  EXPECT_NE(
+      MessagesErrorText(
+          400, "prompt of 9000 tokens + max_tokens of 10 exceed the context of 8192 tokens; shorten the prompt", {})
+          .find("prompt is too long: 9000 tokens > 8191 maximum"),
+      std::string::npos);
+  EXPECT_NE(MessagesErrorText(
+                400, "prompt of 8000 tokens + max_tokens of 1000 exceed the context of 8192 tokens; give less", {})
+                .find("input length and `max_tokens` exceed context limit: 8000 + 1000 > 8192"),
+            std::string::npos);
 }
 
 TEST(MessagesRequest, BlocksOfABodyAreLimited) {
@@ -112,7 +193,7 @@ TEST(ResponsesRequest, RefusalsNameTheClientsOwnFields) {
            {R"({"input": "x", "background": true})", "background", "not supported"},
            {R"({"input": "x", "truncation": "auto"})", "truncation", "disabled"},
            {R"({"input": "x", "skip_special_tokens": false})", "skip_special_tokens", "only true"},
-           {R"({"input": "x", "tools": [{"type": "web_search"}]})", "tools[0]", "web_search"},
+           {R"({"input": "x", "tool_choice": {"type": "web_search"}})", "tool_choice", "web_search"},
            {R"({"input": "x", "metadata": {"a": 1}})", "metadata", "texts"},
            {R"({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "u"}]}]})",
             "input[0].content[0]", "input_image"},
@@ -210,7 +291,7 @@ std::vector<AnswerPart> Parts() {
           {.kind = Kind::kCallArguments, .text = "1}", .call = 0}};
 }
 
-const Usage kUsage = {.prompt_tokens = 10, .cached_tokens = 4, .completion_tokens = 7};
+const AnswerUsage kUsage(Usage{.prompt_tokens = 10, .cached_tokens = 4, .completion_tokens = 7}, 3);
 
 // Each part a delta of its own, then the end.
 std::vector<Json> Events(AnswerWriter* writer, FinishReason finish, std::string_view stop_string = {}) {
@@ -292,7 +373,9 @@ TEST(ResponsesWriter, EventsAreNumberedAndEndWithTheWholeObject) {
   EXPECT_EQ(response["status"], "completed");
   EXPECT_EQ(response["output"].size(), 3u);
   EXPECT_EQ(response["output"][1]["content"][0]["text"], "I look.");
-  EXPECT_EQ(response["usage"]["input_tokens_details"]["cached_tokens"], 4);
+  EXPECT_EQ(response["usage"]["input_tokens_details"], Json::parse(R"({"cached_tokens": 4})"))
+      << "no figure that is not known";
+  EXPECT_EQ(response["usage"]["output_tokens_details"]["reasoning_tokens"], 3);
   EXPECT_EQ(response["tools"], Json::array());
 }
 
@@ -362,7 +445,7 @@ TEST(MessagesWriter, WholeHasWhatTheStreamTold) {
       {"type": "thinking", "signature": "", "thinking": "hm"}, {"type": "text", "text": "I look."},
       {"type": "tool_use", "id": "c1", "name": "f", "input": {"x": 1}}],
     "stop_reason": "tool_use", "stop_sequence": null,
-    "usage": {"input_tokens": 6, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 4, "output_tokens": 7}})"));
+    "usage": {"input_tokens": 6, "cache_read_input_tokens": 4, "output_tokens": 7}})"));
   choice.stop_string = "END";
   const Json called = Json::parse(writer.Whole({choice}, kUsage, {}));
   EXPECT_EQ(called["stop_reason"], "tool_use") << "the call is whole";

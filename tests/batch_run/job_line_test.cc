@@ -59,6 +59,14 @@ TEST(JobLine, AFileMayBeginWithAByteOrderMark) {
   EXPECT_FALSE(ParseLine("\xef\xbb\xbf" + Good().dump(), 2, &line).ok()) << "in the midst of a file";
 }
 
+TEST(JobLine, ANumberOfASchemaThatNoDoubleHoldsIsNamed) {
+  JobLine line;
+  std::string text = Good().dump();
+  text.replace(text.find(R"("messages":[])"), 13,
+               R"("messages":[],"json_schema":{"const":123456789012345678901234567890})");
+  EXPECT_NE(Fault(text, &line).find("123456789012345678901234567890"), std::string::npos);
+}
+
 TEST(JobLine, EveryFaultNamesItsFieldAndTheFix) {
   EXPECT_EQ(Fault(Without("custom_id")), "custom_id: missing; give each line one of its own");
   EXPECT_EQ(Fault(With("custom_id", nullptr)), "custom_id: missing; give each line one of its own");

@@ -59,6 +59,7 @@ TEST_F(ExactSchemaTest, ConstantsHaveTheirOwnDigits) {
   Expect(R"({"const": {"id": 1234567890123456789, "tags": ["a", null]}})",
          {R"({"id": 1234567890123456789, "tags": ["a", null]})"},
          {R"({"id": 1234567890123456800, "tags": ["a", null]})"});
+  Expect(R"({"type": "integer", "format": "int64", "const": 9007199254740993})", {"9007199254740993"}, {"1"});
   Expect(R"({"const": 1e20})", {"100000000000000000000"}, {"100000000000000000001"});
   Expect(R"({"const": 1e3})", {"1000"}, {"1001"});
   Expect(R"({"type": "integer", "const": 1.0})", {"1"}, {"2"});
@@ -110,6 +111,13 @@ TEST_F(ExactSchemaTest, TheWayToANumberIsAsTheSchemaSays) {
          {"-9223372036854775808", "\"-12\""}, {"9223372036854775808", "\"a\""});
   Expect(R"({"type": "array", "minItems": 1, "items": {"const": 9007199254740993}})",
          {"[9007199254740993]", "[9007199254740993, 9007199254740993]"}, {"[]", "[9007199254740992]"});
+  Expect(R"({"type": "object", "additionalProperties": {"type": "integer", "format": "uint64", "minimum": 0,
+           "maximum": 18446744073709551615}})",
+         {"{}", R"({"a": 18446744073709551615, "b": 0})"}, {R"({"a": 18446744073709551616})", R"({"a": -1})"});
+  // A property may have a keyword's name.
+  Expect(R"({"type": "object", "properties": {"default": {"const": 9007199254740993}, "enum": {"type": "boolean"}},
+           "required": ["default"], "additionalProperties": false})",
+         {R"({"default": 9007199254740993, "enum": true})"}, {R"({"default": 9007199254740992})"});
   // One that holds itself.
   Expect(R"({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"id": {"const": 9007199254740993},
            "next": {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]}}, "required": ["id", "next"],
@@ -129,6 +137,8 @@ TEST_F(ExactSchemaTest, WhatCannotBeKeptIsNamed) {
             std::string::npos);
   EXPECT_NE(ErrorOf(R"({"const": 0.12345678901234567890123})").find("0.12345678901234567890123"), std::string::npos);
   EXPECT_NE(ErrorOf(R"({"minimum": 1e400})").find("1e400"), std::string::npos);
+  EXPECT_NE(ErrorOf(R"({"type": "array", "items": [{"const": 9007199254740993}]})").find("9007199254740993"),
+            std::string::npos);
   EXPECT_EQ(ErrorOf(R"({"type": "number", "default": 0.12345678901234567890123})"), "no error");
 }
 

@@ -57,6 +57,20 @@ TEST(ForwardTest, AnAnswerThatIsNoStreamGoesThrough) {
   EXPECT_TRUE(fleet.Answer(call)->ended.ok());
 }
 
+TEST(ForwardTest, PathsAreSentOnAsTheApiNamesThem) {
+  FakeReplica replica;
+  RoutedFleet fleet({&replica});
+  fleet.AwaitReady(1);
+  EXPECT_EQ(fleet.Fetch("POST", "/chat/completions/?a=1", "{}").status, 200);
+  EXPECT_EQ(replica.request().target, "/v1/chat/completions?a=1");
+  EXPECT_EQ(fleet.Fetch("GET", "/health/").status, 200);
+  const auto of_a_server = fleet.Fetch("GET", "/fleet/state"), foreign = fleet.Fetch("POST", "/api/chat", "{}");
+  EXPECT_EQ(of_a_server.status, 404);
+  EXPECT_NE(of_a_server.body.find("it is a server's"), std::string::npos) << of_a_server.body;
+  EXPECT_EQ(foreign.status, 404);
+  EXPECT_NE(foreign.body.find("there is /v1/chat/completions"), std::string::npos) << foreign.body;
+}
+
 TEST(ForwardTest, OneThatIsFullIsPassedOver) {
   FakeReplica full, free;
   full.set_answer(Refuse(503));

@@ -46,6 +46,54 @@ TEST_F(ApisTest, AResponseIsAChatInItsForm) {
   EXPECT_EQ(last["response"]["output"][0]["content"][0]["text"], "Hello wor");
 }
 
+TEST_F(ApisTest, WhatIsIgnoredIsNamedInAHeader) {
+  StartServer();
+  const json chat = {{"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"max_tokens", 3}};
+  for (const auto& [path, body] :
+       {std::pair("/v1/chat/completions", chat), std::pair("/v1/responses", kResponse),
+        std::pair("/v1/messages", kMessage), std::pair("/tokenize", json{{"prompt", "a"}})}) {
+    const auto response = Post(path, With(body, {{"no_such\r\nx: y", 1}, {"wish", 2}}).dump());
+    ASSERT_EQ(response.status, 200) << path << response.body;
+    ASSERT_NE(response.Find("x-tactus-ignored"), nullptr) << path;
+    EXPECT_EQ(*response.Find("x-tactus-ignored"), "no_such??x: y, wish");
+    EXPECT_EQ(response.Find("x"), nullptr);
+    EXPECT_EQ(Post(path, body.dump()).Find("x-tactus-ignored"), nullptr);
+  }
+  const auto tools = Post("/v1/responses", With(kResponse, {{"tools", {{{"type", "web_search"}}}}}).dump());
+  EXPECT_EQ(*tools.Find("x-tactus-ignored"), "tools[0] (web_search)");
+  const auto stream = Stream("/v1/chat/completions", With(chat, {{"stream", true}, {"wish", 1}}).dump());
+  EXPECT_EQ(*stream->response.Find("x-tactus-ignored"), "wish");
+}
+
+TEST_F(ApisTest, StrictFieldsRefuseWhatWouldBeIgnored) {
+  ServeOptions options;
+  options.strict_fields = true;
+  StartServer(options);
+  EXPECT_EQ(Ask("/v1/responses", With(kResponse, {{"wish", 1}}), 400)["error"]["param"], "wish");
+  EXPECT_EQ(Ask("/v1/messages", With(kMessage, {{"wish", 1}}), 400)["error"]["type"], "invalid_request_error");
+  Ask("/v1/messages", kMessage);
+}
+
+TEST_F(ApisTest, APromptThatDoesNotFitIsSaidInTheWordsOfEachApi) {
+  StartServer();
+  const std::string text(5000, 'x');
+  const json chat = {{"messages", {{{"role", "user"}, {"content", text}}}}};
+  const json error = Ask("/v1/chat/completions", chat, 400)["error"];
+  EXPECT_EQ(error["code"], "context_length_exceeded");
+  EXPECT_NE(error["message"].get<std::string>().find("maximum context length is 4096 tokens"), std::string::npos);
+  EXPECT_EQ(Ask("/v1/responses", {{"input", text}}, 400)["error"]["code"], "context_length_exceeded");
+  const json messages = Ask("/v1/messages", With(chat, {{"max_tokens", 1}}), 400)["error"];
+  EXPECT_TRUE(messages["message"].get<std::string>().starts_with("prompt is too long: 50")) << messages;
+  EXPECT_NE(messages["message"].get<std::string>().find("> 4095 maximum"), std::string::npos) << messages;
+}
+
+TEST_F(ApisTest, RoutesAnswerWithoutTheVersionAndWithASlash) {
+  StartServer();
+  Ask("/responses", kResponse);
+  Ask("/messages/", kMessage);
+  EXPECT_EQ(Ask("/messages", {{"messages", "x"}}, 400)["type"], "error") << "the error is of that API";
+}
+
 TEST_F(ApisTest, AMessageIsAChatInItsForm) {
   StartServer();
   const json a = Ask("/v1/messages", kMessage, 200, {{"anthropic-version", "2023-06-01"}});

@@ -66,12 +66,18 @@ TEST_F(HeadsTest, MethodsAreNamedPerRoute) {
     EXPECT_EQ(Error(refused)["message"], std::string(path) + " takes GET, not POST");
     EXPECT_EQ(*Call("OPTIONS", path).Find("Allow"), "GET, HEAD, OPTIONS");
   }
-  for (const char* path : {"/v1", "/v1/model", "/v1/models/", "/healthy", "/tokenise", "//"}) {
+  for (const char* path : {"/v1", "/v1/model", "/healthy", "/tokenise", "//"}) {
     const auto unknown = Call("GET", path);
     EXPECT_EQ(unknown.status, 404) << path;
     EXPECT_EQ(Error(unknown)["type"], "not_found_error");
   }
   EXPECT_EQ(Error(Call("GET", "/nothing"))["message"], "/nothing does not exist here");
+  for (const char* path : {"/v1/models/", "/models", "/models/", "/health/", "/v1/models/fake/"})
+    EXPECT_EQ(Call("GET", path).status, 200) << path;
+  const auto embeddings = Post("/v1/embeddings", "{}");
+  EXPECT_EQ(embeddings.status, 404);
+  EXPECT_NE(embeddings.body.find("embeddings are not built"), std::string::npos) << embeddings.body;
+  EXPECT_NE(Call("GET", "/fleet/replicas").body.find("it is a router's"), std::string::npos);
 }
 
 TEST_F(HeadsTest, ModelNamesMayBePercentEncoded) {

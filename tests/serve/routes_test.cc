@@ -205,7 +205,7 @@ TEST_F(RoutesTest, ErrorsNameFieldValueAndLimit) {
   StartServer();
   auto message = [&](const std::string& path, const json& body, int status = 400) {
     const json error = PostJson(path, body, status)["error"];
-    EXPECT_EQ(error["code"], status);
+    EXPECT_TRUE(error["code"].is_string() || error["code"].is_null());
     return error["param"].is_string() ? error["param"].get<std::string>() + "|" + error["message"].get<std::string>()
                                       : error["message"].get<std::string>();
   };
@@ -215,7 +215,7 @@ TEST_F(RoutesTest, ErrorsNameFieldValueAndLimit) {
             "model|model 'gpt-4' does not exist here; this server has 'fake'");
   EXPECT_EQ(message("/v1/completions", Completion({{"max_tokens", 5000}})),
             "max_tokens|prompt of 4 tokens + max_tokens of 5000 exceed the context of 4096 tokens; give max_tokens up "
-            "to 4092");
+            "to 4092. This model's maximum context length is 4096 tokens.");
   EXPECT_NE(message("/v1/completions", Completion({{"prompt", std::string(5000, 'x')}})).find("prompt of 5001 tokens"),
             std::string::npos);
   EXPECT_EQ(message("/v1/chat/completions", Chat({{"tools", {{{"type", "function"}}}}})),
@@ -244,7 +244,7 @@ TEST_F(RoutesTest, FailureInMidStreamIsAnEventAndNoDoneFollows) {
   ASSERT_EQ(r->http_status, 200);
   ASSERT_EQ(r->events.size(), 3u);
   EXPECT_EQ(json::parse(r->events[2])["error"]["message"], "the executor failed");
-  EXPECT_EQ(json::parse(r->events[2])["error"]["code"], 500);
+  EXPECT_EQ(json::parse(r->events[2])["error"]["code"], nullptr);
 }
 
 TEST_F(RoutesTest, OneRefusedPromptCancelsTheOthers) {
