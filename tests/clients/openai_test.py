@@ -168,7 +168,7 @@ class ResponsesTest(OpenAiTest):
 
     def test_refusals_name_the_field(self):
         for options, param in (({"previous_response_id": "resp_x"}, "previous_response_id"), ({"temperature": 7}, "temperature"),
-                               ({"max_output_tokens": 10**7}, "max_output_tokens"), ({"tools": [{"type": "web_search"}]}, "tools[0]")):
+                               ({"max_output_tokens": 10**7}, "max_output_tokens"), ({"tool_choice": {"type": "web_search"}}, "tool_choice")):
             with self.subTest(param=param), self.assertRaises(openai.BadRequestError) as error:
                 self.respond(**options)
             self.assertEqual(error.exception.param, param)
