@@ -32,7 +32,9 @@ struct FieldSpec {
   const char* choices = "";
   const char* alias = "";  // "token-budget" for max-num-batched-tokens
   const char* help = "";   // one clause; range and default are added to it
-  bool secret = false;     // --print-config and the start-up echo show ***
+  bool secret = false;     // --print-config and run files leave it out
+  // Of a list: words behind the flag's value are values too, where no positional argument is left that they could be.
+  bool several = false;
   // Of a bool: "max-queue=9 ignore-eos=off", what other fields are, where this one is on and nobody says otherwise.
   const char* implies = "";
 };

@@ -181,11 +181,9 @@ int FitCommand(const Args& args) {
   line.Epilog(
       "\nWithout --device: on this machine, by the step times that `tactus profile` has measured and the memory that "
       "`tactus serve`\nwould have. With it: by the cost model, MODEL as in `tactus sim --model`.\n");
-  std::string model;
-  line.Positional("MODEL", &model, false,
+  line.Positional("MODEL", &options.sim.model, false,
                   "as --model; on this machine a name of `tactus models list`, a folder or a file");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  if (!model.empty()) options.sim.model = model;
   return Fit(options);
 }
 

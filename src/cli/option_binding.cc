@@ -1,7 +1,6 @@
 #include "cli/option_binding.h"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <iostream>
 
 #include "base/check.h"
+#include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/config_file.h"
 
@@ -21,6 +21,11 @@ std::string EnvironmentName(const std::string& flag) {
   std::string name = "TACTUS_";
   for (char c : flag) name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return name;
+}
+
+std::string SmallLetters(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
 }
 
 bool ParseNumber(const std::string& text, double* out) {
@@ -57,6 +62,12 @@ Status CheckRange(const FieldBinding& field, const std::string& text, double val
   const std::string unit = *s.unit && !duration ? fmt::format(" {}", s.unit) : "";
   return InvalidArgument(fmt::format("--{}: {} is out of range; give a value {}{}", field.name, text, range, unit),
                          field.name);
+}
+
+// A secret of asterisks alone is what is shown in place of one: taken for a key it would open the door to everybody who
+// reads this.
+bool IsMask(const std::string& text) {
+  return !text.empty() && text.find_first_not_of('*') == std::string::npos;
 }
 
 // Of two values of one flag neither can be meant more than the other; the same value twice does no harm.
@@ -135,6 +146,12 @@ Status SetField(const FieldBinding& field, const std::string& text) {
       return InvalidArgument(fmt::format("--{}: '{}' is not one of: {}", field.name, text, list), field.name);
     }
   }
+  if (field.spec.secret && IsMask(text)) {
+    return InvalidArgument(
+        fmt::format("--{}: '{}' stands for a secret and is none; give the secret itself, or leave the option out",
+                    field.name, text),
+        field.name);
+  }
   if (const auto* p = std::get_if<std::string*>(&field.target))
     **p = text;
   else
@@ -145,7 +162,7 @@ Status SetField(const FieldBinding& field, const std::string& text) {
 std::string FieldText(const FieldBinding& field) {
   if (const auto* p = std::get_if<bool*>(&field.target)) return **p ? "on" : "off";
   if (const auto* p = std::get_if<int64_t*>(&field.target)) return fmt::format("{}", **p);
-  if (const auto* p = std::get_if<double*>(&field.target)) return fmt::format("{:.15g}", **p);
+  if (const auto* p = std::get_if<double*>(&field.target)) return fmt::format("{}", **p);  // the shortest that is it
   if (const auto* p = std::get_if<DurationText*>(&field.target)) {
     if ((*p)->ns == kAutoDuration) return "auto";
     return (*p)->ns == 0 && std::string_view(field.spec.choices).find("none") != std::string_view::npos
@@ -169,14 +186,27 @@ void CommandLine::AddBinding(const char* name, const FieldSpec& spec, FieldBindi
 }
 
 void CommandLine::Positional(const std::string& name, std::string* target, bool required, const std::string& help) {
-  positionals_.push_back({name, target, required, help});
+  positionals_.push_back({name, {SmallLetters(name), {}, "", target, ""}, required, help});
+}
+
+void CommandLine::Rest(const std::string& name, std::vector<std::string>* target) {
+  rest_ = FieldBinding{SmallLetters(name), {}, "", target, ""};
 }
 
 const FieldBinding* CommandLine::Find(const std::string& name) const {
+  if (name.empty()) return nullptr;  // "--", and no field's alias
   for (const FieldBinding& f : fields_) {
     if (f.name == name || name == f.spec.alias) return &f;
   }
   return nullptr;
+}
+
+const FieldBinding* CommandLine::FindKey(const std::string& name) const {
+  if (const FieldBinding* option = Find(name)) return option;
+  for (const PositionalArg& p : positionals_) {
+    if (p.field.name == name) return &p.field;
+  }
+  return rest_ && rest_->name == name ? &*rest_ : nullptr;
 }
 
 std::string CommandLine::HelpText() const {
@@ -233,31 +263,109 @@ std::string DoubleText(double value) {
   return text.find_first_of(".eni") == std::string::npos ? text + ".0" : text;
 }
 
+// Between single quotes, where nothing is escaped, or between double ones where it must be.
+std::string QuotedText(const std::string& text) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (text.find('\'') == std::string::npos && std::none_of(text.begin(), text.end(), control)) return "'" + text + "'";
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\')
+      quoted += {'\\', c};
+    else if (control(c))
+      quoted += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
+    else
+      quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string QuotedList(const std::vector<std::string>& items) {
+  std::string list;
+  for (const std::string& item : items) list += (list.empty() ? " " : ", ") + QuotedText(item);
+  return list.empty() ? "[]" : "[" + list + " ]";
+}
+
+std::string ConfigLine(const FieldBinding& f) {
+  if (f.spec.secret) {
+    const auto* list = std::get_if<std::vector<std::string>*>(&f.target);
+    const size_t set = list != nullptr ? (*list)->size() : FieldText(f).empty() ? 0 : 1;
+    if (set == 0) return fmt::format("# {}: none is set\n", f.name);
+    return fmt::format("# {}: {} set, and left out here as a secret; give it by {} or in a file of --config\n", f.name,
+                       set == 1 ? "is" : fmt::format("{} are", set), EnvironmentName(f.name));
+  }
+  std::string value;
+  if (const auto* b = std::get_if<bool*>(&f.target))
+    value = **b ? "true" : "false";
+  else if (const auto* i = std::get_if<int64_t*>(&f.target))
+    value = fmt::format("{}", **i);
+  else if (const auto* d = std::get_if<double*>(&f.target))
+    value = DoubleText(**d);
+  else if (const auto* list = std::get_if<std::vector<std::string>*>(&f.target))
+    value = QuotedList(**list);
+  else
+    value = QuotedText(FieldText(f));
+  return fmt::format("{} = {}\n", f.name, value);
+}
+
 }  // namespace
 
-std::string CommandLine::ConfigText() const {
-  std::ostringstream out;
-  for (const FieldBinding& f : fields_) {
-    toml::table line;  // one key a table keeps the declaration's order
-    if (const auto* b = std::get_if<bool*>(&f.target))
-      line.insert(f.name, **b);
-    else if (const auto* i = std::get_if<int64_t*>(&f.target))
-      line.insert(f.name, **i);
-    else if (const auto* d = std::get_if<double*>(&f.target)) {
-      out << f.name << " = " << DoubleText(**d) << "\n";
-      continue;
-    } else if (f.spec.secret)
-      line.insert(f.name, FieldText(f).empty() ? "" : "***");
-    else if (const auto* list = std::get_if<std::vector<std::string>*>(&f.target)) {
-      toml::array items;
-      for (const auto& item : **list) items.push_back(item);
-      line.insert(f.name, items);
-    } else {
-      line.insert(f.name, FieldText(f));
+Result<std::string> CommandLine::ConfigText() const {
+  std::string text;
+  const auto append = [&text](const FieldBinding& f) -> Status {
+    const std::string line = ConfigLine(f);
+    if (!IsValidUtf8(line)) {
+      return InvalidArgument(
+          fmt::format("--print-config: the value of '{}' is not UTF-8, and a TOML file holds no other "
+                      "text; rename the file, or give the value as a flag",
+                      f.name),
+          f.name);
     }
-    out << line << "\n";
+    text += line;
+    return Status();
+  };
+  for (const PositionalArg& p : positionals_) {
+    if (Find(p.field.name) == nullptr) TACTUS_RETURN_IF_ERROR(append(p.field));
   }
-  return out.str();
+  if (rest_) TACTUS_RETURN_IF_ERROR(append(*rest_));
+  for (const FieldBinding& f : fields_) TACTUS_RETURN_IF_ERROR(append(f));
+  return text;
+}
+
+std::vector<std::string> CommandLine::Spelled(const std::vector<std::string>& args,
+                                              std::vector<std::string>* positional) const {
+  const auto is_word = [](const std::string& arg) { return arg.empty() || arg[0] != '-' || arg.size() == 1; };
+  std::vector<std::string> spelled;
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i] == "--") {  // behind it nothing is a flag
+      positional->insert(positional->end(), args.begin() + static_cast<int64_t>(i) + 1, args.end());
+      break;
+    }
+    const bool flag = args[i].rfind("--", 0) == 0;
+    const size_t equals = flag ? args[i].find('=') : std::string::npos;
+    const FieldBinding* f = flag ? Find(args[i].substr(2, equals == std::string::npos ? equals : equals - 2))
+                            : args[i].size() == 2 && args[i][0] == '-' ? Find(args[i].substr(1))
+                                                                       : nullptr;
+    const bool takes_next = equals == std::string::npos && i + 1 < args.size();
+    if (f != nullptr && flag && equals == std::string::npos && std::holds_alternative<bool*>(f->target)) {
+      bool unused;
+      const bool has_value = takes_next && ParseBool(args[i + 1], &unused);
+      spelled.push_back(args[i] + "=" + (has_value ? args[i + 1] : "on"));
+      if (has_value) ++i;
+      continue;
+    }
+    if (f == nullptr && is_word(args[i])) {
+      positional->push_back(args[i]);
+      continue;
+    }
+    spelled.push_back(args[i]);
+    if (takes_next && (f != nullptr || args[i] == "--config")) spelled.push_back(args[++i]);
+    if (f == nullptr || !f->spec.several || rest_) continue;
+    while (positional->size() >= positionals_.size() && i + 1 < args.size() && is_word(args[i + 1])) {
+      spelled.push_back("--" + f->name);
+      spelled.push_back(args[++i]);
+    }
+  }
+  return spelled;
 }
 
 Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, bool* print_config) {
@@ -290,22 +398,10 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
   app.add_option("--config", config);
   app.add_flag("--print-config", *print_config);
   app.add_flag("--help,-h", *help);
-  std::vector<std::string> positional;
-  app.add_option("positional", positional)->expected(0, 1 << 20);
 
-  // A boolean flag may stand alone ("--reserve-full") or with a word ("--prefix-caching off").
-  std::vector<std::string> joined;
-  for (size_t i = 0; i < args.size(); ++i) {
-    const FieldBinding* f = args[i].rfind("--", 0) == 0 ? Find(args[i].substr(2)) : nullptr;
-    if (f && std::holds_alternative<bool*>(f->target)) {
-      bool unused;
-      const bool has_value = i + 1 < args.size() && ParseBool(args[i + 1], &unused);
-      joined.push_back(args[i] + "=" + (has_value ? args[i + 1] : "on"));
-      if (has_value) ++i;
-    } else {
-      joined.push_back(args[i]);
-    }
-  }
+  // What is no flag's is not left to CLI11, which takes "[a,b]" for two. A boolean flag may stand alone
+  // ("--reserve-full") or with a word ("--prefix-caching off").
+  std::vector<std::string> positional, joined = Spelled(args, &positional);
   std::reverse(joined.begin(), joined.end());  // CLI11 takes them from the back
   try {
     app.parse(joined);
@@ -333,16 +429,20 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
   if (config.empty()) {
     if (const char* path = std::getenv("TACTUS_CONFIG")) config = path;
   }
+  for (size_t i = 0; i < positional.size() && i < positionals_.size(); ++i)
+    already_set.push_back(positionals_[i].field.name);
+  if (rest_ && positional.size() > positionals_.size()) already_set.push_back(rest_->name);
   if (!config.empty()) {
-    const auto find = [this](const std::string& name) { return Find(name); };
+    const auto find = [this](const std::string& name) { return FindKey(name); };
     TACTUS_RETURN_IF_ERROR(ApplyConfigFile(config, find, &already_set));
   }
   TACTUS_RETURN_IF_ERROR(ApplyImplied(already_set));
 
   for (size_t i = 0; i < positionals_.size(); ++i) {
+    std::string* target = std::get<std::string*>(positionals_[i].field.target);
     if (i < positional.size())
-      *positionals_[i].target = positional[i];
-    else if (positionals_[i].required && !*print_config) {
+      *target = positional[i];
+    else if (positionals_[i].required && target->empty() && !*print_config) {
       return InvalidArgument(fmt::format("{} is missing: tactus {} {}", positionals_[i].name, command_, usage_));
     }
   }
@@ -351,7 +451,8 @@ Status CommandLine::ApplyAll(const std::vector<std::string>& args, bool* help, b
       return InvalidArgument(
           fmt::format("unexpected argument '{}': tactus {} {}", positional[positionals_.size()], command_, usage_));
     }
-    rest_->assign(positional.begin() + static_cast<int64_t>(positionals_.size()), positional.end());
+    std::get<std::vector<std::string>*>(rest_->target)
+        ->assign(positional.begin() + static_cast<int64_t>(positionals_.size()), positional.end());
   }
   return Status();
 }
@@ -398,7 +499,12 @@ CommandLine::Outcome CommandLine::Parse(const std::vector<std::string>& args) {
     return Outcome::kBadUsage;
   }
   if (print_config) {
-    std::cout << ConfigText();
+    const auto text = ConfigText();
+    if (!text.ok()) {
+      std::cerr << "tactus " << command_ << ": " << text.status().message() << "\n";
+      return Outcome::kBadUsage;
+    }
+    std::cout << *text;
     return Outcome::kDone;
   }
   return Outcome::kRun;

@@ -41,10 +41,10 @@ class CommandLine {
   void Add(Options& options) {
     options.VisitFields(*this);
   }
-  // A positional argument; optional unless `required`.
+  // A positional argument; optional unless `required`. In a file its key is the name in small letters.
   void Positional(const std::string& name, std::string* target, bool required, const std::string& help);
-  // Positionals beyond the named ones.
-  void Rest(std::vector<std::string>* target) { rest_ = target; }
+  // Positionals beyond the named ones; a list in a file, by the name in small letters.
+  void Rest(const std::string& name, std::vector<std::string>* target);
 
   // Text at the end of --help.
   void Epilog(std::string text) { epilog_ = std::move(text); }
@@ -67,7 +67,9 @@ class CommandLine {
   Status Apply(const std::vector<std::pair<std::string, std::string>>& values);
 
   std::string HelpText() const;
-  std::string ConfigText() const;  // TOML
+  // TOML that --config reads back as what is in force. Secrets are left out, each with a comment that says whether it
+  // is set. kInvalidArgument: a value that no TOML file can hold, because it is not UTF-8.
+  Result<std::string> ConfigText() const;
   const std::string& command() const { return command_; }
   const std::deque<FieldBinding>& fields() const { return fields_; }
 
@@ -79,14 +81,19 @@ class CommandLine {
 
   struct PositionalArg {
     std::string name;
-    std::string* target;
+    FieldBinding field;
     bool required;
     std::string help;
   };
+  // What a file may say: options, and positional arguments that are no option's.
+  const FieldBinding* FindKey(const std::string& name) const;
+  // The flags: boolean ones with their values, and further values of FieldSpec::several each with its flag. What is no
+  // flag's goes to `positional`.
+  std::vector<std::string> Spelled(const std::vector<std::string>& args, std::vector<std::string>* positional) const;
   std::string command_, usage_, about_, group_, epilog_;
   std::deque<FieldBinding> fields_;
   std::vector<PositionalArg> positionals_;
-  std::vector<std::string>* rest_ = nullptr;
+  std::optional<FieldBinding> rest_;
 };
 
 }  // namespace tactus::cli

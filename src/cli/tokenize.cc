@@ -76,7 +76,7 @@ int TokenizeCommand(const Args& args) {
   line.Positional("MODEL", &options.model, true,
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`");
   std::vector<std::string> text;
-  line.Rest(&text);
+  line.Rest("TEXT", &text);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (text.size() > 1) {
     std::fprintf(stderr, "tactus tokenize: %zu texts given; put one text in quotes\n", text.size());

@@ -20,6 +20,9 @@ struct Sample {
   DurationText wait{50'000'000}, beat{kAutoDuration};
   BytesText memory;
   bool plain = false;
+  std::string word;
+  std::vector<std::string> name;
+  int64_t shift = 0;
   template <class V>
   void VisitFields(V& v) {
     v.Group("Sample");
@@ -31,6 +34,9 @@ struct Sample {
     v.Field("wait", wait, {.unit = "duration", .help = "how long"});
     v.Field("beat", beat, {.unit = "duration", .choices = "auto|none", .help = "how long, or not at all"});
     v.Field("memory", memory, {.unit = "bytes", .help = "how big"});
+    v.Field("word", word, {.help = "any text"});
+    v.Field("name", name, {.help = "names", .several = true});
+    v.Field("shift", shift, {.help = "any number"});
     v.Field("plain", plain, {.help = "nothing fancy", .implies = "number=9 kind=b"});
   }
 };
@@ -341,6 +347,105 @@ TEST(CommandLine, PrintedConfigurationReadsBackAndHidesSecrets) {
   const std::string path = testing::TempDir() + "/echo.toml";
   std::ofstream(path) << p.output;
   EXPECT_EQ(ParseArgs({"--config", path}).sample.count, 8) << p.output;
+}
+
+// Whatever a value has in it: what is printed sets every field as it was.
+TEST(CommandLine, EveryValueReadsBackFromWhatIsPrinted) {
+  const std::string path = testing::TempDir() + "/values.toml";
+  const auto round_trip = [&path](const std::vector<std::string>& args) {
+    std::vector<std::string> printing = args;
+    printing.push_back("--print-config");
+    const Parsed printed = ParseArgs(printing);
+    EXPECT_EQ(printed.outcome, CommandLine::Outcome::kDone) << printed.errors;
+    std::ofstream(path) << printed.output;
+    const Parsed given = ParseArgs(args), read = ParseArgs({"--config", path});
+    EXPECT_EQ(read.outcome, CommandLine::Outcome::kRun) << read.errors << printed.output;
+    EXPECT_EQ(read.model, given.model) << printed.output;
+    EXPECT_EQ(read.sample.word, given.sample.word) << printed.output;
+    EXPECT_EQ(read.sample.name, given.sample.name) << printed.output;
+    EXPECT_EQ(read.sample.share, given.sample.share) << printed.output;
+    EXPECT_EQ(read.sample.shift, given.sample.shift) << printed.output;
+    EXPECT_EQ(read.sample.wait.ns, given.sample.wait.ns) << printed.output;
+    EXPECT_EQ(read.sample.memory.bytes, given.sample.memory.bytes) << printed.output;
+    return given;
+  };
+  for (const char* text : {"",
+                           "plain",
+                           "it's",
+                           "\"quoted\"",
+                           "both ' and \"",
+                           "back\\slash",
+                           "C:\\dir\\",
+                           "new\nline",
+                           "tab\t",
+                           "\x01\x1f\x7f",
+                           "'''",
+                           "\"\"\"",
+                           "# no comment",
+                           "[a,b]",
+                           "[[a],[b]]",
+                           "{}",
+                           "a = 1",
+                           "-5",
+                           " ",
+                           "ünïcode ☃",
+                           "%%",
+                           "\r\n"}) {
+    const Parsed p = round_trip({"--word", text, "--name", text, "--name", "x", std::string("m") + text});
+    EXPECT_EQ(p.sample.word, text);
+    EXPECT_EQ(p.sample.name, (std::vector<std::string>{text, "x"}));
+    EXPECT_EQ(p.model, std::string("m") + text);
+  }
+  EXPECT_EQ(round_trip({"{}"}).model, "{}");
+  EXPECT_EQ(round_trip({"[a,b]"}).model, "[a,b]");
+  for (const char* number : {"0", "1", "0.1", "1e-300", "0.12345678901234567", "0.3333333333333333"})
+    round_trip({"--share", number});
+  for (const char* number : {"-1", "-9223372036854775808", "9223372036854775807"}) round_trip({"--shift", number});
+  for (const char* time : {"0s", "1ns", "1.5s", "90m", "1234567891ns", "3h"}) round_trip({"--wait", time});
+  for (const char* size : {"0", "1", "1000", "1KiB", "3MiB", "1.5GiB", "2TiB", "999999999999"})
+    round_trip({"--memory", size});
+}
+
+TEST(CommandLine, ASecretIsLeftOutAndWhatStandsForOneIsNone) {
+  const std::string path = testing::TempDir() + "/secret.toml";
+  const Parsed none = ParseArgs({"--print-config"});
+  EXPECT_NE(none.output.find("# key: none is set\n"), std::string::npos) << none.output;
+  const Parsed two = ParseArgs({"--key", "sesame", "--key", "thyme", "--print-config"});
+  EXPECT_NE(two.output.find("# key: 2 are set, and left out here as a secret; give it by TACTUS_KEY"),
+            std::string::npos)
+      << two.output;
+  std::ofstream(path) << two.output;
+  EXPECT_TRUE(ParseArgs({"--config", path}).sample.key.empty());
+  for (const char* mask : {"*", "***", "********"}) {
+    const Parsed p = ParseArgs({"--key", mask});
+    EXPECT_EQ(p.outcome, CommandLine::Outcome::kBadUsage);
+    EXPECT_NE(p.errors.find("stands for a secret and is none"), std::string::npos) << p.errors;
+    std::ofstream(path) << "key = [\"a\", \"" << mask << "\"]\n";
+    EXPECT_EQ(ParseArgs({"--config", path}).outcome, CommandLine::Outcome::kBadUsage);
+  }
+  EXPECT_EQ(ParseArgs({"--key", "a*b***"}).outcome, CommandLine::Outcome::kRun);
+}
+
+// As vLLM's --served-model-name takes them.
+TEST(CommandLine, SeveralValuesMayFollowAFlagWhereNoArgumentIsMissing) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(ParseArgs({"model", "--name", "a", "b", "c"}).sample.name, (Names{"a", "b", "c"}));
+  EXPECT_EQ(ParseArgs({"model", "--name", "a", "b", "--fast", "--name=c", "d"}).sample.name,
+            (Names{"a", "b", "c", "d"}));
+  const Parsed model = ParseArgs({"--name", "a", "b"});
+  EXPECT_EQ(model.sample.name, Names{"a"});
+  EXPECT_EQ(model.model, "b");
+  EXPECT_NE(ParseArgs({"model", "--word", "a", "b"}).errors.find("unexpected argument 'b'"), std::string::npos);
+}
+
+// What the command line says of it beats the file.
+TEST(CommandLine, APositionalArgumentIsAKeyOfAFile) {
+  const std::string path = testing::TempDir() + "/model.toml";
+  std::ofstream(path) << "model = 'from the file'\n";
+  EXPECT_EQ(ParseArgs({"--config", path}).model, "from the file");
+  EXPECT_EQ(ParseArgs({"--config", path, "given"}).model, "given");
+  std::ofstream(path) << "model = 5\n";
+  EXPECT_EQ(ParseArgs({"--config", path}).outcome, CommandLine::Outcome::kBadUsage);
 }
 
 TEST(CommandLine, WhatAFlagImpliesHoldsWhereNothingElseIsSaid) {
