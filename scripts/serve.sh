@@ -16,9 +16,7 @@ if [ $# -eq 0 ] || [ "${1#-}" != "$1" ]; then
     *" --help "*|*" --print-config "*) ;;
     *)
       model=$("$root/scripts/get_default_model.sh")
-      name=(--served-model-name smollm2-135m)
-      case " $* " in *" --served-model-name"*) name=() ;; esac   # a flag may be given once only
-      set -- "$model" "${name[@]}" "$@"
+      set -- "$model" "$@"   # by its place in the cache folder its name is smollm2-135m, where no other is given
       ;;
   esac
 fi

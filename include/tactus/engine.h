@@ -32,11 +32,12 @@ class ResponseSink {
 };
 
 struct ModelInfo {
-  std::string name;           // --served-model-name, else the model's
-  std::string path;           // the file or folder that was loaded
-  std::string architecture;   // row of src/model_config/architectures.def: "llama"
-  int64_t max_model_len = 0;  // tokens: prompt and answer together
-  int64_t vocab_size = 0;     // token ids are 0 to vocab_size - 1
+  std::string name;                      // the first --served-model-name, else the model's
+  std::vector<std::string> other_names;  // that requests may use too: the other --served-model-name
+  std::string path;                      // the file or folder that was loaded
+  std::string architecture;              // row of src/model_config/architectures.def: "llama"
+  int64_t max_model_len = 0;             // tokens: prompt and answer together
+  int64_t vocab_size = 0;                // token ids are 0 to vocab_size - 1
   int64_t num_parameters = 0;
   int64_t hidden_size = 0, num_layers = 0;
   int64_t kv_bytes_per_token = 0;  // of all layers, with 16-bit K and V

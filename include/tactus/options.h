@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tactus/option_fields.h"
 #include "tactus/scheduling_options.h"
@@ -13,16 +14,17 @@ namespace tactus {
 struct EngineOptions : SchedulingOptions {
   // Model
   std::string model;  // folder, GGUF file or a name of `tactus models`; empty: the default model
-  std::string served_model_name;
+  std::vector<std::string> served_model_name;  // each may be several, separated by commas; empty: the model's own
   std::string dtype = "auto";
   std::string load_format = "auto";
   std::string activation_dtype = "auto";
   std::string quantization = "none";
-  std::string weight_cache;   // folder; empty: none
-  std::string chat_template;  // a .jinja file instead of the model's own
-  int64_t seed = 0;           // dummy weights, and the source of per-request seeds that clients leave out
-  std::string draft_model;    // as `model`; empty: none
-  std::string profile;        // step times of this machine; empty: the default place, for --tbt-slo
+  std::string weight_cache;         // folder; empty: none
+  std::string chat_template;        // a .jinja file instead of the model's own
+  int64_t seed = 0;                 // dummy weights, and the source of per-request seeds that clients leave out
+  std::string draft_model;          // as `model`; empty: none
+  std::string profile;              // step times of this machine; empty: the default place, for --tbt-slo
+  bool measure_step_times = false;  // at this start, although an earlier one has kept some
   // KV cache
   BytesText kv_cache_memory;
   std::string kv_cache_dtype = "auto";
@@ -43,7 +45,11 @@ struct EngineOptions : SchedulingOptions {
   template <class V>
   void VisitFields(V& v) {
     v.Group("Model");
-    v.Field("served-model-name", served_model_name, {.help = "the model's name in the API; default: the model's own"});
+    v.Field(
+        "served-model-name", served_model_name,
+        {.help = "the model's names in the API, separated by commas; may be repeated; requests may use any of them, "
+                 "answers have the first; default: the model's own",
+         .several = true});
     v.Field("dtype", dtype,
             {.choices = "auto|float32|bfloat16",
              .help = "auto: by the file's format; float32: the reference mode, weights dequantised, every sum and the "
@@ -63,12 +69,15 @@ struct EngineOptions : SchedulingOptions {
                      "and far less accurate"});
     v.Field("weight-cache", weight_cache,
             {.help = "folder that keeps packed weights and measured step times for the next start; default: every "
-                     "start packs and measures"});
+                     "start packs, and step times are kept in the cache folder"});
     v.Field("chat-template", chat_template, {.help = "Jinja file that replaces the model's own chat template"});
     v.Field("seed", seed, {.help = "seed of dummy weights, and of the requests that state none"});
     v.Field("profile", profile,
             {.help = "file of this machine's step times, from which --tbt-slo chooses the budget; default: where "
                      "`tactus profile` writes it"});
+    v.Field("measure-step-times", measure_step_times,
+            {.help = "measure step times at this start, although an earlier one has left some in the cache folder, and "
+                     "keep them in their place"});
     v.Field(
         "draft-model", draft_model,
         {.help = "with --speculation draft: a smaller model of the same vocabulary, a folder, a GGUF file or a name "
@@ -76,7 +85,8 @@ struct EngineOptions : SchedulingOptions {
     SchedulingOptions::VisitFields(v);
     v.Group("KV cache");
     v.Field("kv-cache-memory", kv_cache_memory,
-            {.unit = "bytes", .help = "memory for KV; 0: half of what is left, at most 8 GiB"});
+            {.unit = "bytes",
+             .help = "most memory for KV, which is taken as it is needed; 0: half of what is left, at most 8 GiB"});
     v.Field("kv-cache-dtype", kv_cache_dtype,
             {.choices = "auto|bfloat16|float32|int8",
              .help = "format of K and V; auto: bfloat16, or float32 with --dtype float32"});

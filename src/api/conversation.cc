@@ -160,6 +160,7 @@ RequestLimits LimitsOf(const Engine& engine, int64_t default_max_tokens, std::st
   RequestLimits limits;
   limits.style = ChatStyleOf(engine, tool_parser, reasoning_parser);
   limits.model = model.name;
+  limits.other_models = model.other_names;
   limits.max_model_len = model.max_model_len;
   limits.vocab_size = model.vocab_size;
   limits.default_max_tokens = default_max_tokens;

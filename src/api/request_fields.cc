@@ -75,12 +75,18 @@ Status CheckBody(const Json& doc) {
   return Status();
 }
 
+Status NoSuchModel(std::string_view asked, const std::string& name, const std::vector<std::string>& other_names) {
+  std::string has = "'" + name + "'";
+  for (const std::string& other : other_names) has += ", '" + other + "'";
+  return NotFound(fmt::format("model '{}' does not exist here; this server has {}", asked, has), "model");
+}
+
 void ReadModel(Fields* fields, const RequestLimits& limits) {
   const auto model = fields->String("model", kMaxNameBytes);
-  if (model && *model != limits.model) {
-    fields->Fail(
-        NotFound(fmt::format("model '{}' does not exist here; this server has '{}'", *model, limits.model), "model"));
-  }
+  if (!model || *model == limits.model) return;
+  const auto& others = limits.other_models;
+  if (std::find(others.begin(), others.end(), *model) == others.end())
+    fields->Fail(NoSuchModel(*model, limits.model, others));
 }
 
 void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* out) {

@@ -17,6 +17,8 @@ inline constexpr size_t kMaxMessages = 16384;
 // The body as an object; `doc` keeps it.
 Status CheckBody(const Json& doc);  // that it is one
 Status ParseBody(std::string_view body, StopToken stop, Json* doc);
+// kNotFound with the names that there are.
+Status NoSuchModel(std::string_view asked, const std::string& name, const std::vector<std::string>& other_names);
 void ReadModel(Fields* fields, const RequestLimits& limits);
 void ReadSampling(Fields* fields, const RequestLimits& limits, ParsedRequest* out);
 // `least`: of max_tokens.

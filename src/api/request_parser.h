@@ -23,7 +23,8 @@ namespace tactus::api {
 
 // What a body is checked against. Immutable while the server lives.
 struct RequestLimits {
-  std::string model;  // the served name; another one is kNotFound
+  std::string model;  // the served name; one that is neither this nor among other_models is kNotFound
+  std::vector<std::string> other_models;
   int64_t max_model_len = 0;
   int64_t vocab_size = 0;
   int64_t default_max_tokens = 4096;  // cap for chats that state no max_tokens

@@ -473,9 +473,9 @@ std::string CompletionWriter::Whole(const std::vector<ChoiceText>& choices, cons
   return out;
 }
 
-std::string ModelText(const ModelInfo& model, int64_t created) {
+std::string ModelText(const ModelInfo& model, std::string_view name, int64_t created) {
   std::string out = "{\"id\":";
-  AppendJsonString(&out, model.name);
+  AppendJsonString(&out, name);
   fmt::format_to(std::back_inserter(out),
                  ",\"object\":\"model\",\"created\":{},\"owned_by\":\"tactus\",\"root\":", created);
   AppendJsonString(&out, model.name);
@@ -484,7 +484,9 @@ std::string ModelText(const ModelInfo& model, int64_t created) {
 }
 
 std::string ModelsText(const ModelInfo& model, int64_t created) {
-  return "{\"object\":\"list\",\"data\":[" + ModelText(model, created) + "]}";
+  std::string out = "{\"object\":\"list\",\"data\":[" + ModelText(model, model.name, created);
+  for (const std::string& name : model.other_names) out += "," + ModelText(model, name, created);
+  return out + "]}";
 }
 
 std::string TokenizeText(const Engine& engine, const std::vector<TokenId>& tokens, bool with_strings) {

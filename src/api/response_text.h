@@ -83,7 +83,8 @@ class CompletionWriter final : public AnswerWriter {
 };
 
 std::string ModelsText(const ModelInfo& model, int64_t created);
-std::string ModelText(const ModelInfo& model, int64_t created);
+// By one of its names.
+std::string ModelText(const ModelInfo& model, std::string_view name, int64_t created);
 std::string TokenizeText(const Engine& engine, const std::vector<TokenId>& tokens, bool with_strings);
 std::string DetokenizeText(const std::string& text);
 

@@ -179,6 +179,15 @@ Result<bool> InputFile::ReadLine(std::string* line, int64_t line_limit_bytes) {
   }
 }
 
+Status CheckReadable(const std::string& path) {
+  struct stat info{};
+  if (stat(path.c_str(), &info) != 0 || access(path.c_str(), R_OK) != 0) {
+    const std::string reason = "cannot open '" + path + "': " + std::strerror(errno);
+    return errno == ENOENT || errno == ENOTDIR ? NotFound(reason) : InvalidArgument(reason);
+  }
+  return S_ISDIR(info.st_mode) ? InvalidArgument("'" + path + "' is a folder; name a file") : Status();
+}
+
 Result<std::string> ReadInputFile(const std::string& path, int64_t limit_bytes, int32_t wait_ms) {
   TACTUS_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path, limit_bytes, wait_ms));
   return file.ReadAll();

@@ -57,6 +57,9 @@ class InputFile {
   int64_t unpacked_bytes_ = 0;
 };
 
+// Whether Open would find a file that it may read, without opening it, which a pipe stands only once. Errors as Open's.
+Status CheckReadable(const std::string& path);
+
 // The whole of a small file.
 Result<std::string> ReadInputFile(const std::string& path, int64_t limit_bytes, int32_t wait_ms = kInputWaitMs);
 

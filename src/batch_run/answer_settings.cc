@@ -1,6 +1,7 @@
 #include "batch_run/answer_settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -31,6 +32,8 @@ struct Chosen {
     if (std::find(std::begin(kChangeAnswers), std::end(kChangeAnswers), name) == std::end(kChangeAnswers)) return;
     if constexpr (std::is_same_v<T, std::string> || std::is_integral_v<T>)
       settings.emplace_back("--" + std::string(name), fmt::format("{}", value));
+    else if constexpr (std::is_same_v<T, std::vector<std::string>>)
+      settings.emplace_back("--" + std::string(name), fmt::format("{}", fmt::join(value, ",")));
   }
 };
 

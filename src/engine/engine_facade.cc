@@ -23,6 +23,7 @@
 #include "base/thread_role.h"
 #include "cost/step_table.h"
 #include "engine/check_model.h"
+#include "engine/check_options.h"
 #include "engine/create_engine.h"
 #include "engine/delivery.h"
 #include "engine/find_step_times.h"
@@ -59,6 +60,7 @@ struct Setup {
   ModelText text;
   std::unique_ptr<Backend> backend;
   BackendInfo computes;
+  std::vector<std::string> names;  // in the API; one at least
   DraftPlan drafts;
   MemoryGrant memory;
   ReplicaConfig replica;
@@ -428,15 +430,11 @@ std::string ServedName(const std::string& asked, const std::string& path) {
   return p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
 }
 
-std::string NameOf(const Setup& s) {
-  return !s.options.served_model_name.empty() ? s.options.served_model_name
-                                              : ServedName(s.options.model, s.description.path);
-}
-
 ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   const ModelConfig& config = s.description.config;
   ModelInfo info;
-  info.name = s.replica.model;
+  info.name = s.names[0];
+  info.other_names.assign(s.names.begin() + 1, s.names.end());
   info.path = s.description.path;
   info.architecture = config.architecture;
   info.max_model_len = s.memory.max_model_len;
@@ -478,9 +476,8 @@ Status SizeByQuickProfile(Executor* executor, const ExecutorSize& size, const st
   limits.block_size = size.block_size;
   limits.vocab_size = s->description.config.vocab_size;
   const auto remarks = StepTimeRemarks(s->description, weight_format, s->computes, QuickLimits(limits));
-  TACTUS_ASSIGN_OR_RETURN(s->step_times.profile,
-                          QuickStepTimes(executor, QuickLimits(limits), remarks, s->options.weight_cache,
-                                         s->step_times.wanted, clock, say));
+  TACTUS_ASSIGN_OR_RETURN(s->step_times.profile, QuickStepTimes(executor, QuickLimits(limits), remarks, s->options,
+                                                                s->step_times.wanted, clock, say));
   TACTUS_ASSIGN_OR_RETURN(auto sized, MakeReplica(*s));
   if (sized->scheduler().max_step_tokens() > size.max_step_tokens) {
     return InvalidArgument(
@@ -547,15 +544,12 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   Setup setup;
   setup.options = options;
   setup.backend = std::move(parts.backend);
+  TACTUS_RETURN_IF_ERROR(CheckOptions(options));
   TACTUS_RETURN_IF_ERROR(FindModel(&setup, *parts.clock));
   const ModelConfig& config = setup.description.config;
   say(fmt::format("model {} ({}, {:.1f} M parameters) from {}", config.name, config.architecture,
                   static_cast<double>(config.NumParameters()) * 1e-6, setup.description.path));
   if (!options.kv_cache_dir.empty()) {
-    if (!options.prefix_caching) {
-      return InvalidArgument(
-          "--kv-cache-dir keeps what the prefix cache has, and --prefix-caching is off; leave one out", "kv-cache-dir");
-    }
     TACTUS_ASSIGN_OR_RETURN(setup.kv_folder, KvFolder::Open(options.kv_cache_dir));
   }
   TACTUS_ASSIGN_OR_RETURN(setup.step_times, FindStepTimes(setup.options, setup.description, setup.computes));
@@ -564,7 +558,9 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   std::string plan = setup.memory.text;
   while (plan.ends_with('\n')) plan.pop_back();
   say(plan);
-  setup.replica.model = NameOf(setup);
+  TACTUS_ASSIGN_OR_RETURN(setup.names, ServedNames(options));
+  if (setup.names.empty()) setup.names.push_back(ServedName(options.model, setup.description.path));
+  setup.replica.model = setup.names[0];
   if (!options.kv_secret.empty()) {
     setup.replica.secret = FleetKeysOf(options.kv_secret).blocks;
   } else if (setup.kv_folder != nullptr) {

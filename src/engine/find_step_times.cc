@@ -38,8 +38,20 @@ Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const ModelDescript
   // An offline run goes by what is stored, and begins without measuring.
   const bool waits = traits.wants_step_time && !(traits.offline && o.likes_step_times);
   const bool wants = waits || o.speculation != "none";
+  if (o.measure_step_times && !o.profile.empty()) {
+    return InvalidArgument("--measure-step-times measures, and --profile names a file of step times; leave one out",
+                           "measure-step-times");
+  }
+  if (o.measure_step_times && !wants) {
+    found.notes.push_back(
+        "warning: --measure-step-times has no effect: the scheduler and --speculation go by no step times");
+  }
   if (o.profile.empty() && !wants && !o.likes_step_times) return found;
   const std::string path = !o.profile.empty() ? o.profile : DefaultProfilePath(description.path, computes.workers);
+  if (o.measure_step_times && wants) {
+    found.wanted = path;
+    return found;
+  }
   auto loaded = cost::LoadStepProfile(path);
   if (!loaded.ok()) {
     const bool absent = loaded.status().code() == StatusCode::kNotFound;

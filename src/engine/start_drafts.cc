@@ -54,16 +54,9 @@ Status OfDraftModel(const Status& status) {
 
 }  // namespace
 
-Result<DraftPlan> PlanDrafts(const EngineOptions& options, const Tokenizer& served, int32_t max_draft_tokens,
-                             Clock& clock) {
-  DraftPlan plan;
-  if (options.speculation != "none" && max_draft_tokens == 0) {
-    return InvalidArgument(
-        fmt::format("--speculation {}: what computes this model verifies no guesses; use none", options.speculation),
-        "speculation");
-  }
+Status CheckDraftFlags(const EngineOptions& options) {
   if (options.speculation != "draft") {
-    if (options.draft_model.empty()) return plan;
+    if (options.draft_model.empty()) return Status();
     return InvalidArgument(
         fmt::format("--draft-model is for --speculation draft, and it is {}; give that too, or leave "
                     "the model out",
@@ -76,6 +69,19 @@ Result<DraftPlan> PlanDrafts(const EngineOptions& options, const Tokenizer& serv
         "none",
         "draft-model");
   }
+  return Status();
+}
+
+Result<DraftPlan> PlanDrafts(const EngineOptions& options, const Tokenizer& served, int32_t max_draft_tokens,
+                             Clock& clock) {
+  DraftPlan plan;
+  if (options.speculation != "none" && max_draft_tokens == 0) {
+    return InvalidArgument(
+        fmt::format("--speculation {}: what computes this model verifies no guesses; use none", options.speculation),
+        "speculation");
+  }
+  TACTUS_RETURN_IF_ERROR(CheckDraftFlags(options));
+  if (options.draft_model.empty()) return plan;
   const EngineOptions o = OptionsOf(options);
   const auto path = ResolveModel(o.model);
   if (!path.ok()) return OfDraftModel(path.status());

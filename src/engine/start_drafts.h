@@ -20,6 +20,9 @@ struct DraftPlan {
   std::string name;
 };
 
+// Of --speculation and --draft-model, one without the other; kInvalidArgument names the flag.
+Status CheckDraftFlags(const EngineOptions& options);
+
 // kInvalidArgument with the flag: speculation that the executor cannot verify (`max_draft_tokens` 0), a draft model
 // without --speculation draft or the other way round, one of another vocabulary (the first token that differs, or the
 // sizes) or that no memory is left for.

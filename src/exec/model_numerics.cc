@@ -20,6 +20,10 @@ Result<const kernels::Ops*> ChooseKernels(const std::string& name) {
 
 }  // namespace
 
+Status CheckKernels(const EngineOptions& options) {
+  return ChooseKernels(options.kernels).status();
+}
+
 Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description) {
   ModelNumerics m;
   LoadWeightsOptions load;

@@ -18,6 +18,9 @@ struct ModelNumerics {
   std::string hint;  // a better choice than the one that stands; empty: none
 };
 
+// kInvalidArgument: kernels that this machine does not run.
+Status CheckKernels(const EngineOptions& options);
+
 // kInvalidArgument names the flag, its choices and the way out.
 Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description);
 

@@ -44,6 +44,7 @@ struct FleetWatch::Replica {
   ReplicaKind kind = ReplicaKind::kUnknown;
   Said said = Said::kNothing;
   std::string why, model, version;
+  std::vector<std::string> other_models;
   bool draining = false, lost = false, tells_memory = false;
   int failed_polls = 0;
   TimeNs heard_ns = 0, ready_since_ns = 0, ejected_until_ns = 0, model_asked_ns = 0, logged_ns = 0;
@@ -487,17 +488,19 @@ DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response
       return 0;
     }
     report->model = r->model;
+    report->other_models = r->other_models;
     HeardLocked(r, std::move(*report));
     return interval_ns;
   }
   if (r->path == kModelsPath) {
-    const auto model = ParseModelName(response.body);
-    if (!ok || !model.ok()) {
-      NotHeardLocked(r, ok ? model.status().message() : fmt::format("{} says {}", kModelsPath, response.status));
+    auto models = ParseModelNames(response.body);
+    if (!ok || !models.ok()) {
+      NotHeardLocked(r, ok ? models.status().message() : fmt::format("{} says {}", kModelsPath, response.status));
       r->path = r->kind == ReplicaKind::kVllm ? kMetricsPath : kStatePath;
       return interval_ns;
     }
-    r->model = *model;
+    r->model = models->front();
+    r->other_models.assign(models->begin() + 1, models->end());
     r->model_asked_ns = r->heard_ns;
     if (r->kind != ReplicaKind::kVllm) r->kind = ReplicaKind::kPlain;
     r->path = r->kind == ReplicaKind::kVllm ? kMetricsPath : kHealthPath;
@@ -515,6 +518,7 @@ DurationNs FleetWatch::ReadLocked(Replica* r, const http::HttpResponse& response
   }
   ReplicaReport report;
   report.model = r->model;
+  report.other_models = r->other_models;
   HeardLocked(r, std::move(report));
   return interval_ns;
 }
@@ -529,8 +533,10 @@ void FleetWatch::HeardLocked(Replica* r, ReplicaReport report) {
   r->version = report.version;
   if (!report.ready) return ChangedLocked(r, Said::kNotReady, report.why);
   r->model = report.model;
+  r->other_models = std::move(report.other_models);
   if (model_.empty()) model_ = report.model;
-  if (report.model != model_) {
+  const auto& others = r->other_models;
+  if (report.model != model_ && std::find(others.begin(), others.end(), model_) == others.end()) {
     return ChangedLocked(
         r, Said::kRefused,
         fmt::format("it serves '{}' and this fleet '{}' (--model)", Printable(report.model), Printable(model_)));

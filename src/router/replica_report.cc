@@ -16,6 +16,7 @@ namespace {
 using json_text::Json;
 
 constexpr int64_t kMostTokens = int64_t{1} << 48;  // of anything that a replica may claim
+constexpr size_t kMostNames = 1000;                // of one replica's models
 constexpr int64_t kVllmStepTokens = 2048;          // its default; the metrics do not say
 
 Result<int64_t> Count(const Json& object, const char* name) {
@@ -100,6 +101,12 @@ Result<ReplicaReport> ParseTactusState(std::string_view body) {
     return report;  // one that loads has nothing else to say
   }
   TACTUS_ASSIGN_OR_RETURN(report.model, Text(state, "model"));
+  if (const auto others = state.find("other_models"); others != state.end() && others->is_array()) {
+    for (const Json& name : *others) {
+      if (name.is_string() && report.other_models.size() < kMostNames)
+        report.other_models.push_back(name.get<std::string>());
+    }
+  }
   TACTUS_ASSIGN_OR_RETURN(const int64_t running, Count(state, "running"));
   report.state.running = static_cast<int32_t>(std::min<int64_t>(running, 1 << 30));
   TACTUS_ASSIGN_OR_RETURN(report.waiting_requests, Count(state, "waiting"));
@@ -134,16 +141,19 @@ Result<ReplicaReport> ParseVllmMetrics(std::string_view body, double prompt_toke
   return report;
 }
 
-Result<std::string> ParseModelName(std::string_view body) {
+Result<std::vector<std::string>> ParseModelNames(std::string_view body) {
   TACTUS_ASSIGN_OR_RETURN(const Json answer, json_text::ParseJson(body, {.max_values = 100'000}));
-  if (answer.is_object()) {
-    const auto data = answer.find("data");
-    if (data != answer.end() && data->is_array() && !data->empty() && data->front().is_object()) {
-      TACTUS_ASSIGN_OR_RETURN(std::string name, Text(data->front(), "id"));
-      if (!name.empty()) return name;
+  std::vector<std::string> names;
+  const auto data = answer.is_object() ? answer.find("data") : answer.end();
+  if (answer.is_object() && data != answer.end() && data->is_array()) {
+    for (const Json& model : *data) {
+      if (!model.is_object() || names.size() == kMostNames) break;
+      auto name = Text(model, "id");
+      if (!name.ok() || name->empty()) break;
+      names.push_back(std::move(*name));
     }
   }
-  return InvalidArgument("its /v1/models names no model");
+  return names.empty() ? Result<std::vector<std::string>>(InvalidArgument("its /v1/models names no model")) : names;
 }
 
 }  // namespace tactus::router

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "route/fleet.h"
 #include "tactus/status.h"
@@ -16,8 +17,9 @@ const char* NameOf(ReplicaKind kind);
 
 struct ReplicaReport {
   bool ready = true;
-  std::string why;             // it is not ready, in its own word
-  std::string model, version;  // empty: it does not say
+  std::string why;                        // it is not ready, in its own word
+  std::string model, version;             // empty: it does not say
+  std::vector<std::string> other_models;  // names that it answers to beside `model`
   route::ReplicaState state;
   int64_t waiting_requests = 0;
 };
@@ -26,7 +28,7 @@ struct ReplicaReport {
 Result<ReplicaReport> ParseTactusState(std::string_view body);
 // Of GET /metrics. `prompt_tokens`: of a request on average, since vLLM tells only how many requests wait.
 Result<ReplicaReport> ParseVllmMetrics(std::string_view body, double prompt_tokens);
-// The first model's name of GET /v1/models.
-Result<std::string> ParseModelName(std::string_view body);
+// The models' names of GET /v1/models; one at least.
+Result<std::vector<std::string>> ParseModelNames(std::string_view body);
 
 }  // namespace tactus::router

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/json_text.h"
 #include "serve/api_server.h"
 #include "tactus/version.h"
@@ -12,6 +14,12 @@ std::string FleetStateText(const Engine* engine, std::string_view state) {
     const EngineStats stats = engine->Stats();
     text += ",\"model\":";
     json_text::AppendJsonString(&text, engine->model().name);
+    const char* before = ",\"other_models\":[";
+    for (const std::string& name : engine->model().other_names) {
+      text += std::exchange(before, ",");
+      json_text::AppendJsonString(&text, name);
+    }
+    if (!engine->model().other_names.empty()) text += "]";
     text += fmt::format(
         ",\"running\":{},\"waiting\":{},\"waiting_tokens\":{},\"free_kv_tokens\":{},\"kv_tokens\":{},\"step_tokens\":{"
         "}",

@@ -334,7 +334,7 @@ TEST_F(ResponseTextTest, ModelsTokensAndText) {
   engine_.mutable_model().name = "a\"b";
   const std::string model =
       R"({"id":"a\"b","object":"model","created":9,"owned_by":"tactus","root":"a\"b","parent":null,"max_model_len":4096})";
-  EXPECT_EQ(ModelText(engine_.model(), 9), model);
+  EXPECT_EQ(ModelText(engine_.model(), engine_.model().name, 9), model);
   EXPECT_EQ(ModelsText(engine_.model(), 9), R"({"object":"list","data":[)" + model + "]}");
   EXPECT_EQ(TokenizeText(engine_, {97, 300}, true),
             R"({"count":2,"max_model_len":4096,"tokens":[97,300],"token_strs":["a","<300>"]})");

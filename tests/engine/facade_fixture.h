@@ -97,7 +97,7 @@ class FacadeTest : public testing::Test {
   static EngineOptions Options() {
     EngineOptions o;
     o.model = folder_.string();
-    o.served_model_name = "dummy";
+    o.served_model_name = {"dummy"};
     o.load_format = "dummy";
     o.seed = 1;
     o.threads = 2;

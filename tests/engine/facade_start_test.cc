@@ -120,6 +120,7 @@ TEST_F(FacadeTest, StepTimesThatAreNotStoredAreMeasuredQuickly) {
   EXPECT_EQ(predicted, "0\n");
   for (const int64_t slo_ns : {kAutoDuration, 50 * kMillisecond}) {
     answer.clear();
+    std::filesystem::remove_all(folder_ / "empty_cache");
     const std::string text = starts(slo_ns, "sarathi-serve", 0);
     EXPECT_NE(text.find("measuring some for about 2 s; `tactus profile`"), std::string::npos) << text;
     EXPECT_NE(text.find("empty_cache/profiles/"), std::string::npos) << text;
@@ -139,7 +140,8 @@ TEST_F(FacadeTest, StepTimesThatAreNotStoredAreMeasuredQuickly) {
   unsetenv("TACTUS_CACHE_DIR");
 }
 
-// With --weight-cache a start leaves its step times to the next one of the same build, machine, format and limits.
+// A start leaves its step times to the next one of the same build, machine, model, format and limits: in the folder of
+// --weight-cache, else in the cache folder.
 TEST_F(FacadeTest, StepTimesOfAStartAreKeptForTheNext) {
   setenv("TACTUS_CACHE_DIR", (folder_ / "empty_cache").c_str(), 1);
   const std::filesystem::path kept = folder_ / "kept" / "here";
@@ -167,23 +169,48 @@ TEST_F(FacadeTest, StepTimesOfAStartAreKeptForTheNext) {
   EXPECT_NE(second.find("step times of an earlier start, " + file + ": "), std::string::npos) << second;
   EXPECT_NE(second.find("every step the largest of at most"), std::string::npos) << second;
 
-  o.max_num_seqs = 4;  // measured for fewer decodes: not those, and replaced
-  const std::string fewer = start();
-  EXPECT_NE(fewer.find("are not used: they were measured with limits '"), std::string::npos) << fewer;
-  EXPECT_TRUE(measures(fewer)) << fewer;
-  EXPECT_FALSE(measures(start()));
-  EXPECT_EQ(files().size(), 1u);
-
-  o.threads = 1;  // another place
+  o.max_num_seqs = 4;  // measured for fewer decodes: another place
   EXPECT_TRUE(measures(start()));
+  EXPECT_FALSE(measures(start()));
   EXPECT_EQ(files().size(), 2u);
+  o.max_num_seqs = 8;
+  EXPECT_FALSE(measures(start())) << "both are kept";
 
+  o.threads = 1;
+  EXPECT_TRUE(measures(start()));
+  EXPECT_EQ(files().size(), 3u);
   o.threads = 2;
-  std::ofstream(file) << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n1,0,nonsense\n";
-  const std::string damaged = start();
-  EXPECT_NE(damaged.find(file + ", are not used: "), std::string::npos) << damaged;
-  EXPECT_TRUE(measures(damaged)) << damaged;
-  EXPECT_FALSE(measures(start())) << "what was damaged has been replaced";
+
+  // What is torn, changed or of another program is measured again, and replaced.
+  const auto read = [&file] {
+    std::ifstream in(file);
+    return std::string{std::istreambuf_iterator<char>(in), {}};
+  };
+  const std::string whole = read();
+  const auto changed = [&whole](const std::string& from, const std::string& to) {
+    std::string text = whole;
+    return text.replace(text.find(from), from.size(), to);
+  };
+  for (const std::string& damaged :
+       {std::string(), whole.substr(0, whole.size() / 2), whole.substr(0, whole.rfind('#')), whole + "1,0,0,0,1\n",
+        changed(",0,", ",1,"), changed("# build: ", "# build: x"),
+        std::string("prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n1,0,nonsense\n")}) {
+    std::ofstream(file) << damaged;
+    const std::string text = start();
+    EXPECT_NE(text.find(file + ", are not used: "), std::string::npos) << text;
+    EXPECT_TRUE(measures(text)) << text;
+    EXPECT_FALSE(measures(start())) << "what was damaged has been replaced";
+  }
+  o.measure_step_times = true;
+  EXPECT_TRUE(measures(start())) << "--measure-step-times";
+  o.measure_step_times = false;
+
+  o.weight_cache.clear();
+  EXPECT_TRUE(measures(start()));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "empty_cache" / "step_times"));
+  const std::string later = start();
+  EXPECT_FALSE(measures(later)) << later;
+  EXPECT_NE(later.find("--measure-step-times measures anew"), std::string::npos) << later;
 
   std::ofstream(folder_ / "no_folder") << "a file";
   o.weight_cache = (folder_ / "no_folder").string();
@@ -213,6 +240,7 @@ TEST_F(FacadeTest, StepTimesThatWereMeasuredOtherwiseAreNotUsed) {
   };
   const auto start = [&](const std::string& profile, const std::string& remarks) {
     o.profile = profile;
+    std::filesystem::remove_all(folder_ / "cache" / "step_times");
     write(profile.empty() ? stored : asked, remarks);
     std::string all;
     auto engine = Engine::Create(o, [&all](std::string_view line) { all += std::string(line) + "\n"; });

@@ -307,7 +307,7 @@ TEST_F(MigrationTest, AnotherFormatIsRefusedByName) {
   other.block_size = 32;
   EXPECT_NE(refused(other).find("block size: here '32', there '16'"), std::string::npos) << refused(other);
   other = o;
-  other.served_model_name = "another";
+  other.served_model_name = {"another"};
   EXPECT_NE(refused(other).find("model: here 'another'"), std::string::npos) << refused(other);
   other = o;
   other.seed = 2;

@@ -206,7 +206,7 @@ TEST_F(PromptCacheTest, SaltsAndOtherModelsShareNothing) {
     EngineOptions o = OnDisk();
     if (std::string(what) == "seed") o.seed = 2;
     if (std::string(what) == "block size") o.block_size = 8;
-    if (std::string(what) == "name") o.served_model_name = "another";
+    if (std::string(what) == "name") o.served_model_name = {"another"};
     const auto other = Make(o);
     EXPECT_EQ(Run(*other, Sampled(*other, 1))->usage.cached_tokens, 0) << "another " << what;
   }

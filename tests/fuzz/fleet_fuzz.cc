@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Require(state.running >= 0 && state.waiting_tokens >= 0 && state.kv_tokens >= 0 && state.step_tokens >= 0);
     Require(state.free_kv_tokens >= 0 && state.free_kv_tokens <= state.kv_tokens);
   }
-  (void)ParseModelName(text);
+  (void)ParseModelNames(text);
   const auto route = ViewRequest(text, {1, 2}).Route(4);
   Require(route.prompt_tokens >= 1);
 

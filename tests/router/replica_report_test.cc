@@ -76,10 +76,12 @@ TEST(VllmMetricsTest, OthersAreRefused) {
   }
 }
 
-TEST(ModelNameTest, IsTheFirstModels) {
-  EXPECT_EQ(*ParseModelName(R"({"object":"list","data":[{"id":"a"},{"id":"b"}]})"), "a");
+TEST(ModelNamesTest, AreThoseOfTheListUpToWhatIsNone) {
+  EXPECT_EQ(*ParseModelNames(R"({"object":"list","data":[{"id":"a"},{"id":"b"}]})"),
+            (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(*ParseModelNames(R"({"data":[{"id":"a"},{"id":5},{"id":"c"}]})"), (std::vector<std::string>{"a"}));
   for (const char* body : {"", "{}", "{\"data\":[]}", "{\"data\":[5]}", "{\"data\":[{\"id\":5}]}"})
-    EXPECT_FALSE(ParseModelName(body).ok()) << body;
+    EXPECT_FALSE(ParseModelNames(body).ok()) << body;
 }
 
 }  // namespace
