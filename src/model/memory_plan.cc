@@ -58,13 +58,15 @@ Status CheckInput(const ModelConfig& c, const MemoryPlanInput& in) {
 
 std::string MemoryPlan::ToString() const {
   const std::string swap =
-      swap_blocks > 0 ? fmt::format("  swap space   {:>12}   {} blocks\n", Size(swap_bytes), swap_blocks) : "";
+      swap_blocks > 0 ? fmt::format("  swap space   up to {:>9} as needed, {} blocks\n", Size(swap_bytes), swap_blocks)
+                      : "";
   const std::string front_end =
-      front_end_bytes > 0 ? fmt::format("  front end    {:>12}\n", Size(front_end_bytes)) : "";
+      front_end_bytes > 0 ? fmt::format("  front end    up to {:>9} as needed\n", Size(front_end_bytes)) : "";
   return fmt::format(
-      "memory plan\n  weights      {:>12}\n  KV cache     {:>12}   {} blocks\n{}  activations  {:>12}\n{}"
-      "  total        {:>12}   of {} available\n  context      {:>12} tokens\n",
-      Size(weight_bytes), Size(kv_bytes), num_blocks, swap, Size(activation_bytes), front_end, Size(total_bytes),
+      "memory plan\n  weights            {:>9}\n  activations        {:>9}\n"
+      "  KV cache     up to {:>9} as needed, {} blocks\n{}{}"
+      "  total        up to {:>9} of the {} that are available\n  context      {:>15} tokens\n",
+      Size(weight_bytes), Size(activation_bytes), Size(kv_bytes), num_blocks, swap, front_end, Size(total_bytes),
       Size(available_bytes), max_model_len);
 }
 

@@ -191,11 +191,13 @@ TEST(MemoryPlanLimits, TheTableShowsEveryPart) {
   p.max_model_len = 19;
   EXPECT_EQ(
       p.ToString(),
-      "memory plan\n  weights          3.00 GiB\n  KV cache          5.0 MiB   17 blocks\n  activations       7.0 KiB\n"
-      "  total           11.00 GiB   of 13.00 GiB available\n  context                19 tokens\n");
+      "memory plan\n  weights             3.00 GiB\n  activations          7.0 KiB\n"
+      "  KV cache     up to   5.0 MiB as needed, 17 blocks\n"
+      "  total        up to 11.00 GiB of the 13.00 GiB that are available\n  context                   19 tokens\n");
   p.swap_blocks = 23;
   p.swap_bytes = kMiB;
-  EXPECT_NE(p.ToString().find("  swap space        1.0 MiB   23 blocks\n"), std::string::npos) << p.ToString();
+  EXPECT_NE(p.ToString().find("  swap space   up to   1.0 MiB as needed, 23 blocks\n"), std::string::npos)
+      << p.ToString();
 }
 
 TEST(DecoderLimits, LogitRowsAtOnceStayWithinTheirMemory) {
