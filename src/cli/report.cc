@@ -6,9 +6,11 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/output_file.h"
 #include "base/printable.h"
@@ -32,7 +34,9 @@ struct ReportOptions {
     v.Field("output", output, {.alias = "o", .help = "the page, one HTML file that needs no other"});
     v.Field("pictures", pictures,
             {.help = "folder for each picture as SVG and its points as CSV, and report.json with the runs' results"});
-    v.Field("png", png, {.help = "with --pictures: each picture also as PNG, by the program rsvg-convert"});
+    v.Field("png", png,
+            {.help = "with --pictures: each picture also as PNG, by the program rsvg-convert (Debian's "
+                     "package librsvg2-bin)"});
     v.Field("perfetto", perfetto,
             {.help = "trace of the steps and requests of one run, JSON for ui.perfetto.dev or chrome://tracing"});
   }
@@ -52,6 +56,31 @@ bool IsPicture(const std::string& folder, const std::string& path) {
     return false;
   const auto kind = at.extension();
   return kind == ".svg" || kind == ".csv" || kind == ".png" || at.filename() == "report.json";
+}
+
+constexpr const char* kPngProgram = "rsvg-convert";
+
+// Looked for before anything is written, so that a report is whole or none.
+Status CheckPngProgram() {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "/usr/bin:/bin");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const auto program = std::filesystem::path(folder.empty() ? "." : folder) / kPngProgram;
+    std::error_code error;
+    if (std::filesystem::is_regular_file(program, error) && access(program.c_str(), X_OK) == 0) return Status();
+  }
+  return InvalidArgument(fmt::format("--png needs the program {}, which is in no folder of PATH: install it (Debian's "
+                                     "package librsvg2-bin), or leave --png out for SVG pictures; nothing was written",
+                                     kPngProgram),
+                         "png");
+}
+
+Status CheckPicturesFolder(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    return DataLoss(fmt::format("cannot make the folder --pictures '{}': {}", Printable(folder), error.message()));
+  return CheckWritable((std::filesystem::path(folder) / "report.json").string(), "pictures");
 }
 
 Status Check(const ReportOptions& options) {
@@ -94,33 +123,31 @@ Status Check(const ReportOptions& options) {
     }
     TACTUS_RETURN_IF_ERROR(CheckWritable(*path, option));
   }
-  return Status();
+  if (options.png) TACTUS_RETURN_IF_ERROR(CheckPngProgram());
+  return options.pictures.empty() ? Status() : CheckPicturesFolder(options.pictures);
 }
 
-// Twice as large as the SVG says, which is sharp enough for print.
+// Twice as large as the SVG says, which is sharp enough for print. What the program says of a failure is on standard
+// error.
 Status WritePng(std::string svg, std::string png) {
-  std::string program = "rsvg-convert", zoom = "--zoom=2", output = "--output", end = "--";
+  std::string program = kPngProgram, zoom = "--zoom=2", output = "--output", end = "--";
   char* argv[] = {program.data(), zoom.data(), output.data(), png.data(), end.data(), svg.data(), nullptr};
   pid_t child = 0;
-  if (const int error = posix_spawnp(&child, program.c_str(), nullptr, nullptr, argv, environ); error != 0) {
-    return InvalidArgument(
-        fmt::format("--png needs the program rsvg-convert, which cannot be started: {}; install it (Debian's "
-                    "librsvg2-bin) or leave --png out, the SVG pictures are there",
-                    std::strerror(error)),
-        "png");
-  }
+  if (const int error = posix_spawnp(&child, program.c_str(), nullptr, nullptr, argv, environ); error != 0)
+    return DataLoss(fmt::format("{} cannot be started: {}", kPngProgram, std::strerror(error)));
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return Status();
-  return DataLoss(fmt::format("rsvg-convert could not make '{}'", Printable(png)));
+  std::error_code error;
+  const bool there = std::filesystem::file_size(png, error) > 0 && !error;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0 && there) return Status();
+  std::filesystem::remove(png, error);
+  return DataLoss(fmt::format("{} could not make '{}' ({})", kPngProgram, Printable(png),
+                              WIFEXITED(status) ? fmt::format("exit status {}", WEXITSTATUS(status))
+                                                : fmt::format("signal {}", WTERMSIG(status))));
 }
 
 Status WritePictures(const report::Report& report, const std::string& folder, bool png) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error)
-    return DataLoss(fmt::format("cannot make the folder --pictures '{}': {}", Printable(folder), error.message()));
   const auto write = [&folder](const std::string& name, const std::string& text) {
     return ReplaceFile((std::filesystem::path(folder) / name).string(), text, "pictures");
   };
@@ -134,12 +161,19 @@ Status WritePictures(const report::Report& report, const std::string& folder, bo
                                  std::visit([](const auto& plot) { return report::Svg(plot, true); }, figure->plot)));
     TACTUS_RETURN_IF_ERROR(
         write(figure->id() + ".csv", std::visit([](const auto& plot) { return report::Csv(plot); }, figure->plot)));
-    if (!png) continue;
-    const std::string path = (std::filesystem::path(folder) / figure->id()).string();
-    TACTUS_RETURN_IF_ERROR(WritePng(path + ".svg", path + ".png"));
   }
-  return write("report.json",
-               report::ReportJson(report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  TACTUS_RETURN_IF_ERROR(
+      write("report.json",
+            report::ReportJson(report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
+  for (size_t i = 0; png && i < figures.size(); ++i) {
+    const std::string path = (std::filesystem::path(folder) / figures[i]->id()).string();
+    const Status made = WritePng(path + ".svg", path + ".png");
+    if (!made.ok()) {
+      return Status(made.code(), fmt::format("{}; {} of {} PNG pictures were made, and all {} as SVG", made.message(),
+                                             i, figures.size(), figures.size()));
+    }
+  }
+  return Status();
 }
 
 Status Write(const ReportOptions& options) {
@@ -166,7 +200,7 @@ int ReportCommand(const Args& args) {
   ReportOptions options;
   CommandLine line("report", "RUN... -o page.html [options]", "Shows recorded runs: tables and pictures in one page.");
   line.Add(options);
-  line.Rest(&options.runs);
+  line.Rest("RUN", &options.runs);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   const Status status = Write(options);
   return status.ok() ? kExitOk : Fail(status);

@@ -12,10 +12,16 @@
 namespace tactus::report {
 namespace {
 
-constexpr double kWidth = 720, kHeight = 300;
+// A picture on a page is about as wide as a phone's screen, so that its text is as large there as the page's; a file of
+// its own is wider.
+struct Size {
+  double width, height;
+};
+constexpr Size kOnPage{400, 290}, kAlone{720, 300};
 constexpr double kLeft = 64, kRight = 16, kBottom = 46;
-constexpr double kTitleY = 20, kLegendY = 40, kLegendRow = 17;
-constexpr double kTextWidth = 6.6;  // of a letter, about
+constexpr double kTitleY = 20, kLegendY = 40, kLegendRow = 18;
+constexpr double kTextWidth = 7.0;  // of a letter, about
+constexpr double kTickRoom = 70;    // between two on the horizontal axis
 
 // Near Okabe and Ito's colours, in the order in which neighbours differ most: any two can be told apart whatever
 // kind of colour-blindness a reader has, and each stands out from the paper (tests/report/palette_test.cc).
@@ -33,16 +39,17 @@ std::string Coordinate(double value) {
 
 class Canvas {
  public:
-  Canvas(const std::string& id, const std::string& title, double height, bool alone) {
+  Canvas(const std::string& id, const std::string& title, Size size, bool alone) : width_(size.width) {
+    const double height = size.height;
     Write(R"(<svg class="chart" role="img" aria-labelledby="{0}-title" viewBox="0 0 {1} {2}"{3}>)", Escaped(id),
-          Coordinate(kWidth), Coordinate(height),
-          alone ? fmt::format(R"( xmlns="http://www.w3.org/2000/svg" width="{}" height="{}")", Coordinate(kWidth),
+          Coordinate(width_), Coordinate(height),
+          alone ? fmt::format(R"( xmlns="http://www.w3.org/2000/svg" width="{}" height="{}")", Coordinate(width_),
                               Coordinate(height))
                 : "");
     Write("\n<title id=\"{}-title\">{}</title>\n", Escaped(id), Escaped(title));
     if (alone) {
       Write("<style>\n{}</style>\n", ChartCss());
-      Write("<rect class=\"paper\" width=\"{}\" height=\"{}\"/>\n", Coordinate(kWidth), Coordinate(height));
+      Write("<rect class=\"paper\" width=\"{}\" height=\"{}\"/>\n", Coordinate(width_), Coordinate(height));
     }
     Text("title", kLeft, kTitleY, title);
   }
@@ -57,9 +64,11 @@ class Canvas {
     Write("<line class=\"{}\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n", style, Coordinate(x1), Coordinate(y1),
           Coordinate(x2), Coordinate(y2));
   }
+  double right() const { return width_ - kRight; }  // where the plot ends
   std::string Take() { return std::move(out_) + "</svg>\n"; }
 
  private:
+  const double width_;
   std::string out_;
 };
 
@@ -68,11 +77,11 @@ struct LegendEntry {
   std::string name, swatch;  // the swatch drawn at 0, 0 in 18 by 10
 };
 
-double LegendRows(const std::vector<LegendEntry>& entries) {
+double LegendRows(const std::vector<LegendEntry>& entries, double right) {
   double x = kLeft, rows = entries.empty() ? 0 : 1;
   for (const LegendEntry& e : entries) {
     const double width = 26 + kTextWidth * static_cast<double>(e.name.size()) + 14;
-    if (x > kLeft && x + width > kWidth - kRight) {
+    if (x > kLeft && x + width > right) {
       x = kLeft;
       ++rows;
     }
@@ -85,7 +94,7 @@ void DrawLegend(const std::vector<LegendEntry>& entries, Canvas* canvas) {
   double x = kLeft, y = kLegendY;
   for (const LegendEntry& e : entries) {
     const double width = 26 + kTextWidth * static_cast<double>(e.name.size()) + 14;
-    if (x > kLeft && x + width > kWidth - kRight) {
+    if (x > kLeft && x + width > canvas->right()) {
       x = kLeft;
       y += kLegendRow;
     }
@@ -157,7 +166,7 @@ Frame DrawFrame(double legend_rows, double height, const std::string& y_label, d
   f.y = {low, high, f.bottom, f.top, log};
   for (const double tick : ticks) {
     const double y = f.y(tick);
-    canvas->Rule("grid", kLeft, y, kWidth - kRight, y);
+    canvas->Rule("grid", kLeft, y, canvas->right(), y);
     canvas->Text("tick end", kLeft - 6, y + 4, Number(tick));
   }
   canvas->Write("<text class=\"label middle\" transform=\"translate(14 {}) rotate(-90)\">{}</text>\n",
@@ -239,18 +248,19 @@ std::vector<LegendEntry> LegendOf(const LinePlot& plot) {
                         : fmt::format("<path {} d=\"M0 5L18 5\"/>", StrokeStyle(line.colour, line.dashed))});
   }
   if (plot.limit) legend.push_back({plot.limit->name, "<path class=\"limit\" d=\"M0 5L18 5\"/>"});
-  if (!plot.marks.empty()) legend.push_back({plot.marks_name, "<path class=\"mark\" d=\"M9 0L9 10\"/>"});
+  if (!plot.marks.empty())
+    legend.push_back({plot.marks_name, "<rect class=\"mark\" x=\"6\" width=\"6\" height=\"10\"/>"});
   return legend;
 }
 
 void DrawX(const LinePlot& plot, const Scale& x, const Frame& frame, Canvas* canvas) {
-  canvas->Rule("axis", kLeft, frame.bottom, kWidth - kRight, frame.bottom);
-  for (const double tick : Ticks(x.from, x.to, 9)) {
+  canvas->Rule("axis", kLeft, frame.bottom, canvas->right(), frame.bottom);
+  for (const double tick : Ticks(x.from, x.to, static_cast<int>((canvas->right() - kLeft) / kTickRoom))) {
     if (tick < x.from - 1e-12 || tick > x.to * (1 + 1e-12)) continue;
     canvas->Rule("axis", x(tick), frame.bottom, x(tick), frame.bottom + 4);
     canvas->Text("tick middle", x(tick), frame.bottom + 17, Number(tick));
   }
-  canvas->Text("label middle", (kLeft + kWidth - kRight) / 2, frame.bottom + 36, plot.x_label);
+  canvas->Text("label middle", (kLeft + canvas->right()) / 2, frame.bottom + 36, plot.x_label);
 }
 
 void DrawStacked(const LinePlot& plot, const Scale& x, const Scale& y, Canvas* canvas) {
@@ -278,6 +288,19 @@ void DrawLines(const LinePlot& plot, const Scale& x, const Scale& y, Canvas* can
                       Coordinate(x(line.x[i])), Coordinate(y(line.y[i])));
     }
   }
+}
+
+// Each as wide as what it stands for, so that neighbours are one area and not bars beside each other.
+void DrawMarks(const LinePlot& plot, const Scale& x, const Scale& y, Canvas* canvas) {
+  constexpr double kThinnest = 2;
+  std::string path;
+  for (const LinePlot::Mark& m : plot.marks) {
+    const double middle = x(m.x), half = std::max(kThinnest, x(m.x + m.width) - middle) / 2;
+    path +=
+        fmt::format("M{0} {2}H{1}V{3}H{0}Z", Coordinate(std::max(kLeft, middle - half)),
+                    Coordinate(std::min(canvas->right(), middle + half)), Coordinate(y(m.from)), Coordinate(y(m.to)));
+  }
+  canvas->Write("<path class=\"mark\" d=\"{}\"/>\n", path);
 }
 
 // A CSV cell: no comma, quote or line's end.
@@ -327,19 +350,19 @@ std::vector<double> Ticks(double low, double high, int most) {
 
 std::string ChartCss() {
   std::string css =
-      ".chart{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;font-size:12px}\n"
-      ".chart text{fill:#222}.chart .title{font-size:14px;font-weight:600}.chart .legend,.chart .tick{font-size:11px}\n"
+      ".chart{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;font-size:13px}\n"
+      ".chart text{fill:#222}.chart .title{font-size:15px;font-weight:600}.chart .legend,.chart .tick{font-size:12px}\n"
       ".chart .middle{text-anchor:middle}.chart .end{text-anchor:end}\n"
       ".chart .paper{fill:#ffffff}.chart .grid{stroke:#ddd}.chart .axis{stroke:#555}\n"
       ".chart .line{fill:none;stroke-width:1.6;stroke-linejoin:round}.chart .band{opacity:.25}\n"
       ".chart .limit{fill:none;stroke:#222;stroke-width:1.2;stroke-dasharray:5 4}\n"
-      ".chart .mark{fill:none;stroke:#b3001e;stroke-width:2}\n";
+      ".chart .mark{fill:#b3001e}\n";
   for (size_t i = 0; i < kNumColours; ++i)
     css += fmt::format(".chart .s{0}{{stroke:{1}}}.chart .f{0}{{fill:{1}}}\n", i, kLight[i]);
   css +=
       "@media screen and (prefers-color-scheme:dark){\n"
       ".chart text{fill:#ddd}.chart .paper{fill:#15181c}.chart .grid{stroke:#343a40}.chart .axis{stroke:#999}\n"
-      ".chart .limit{stroke:#ddd}.chart .mark{stroke:#ff5c6c}\n";
+      ".chart .limit{stroke:#ddd}.chart .mark{fill:#ff5c6c}\n";
   for (size_t i = 0; i < kNumColours; ++i)
     css += fmt::format(".chart .s{0}{{stroke:{1}}}.chart .f{0}{{fill:{1}}}\n", i, kDark[i]);
   return css + "}\n";
@@ -365,25 +388,20 @@ std::string Svg(const LinePlot& plot, bool alone) {
   if (xs.low > 0 && xs.low < 0.2 * xs.high) xs.low = 0;
   if (plot.y_top) ys = {0, *plot.y_top, true};
   const auto legend = LegendOf(plot);
-  const double rows = LegendRows(legend), height = kHeight + kLegendRow * std::max(0.0, rows - 1);
-  Canvas canvas(plot.id, plot.title, height, alone);
+  const Size least = alone ? kAlone : kOnPage;
+  const double rows = LegendRows(legend, least.width - kRight),
+               height = least.height + kLegendRow * std::max(0.0, rows - 1);
+  Canvas canvas(plot.id, plot.title, {least.width, height}, alone);
   if (!xs.any || !ys.any || !(ys.high > 0)) {
     canvas.Text("label", kLeft, kLegendY + 20, "Nothing to show.");
     return canvas.Take();
   }
   const Frame frame = DrawFrame(rows, height, plot.y_label, ys.low, ys.high, plot.log_y, &canvas);
-  const Scale x{xs.low, xs.high > xs.low ? xs.high : xs.low + 1, kLeft, kWidth - kRight, false};
+  const Scale x{xs.low, xs.high > xs.low ? xs.high : xs.low + 1, kLeft, canvas.right(), false};
   DrawX(plot, x, frame, &canvas);
   plot.stacked ? DrawStacked(plot, x, frame.y, &canvas) : DrawLines(plot, x, frame.y, &canvas);
-  if (plot.limit) canvas.Rule("limit", kLeft, frame.y(plot.limit->y), kWidth - kRight, frame.y(plot.limit->y));
-  if (!plot.marks.empty()) {
-    std::string path;
-    for (const LinePlot::Mark& m : plot.marks) {
-      path +=
-          fmt::format("M{0} {1}L{0} {2}", Coordinate(x(m.x)), Coordinate(frame.y(m.from)), Coordinate(frame.y(m.to)));
-    }
-    canvas.Write("<path class=\"mark\" d=\"{}\"/>\n", path);
-  }
+  if (plot.limit) canvas.Rule("limit", kLeft, frame.y(plot.limit->y), canvas.right(), frame.y(plot.limit->y));
+  if (!plot.marks.empty()) DrawMarks(plot, x, frame.y, &canvas);
   DrawLegend(legend, &canvas);
   return canvas.Take();
 }
@@ -406,14 +424,16 @@ std::string Svg(const BarPlot& plot, bool alone) {
       legend.push_back(
           {s.name, fmt::format("<rect class=\"f{}\" width=\"18\" height=\"10\"/>", s.colour % kNumColours)});
   }
-  const double rows = LegendRows(legend), height = kHeight + kLegendRow * std::max(0.0, rows - 1);
-  Canvas canvas(plot.id, plot.title, height, alone);
+  const Size least = alone ? kAlone : kOnPage;
+  const double rows = LegendRows(legend, least.width - kRight),
+               height = least.height + kLegendRow * std::max(0.0, rows - 1);
+  Canvas canvas(plot.id, plot.title, {least.width, height}, alone);
   if (!(ys.high > 0) || plot.categories.empty()) {
     canvas.Text("label", kLeft, kLegendY + 20, "Nothing to show.");
     return canvas.Take();
   }
   const Frame frame = DrawFrame(rows, height, plot.y_label, 0, ys.high, false, &canvas);
-  const double room = (kWidth - kLeft - kRight) / static_cast<double>(plot.categories.size());
+  const double room = (canvas.right() - kLeft) / static_cast<double>(plot.categories.size());
   const double group = std::min(room * 0.8, 160.0);
   const double bar = plot.stacked ? group : group / static_cast<double>(plot.series.size());
   // Values stand above their bars where all have room, with fewer digits if need be.
@@ -440,7 +460,7 @@ std::string Svg(const BarPlot& plot, bool alone) {
       plot.stacked ? below += std::isfinite(value) ? value : 0 : x += bar;
     }
     // A name that has no room is cut: it stands whole in the tables.
-    const auto letters = static_cast<size_t>(std::max(3.0, room / 6));
+    const auto letters = static_cast<size_t>(std::max(3.0, room / kTextWidth));
     std::string name = plot.categories[c];
     if (name.size() > letters) {
       size_t kept = letters - 1;
@@ -450,7 +470,7 @@ std::string Svg(const BarPlot& plot, bool alone) {
     }
     canvas.Text("tick middle", middle, frame.bottom + 17, name);
   }
-  canvas.Rule("axis", kLeft, frame.bottom, kWidth - kRight, frame.bottom);
+  canvas.Rule("axis", kLeft, frame.bottom, canvas.right(), frame.bottom);
   DrawLegend(legend, &canvas);
   return canvas.Take();
 }

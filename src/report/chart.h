@@ -33,9 +33,9 @@ struct LinePlot {
     double y = 0;
   };
   std::optional<Limit> limit;
-  // Places above the limit, each from `from` to `to`, in the colour of warnings.
+  // Stretches above the limit, each from `from` to `to`, in the colour of warnings.
   struct Mark {
-    double x = 0, from = 0, to = 0;
+    double x = 0, from = 0, to = 0, width = 0;  // about x
   };
   std::vector<Mark> marks;
   std::string marks_name;

@@ -11,10 +11,11 @@ namespace tactus::report {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-constexpr size_t kMostGroup = 40;  // letters of a group's name in a legend
-constexpr double kLogAbove = 30;   // largest / typical value from which an axis is logarithmic
-constexpr double kFullAbove = 40;  // % of KV memory from which its axis goes up to 100
-constexpr double kStallGaps = 5;   // without an objective: so many times the median gap is a stall
+constexpr size_t kMostGroup = 40;    // letters of a group's name in a legend
+constexpr size_t kMostPoints = 120;  // of a line: every third pixel of a page's picture
+constexpr double kLogAbove = 30;     // largest / typical value from which an axis is logarithmic
+constexpr double kFullAbove = 40;    // % of KV memory from which its axis goes up to 100
+constexpr double kStallGaps = 5;     // without an objective: so many times the median gap is a stall
 
 // Seconds, minutes or hours, for a run of this length.
 struct TimeUnit {
@@ -32,17 +33,42 @@ double LengthOf(const TimeBins& bins) {
 
 enum class Of : uint8_t { kMean, kLargest };
 
-// A line of a bin's means or largest values; `band`: with the least and the largest about it.
+// Bins that were told something, each with its middle, joined by neighbours where there are more than a picture shows
+// apart: steps that alternate are then a band from the least to the largest about their mean, and no barcode.
+struct Points {
+  std::vector<double> middle_ns;
+  std::vector<TimeBins::Bin> bins;
+  double width_ns = 0;
+};
+Points PointsOf(const TimeBins& bins) {
+  Points points;
+  const size_t joined = (bins.bins().size() + kMostPoints - 1) / kMostPoints;
+  points.width_ns = static_cast<double>(joined) * static_cast<double>(bins.width_ns());
+  for (size_t begin = 0; begin < bins.bins().size(); begin += joined) {
+    TimeBins::Bin all;
+    double weighted_ns = 0;
+    for (size_t i = begin; i < std::min(begin + joined, bins.bins().size()); ++i) {
+      const TimeBins::Bin& bin = bins.bins()[i];
+      Join(bin, &all);
+      weighted_ns += bin.weight * (static_cast<double>(i) + 0.5) * static_cast<double>(bins.width_ns());
+    }
+    // Bins narrower than the steps or intervals are empty between them, which is no gap of the run.
+    if (all.weight == 0) continue;
+    points.middle_ns.push_back(weighted_ns / all.weight);
+    points.bins.push_back(all);
+  }
+  return points;
+}
+
+// A line of means or largest values; `band`: with the least and the largest about it.
 Line LineOf(const TimeBins& bins, const std::string& name, size_t colour, TimeUnit unit, Of of, bool band = false) {
   Line line;
   line.name = name;
   line.colour = colour;
-  for (size_t i = 0; i < bins.bins().size(); ++i) {
-    const TimeBins::Bin& bin = bins.bins()[i];
-    const bool any = bin.weight > 0;
-    // Bins narrower than the steps or intervals are empty between them, which is no gap of the run.
-    if (!any) continue;
-    line.x.push_back((static_cast<double>(i) + 0.5) * static_cast<double>(bins.width_ns()) / unit.ns);
+  const Points points = PointsOf(bins);
+  for (size_t i = 0; i < points.bins.size(); ++i) {
+    const TimeBins::Bin& bin = points.bins[i];
+    line.x.push_back(points.middle_ns[i] / unit.ns);
     line.y.push_back(of == Of::kMean ? bin.mean() : bin.largest);
     if (!band) continue;
     line.least.push_back(bin.least);
@@ -114,14 +140,19 @@ class RunPictures {
                             Number(stall_ms)),
           stall_ms};
       const Line& line = plot.lines[0];
+      const double width = PointsOf(longest).width_ns / unit_.ns;
       for (size_t i = 0; i < line.x.size(); ++i) {
-        if (line.y[i] > stall_ms) plot.marks.push_back({line.x[i], stall_ms, line.y[i]});
+        if (line.y[i] > stall_ms) plot.marks.push_back({line.x[i], stall_ms, line.y[i], width});
       }
       plot.marks_name = "stall";
     }
     const double median = run_.Value({"tbt_ms", "p50"}).value_or(0);
     plot.log_y = median > 0 && LargestOf(plot) > kLogAbove * median;
-    const size_t stalls = plot.marks.size(), all = plot.lines[0].x.size();
+    int64_t stalls = 0, all = 0;
+    for (const TimeBins::Bin& bin : longest.bins()) {
+      all += bin.weight > 0 ? 1 : 0;
+      stalls += bin.weight > 0 && bin.largest > stall_ms ? 1 : 0;
+    }
     Add(std::move(plot),
         stall_ms <= 0 ? ""
                       : fmt::format("Gaps between two tokens of one stream. {} of {} points in time had a stall: a gap "
@@ -144,12 +175,19 @@ class RunPictures {
   void Batch() {
     if (run_.decodes.empty()) return;
     LinePlot plot = OverTime("batch", "What steps are made of", "tokens per step");
-    plot.stacked = true;
-    plot.lines.push_back(LineOf(run_.decodes, "decodes", 0, unit_, Of::kMean));
-    plot.lines.push_back(LineOf(run_.prompt_tokens, "prompt tokens", 1, unit_, Of::kMean));
-    Add(std::move(plot),
-        "Means over time. Prompt tokens beside decodes are chunks in hybrid batches; prompt tokens alone "
-        "hold all decodes up.");
+    const char* alone =
+        "Prompt tokens beside decodes are chunks in hybrid batches; prompt tokens alone hold all decodes up.";
+    plot.stacked = run_.decodes.bins().size() <= kMostPoints;
+    if (plot.stacked) {
+      plot.lines.push_back(LineOf(run_.decodes, "decodes", 0, unit_, Of::kMean));
+      plot.lines.push_back(LineOf(run_.prompt_tokens, "prompt tokens", 1, unit_, Of::kMean));
+    } else {
+      plot.lines.push_back(LineOf(run_.prompt_tokens, "prompt tokens", 1, unit_, Of::kMean, true));
+      plot.lines.push_back(LineOf(run_.decodes, "decodes", 0, unit_, Of::kMean, true));
+    }
+    const char* shown =
+        plot.stacked ? "Means over time." : "Means over time, and the least and the largest of a step about them.";
+    Add(std::move(plot), fmt::format("{} {}", shown, alone));
   }
 
   void Queue() {
@@ -319,9 +357,12 @@ std::string Numbers(const ByLoad& points, const std::vector<RunView>& runs) {
 
 // Latency percentiles against load: a line per group and percentile.
 void AddLoadPlots(const std::vector<RunView>& runs, std::vector<Figure>* figures) {
-  std::map<std::string, ByLoad> groups;
+  std::vector<std::pair<std::string, ByLoad>> groups;  // in the order of the runs
   for (const RunView& run : runs) {
-    if (run.load && run.file.complete()) groups[run.group][*run.load].push_back(&run);
+    if (!run.load || !run.file.complete()) continue;
+    auto group = std::find_if(groups.begin(), groups.end(), [&run](const auto& g) { return g.first == run.group; });
+    if (group == groups.end()) group = groups.insert(group, {run.group, {}});
+    group->second[*run.load].push_back(&run);
   }
   const bool by_rate = std::any_of(
       runs.begin(), runs.end(), [](const RunView& r) { return r.load && r.Value({"request_rate_asked"}).has_value(); });
@@ -380,7 +421,7 @@ std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs) {
     double factor = 1;
   };
   // Names that have no room under their bars are numbers, as in the page's table.
-  const size_t letters = 640 / runs.size() / 6;
+  const size_t letters = 320 / runs.size() / 7;
   const bool numbered =
       std::any_of(runs.begin(), runs.end(), [letters](const RunView& run) { return run.label.size() > letters; });
   const Measure measures[] = {

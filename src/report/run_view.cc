@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string_view>
 
 #include "base/json_text.h"
+#include "base/unit_text.h"
 
 namespace tactus::report {
 namespace {
@@ -134,6 +136,42 @@ std::optional<double> NumberOf(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
+// What an option's text is worth in an order: a number, a time or a size. Nothing: it is a word.
+std::optional<double> OrderOf(const std::string& text) {
+  if (const auto number = NumberOf(text)) return number;
+  if (const auto duration = ParseDuration(text); duration.ok()) return static_cast<double>(duration->ns);
+  if (const auto bytes = ParseBytes(text); bytes.ok()) return static_cast<double>(bytes->bytes);
+  return std::nullopt;
+}
+
+// Rates 8, 16, 20 in this order, however a shell has ordered their files: by the options in which the runs differ,
+// words before numbers. Words stand as they come first.
+void OrderRuns(const std::vector<std::string>& differing, std::vector<RunView>* runs) {
+  std::vector<std::vector<double>> keys(runs->size());
+  for (const bool words : {true, false}) {
+    for (const std::string& name : differing) {
+      std::vector<double> values;
+      for (const RunView& run : *runs) {
+        const auto value = OrderOf(*OptionOf(run, name));
+        if (value) values.push_back(*value);
+      }
+      const bool numbers = values.size() == runs->size();
+      if (numbers == words) continue;
+      for (size_t i = 0; i < runs->size(); ++i) {
+        const auto same = [&](const RunView& run) { return *OptionOf(run, name) == *OptionOf((*runs)[i], name); };
+        keys[i].push_back(
+            numbers ? values[i] : static_cast<double>(std::find_if(runs->begin(), runs->end(), same) - runs->begin()));
+      }
+    }
+  }
+  std::vector<size_t> order(runs->size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&keys](size_t a, size_t b) { return keys[a] < keys[b]; });
+  std::vector<RunView> ordered;
+  for (const size_t i : order) ordered.push_back(std::move((*runs)[i]));
+  *runs = std::move(ordered);
+}
+
 std::string Stem(const std::string& path) {
   return json_text::ReplaceInvalidUtf8(std::filesystem::path(path).stem().string());
 }
@@ -163,6 +201,7 @@ Result<RunView> ViewRun(const std::string& path) {
 void LabelRuns(std::vector<RunView>* runs) {
   if (runs->empty()) return;
   const auto differing = DifferingOptions(*runs);
+  OrderRuns(differing, runs);
   std::string load_name;
   for (const char* name : {"rate", "concurrency"}) {
     if (std::find(differing.begin(), differing.end(), name) != differing.end()) load_name = name;

@@ -49,6 +49,7 @@ struct RunView {
 // As ReadRunFile; label and group are left to LabelRuns.
 Result<RunView> ViewRun(const std::string& path);
 
+// Puts the runs in the order of the numbers in which they differ (rate 8, 16, 20), whatever the order of their files.
 // Labels by the commands and options in which the runs differ, else by the files' names; the load from `rate` or
 // `concurrency`, where the runs differ in it.
 void LabelRuns(std::vector<RunView>* runs);

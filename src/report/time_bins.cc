@@ -3,9 +3,8 @@
 #include <algorithm>
 
 namespace tactus::report {
-namespace {
 
-void Merge(const TimeBins::Bin& from, TimeBins::Bin* into) {
+void Join(const TimeBins::Bin& from, TimeBins::Bin* into) {
   if (from.weight == 0) return;
   into->least = into->weight == 0 ? from.least : std::min(into->least, from.least);
   into->largest = into->weight == 0 ? from.largest : std::max(into->largest, from.largest);
@@ -13,22 +12,20 @@ void Merge(const TimeBins::Bin& from, TimeBins::Bin* into) {
   into->weight += from.weight;
 }
 
-}  // namespace
-
 void TimeBins::Add(TimeNs at_ns, double value, double weight) {
   ++used_;
   while (at_ns / width_ns_ >= static_cast<int64_t>(kMostBins)) {
     for (size_t i = 0; i < bins_.size(); ++i) {
       const Bin bin = bins_[i];
       if (i % 2 == 0) bins_[i / 2] = Bin();
-      Merge(bin, &bins_[i / 2]);
+      Join(bin, &bins_[i / 2]);
     }
     bins_.resize((bins_.size() + 1) / 2);
     width_ns_ *= 2;
   }
   const auto i = static_cast<size_t>(std::max<int64_t>(at_ns, 0) / width_ns_);
   if (bins_.size() <= i) bins_.resize(i + 1);
-  Merge({value, value, value * weight, weight}, &bins_[i]);
+  Join({value, value, value * weight, weight}, &bins_[i]);
 }
 
 double TimeBins::largest() const {

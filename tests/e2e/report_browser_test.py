@@ -1,4 +1,6 @@
 """A report in a real browser (Debian's chromium): it draws, asks for nothing, and is light or dark as the reader has it."""
+import html
+import json
 import re
 import shutil
 import struct
@@ -48,6 +50,25 @@ class BrowserTest(Folder):
         self.assertEqual(done.stdout.count("<svg"), 10)   # with the bubbles of a pipeline
         self.assertNotIn("Content Security Policy", done.stderr)
         self.assertNotIn("Nothing to show", done.stdout)
+
+    def test_it_is_read_on_a_phone(self):
+        page = self.folder / "measured.html"
+        script = """<script>
+          const texts = [...document.querySelectorAll("svg text")].map(t => t.getBoundingClientRect().height);
+          const wide = [...document.querySelectorAll("figure, svg, p, h1, h2")].filter(e => e.getBoundingClientRect().right > innerWidth + 1);
+          document.title = JSON.stringify({least: Math.min(...texts), wide: wide.length, width: innerWidth, page: document.documentElement.scrollWidth});
+        </script>"""
+        text = re.sub(r"<meta http-equiv[^>]*>", "", self.page.read_text()).replace("</body>", script + "</body>")
+        # Headless windows are not narrower than 500 pixels; a frame is.
+        page.write_text(text)
+        outer = self.folder / "outer.html"
+        outer.write_text(f"""<iframe width=390 height=800 src="{page.name}"></iframe><p id=out></p><script>
+          onload = () => out.textContent = document.querySelector("iframe").contentDocument.title</script>""")
+        done = self.browse("--allow-file-access-from-files", "--virtual-time-budget=5000", "--dump-dom", outer.as_uri())
+        seen = json.loads(html.unescape(re.search(r'<p id="out">(.*?)</p>', done.stdout)[1]))
+        self.assertEqual((seen["width"], seen["wide"]), (390, 0), seen)
+        self.assertLessEqual(seen["page"], 390, "only tables scroll, in boxes of their own")
+        self.assertGreaterEqual(seen["least"], 11, "the height of the smallest line of text in a picture, in pixels")
 
     def test_it_is_light_or_dark(self):
         for features, colour in (("--disable-features=x", (255, 255, 255)), ("--force-dark-mode", (0x15, 0x18, 0x1C))):

@@ -74,8 +74,8 @@ class ReportTest(Folder):
         command = [BINARY, "report", path, "--pictures", pictures, "--png"]
         missing = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": str(self.folder)})
         self.assertEqual(missing.returncode, 2)
-        self.assertIn("--png needs the program rsvg-convert, which cannot be started: No such file", missing.stderr)
-        self.assertTrue((pictures / "tbt.svg").exists())
+        self.assertIn("--png needs the program rsvg-convert, which is in no folder of PATH: install it (Debian's package librsvg2-bin)", missing.stderr)
+        self.assertFalse(pictures.exists(), "all pictures or none")
         # Whatever program has the name is given the picture and where its PNG goes.
         program = self.folder / "rsvg-convert"
         program.write_text('#!/bin/sh\necho "$1" "$2" > "$3"\necho "$5" >> "$3"\n')
@@ -87,7 +87,19 @@ class ReportTest(Folder):
         program.write_text("#!/bin/sh\nexit 3\n")
         failed = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": f"{self.folder}:/usr/bin:/bin"})
         self.assertEqual(failed.returncode, 1)
-        self.assertIn("rsvg-convert could not make", failed.stderr)
+        drawn = len(list(pictures.glob("*.svg")))
+        self.assertRegex(failed.stderr, rf"rsvg-convert could not make '.*' \(exit status 3\); 0 of {drawn} PNG pictures were made, and all {drawn} as SVG")
+        # One that says it is done and has made nothing is no success, nor one that ends in the middle.
+        for script, made in (("exit 0", 0), (f'[ "$5" = {pictures}/kv.svg ] && kill -9 $$; echo x > "$3"', None)):
+            for png in pictures.glob("*.png"):
+                png.unlink()
+            program.write_text(f"#!/bin/sh\n{script}\n")
+            failed = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": f"{self.folder}:/usr/bin:/bin"})
+            self.assertEqual(failed.returncode, 1, failed.stderr)
+            whole = len(list(pictures.glob("*.png")))
+            self.assertIn(f"; {whole} of {drawn} PNG pictures were made", failed.stderr)
+            self.assertEqual(made if made is not None else whole, whole)
+            self.assertEqual(len(list(pictures.glob("*.csv"))), drawn)
 
     def test_a_time_series_in_the_result(self):
         path, result = self.record("a.run", "--timeseries", "500ms")

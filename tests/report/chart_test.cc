@@ -60,6 +60,31 @@ TEST(ChartTest, LinesWithABandALimitAndMarks) {
   ExpectGolden("lines", Svg(Gaps(), true));
 }
 
+// On a phone's 390 pixels its text is about as large as the page's; a file of its own is wider.
+TEST(ChartTest, APictureOfAPageIsAsWideAsAPhone) {
+  EXPECT_NE(Svg(Gaps(), false).find("viewBox=\"0 0 400 "), std::string::npos);
+  EXPECT_NE(Svg(Kept(), false).find("viewBox=\"0 0 400 "), std::string::npos);
+  EXPECT_NE(Svg(Gaps(), true).find("viewBox=\"0 0 720 "), std::string::npos);
+  ExpectGolden("page_lines", Svg(Gaps(), false));
+}
+
+TEST(ChartTest, MarksBesideEachOtherAreOneArea) {
+  LinePlot plot = Gaps();
+  plot.lines[0] = {.name = "longest", .x = {0, 1, 2, 3, 4}, .y = {40, 150, 150, 150, 45}};
+  plot.marks = {{1, 100, 150, 1}, {2, 100, 150, 1}, {3, 100, 150, 1}};
+  const std::string svg = Svg(plot, false);
+  const size_t at = svg.find("class=\"mark\" d=\"");
+  ASSERT_NE(at, std::string::npos);
+  std::vector<double> left, right;
+  for (size_t m = svg.find('M', at); m < svg.find("/>", at); m = svg.find('M', m + 1)) {
+    left.push_back(std::stod(svg.substr(m + 1)));
+    right.push_back(std::stod(svg.substr(svg.find('H', m) + 1)));
+  }
+  ASSERT_EQ(left.size(), 3u);
+  EXPECT_NEAR(right[0], left[1], 0.11);
+  EXPECT_NEAR(right[1], left[2], 0.11);
+}
+
 TEST(ChartTest, LogarithmicAxis) {
   LinePlot plot = Gaps();
   plot.log_y = true;

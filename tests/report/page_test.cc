@@ -91,11 +91,76 @@ TEST(PageTest, RunsAreLabelledByWhatSetsThemApart) {
     if (figure.id() != "load-ttft") continue;
     const auto& plot = std::get<LinePlot>(figure.plot);
     ASSERT_EQ(plot.lines.size(), 4u);
-    EXPECT_EQ(plot.lines[0].name, "sarathi-serve P99");
+    EXPECT_EQ(plot.lines[0].name, "vllm-v0 P99") << "in the order of the runs";
     EXPECT_EQ(plot.lines[0].x, (std::vector<double>{4, 8}));
     EXPECT_EQ(plot.lines[0].y, (std::vector<double>{61, 61}));
     EXPECT_EQ(plot.x_label, "requests per second");
   }
+}
+
+// A shell gives run-16, run-20, run-8: figures and tables go by the number.
+TEST(PageTest, RunsStandInTheOrderOfTheirNumbers) {
+  const test::TempFolder folder;
+  std::vector<std::string> paths;
+  for (const char* scheduler : {"vllm", "tactus"}) {
+    for (const char* rate : {"16", "20", "8"}) {
+      paths.push_back(folder / (std::string(scheduler) + rate + ".run"));
+      test::WriteRun(paths.back(), {.scheduler = scheduler, .rate = rate});
+    }
+  }
+  const Report report = MakeReport(View(paths));
+  std::vector<std::string> labels;
+  for (const RunView& run : report.runs) labels.push_back(run.label);
+  EXPECT_EQ(labels, (std::vector<std::string>{"vllm, rate 8", "vllm, rate 16", "vllm, rate 20", "tactus, rate 8",
+                                              "tactus, rate 16", "tactus, rate 20"}));
+  for (const Figure& figure : report.comparison) {
+    if (figure.id() != "load-ttft") continue;
+    const auto& lines = std::get<LinePlot>(figure.plot).lines;
+    ASSERT_EQ(lines.size(), 4u);
+    EXPECT_EQ(lines[0].name, "vllm P99");
+    EXPECT_EQ(lines[0].x, (std::vector<double>{8, 16, 20}));
+    EXPECT_EQ(lines[2].name, "tactus P99");
+  }
+}
+
+TEST(PageTest, TimesAndSizesAreOrderedByWhatTheyAre) {
+  const test::TempFolder folder;
+  std::vector<std::string> paths;
+  for (const char* interval : {"1s", "1500ms", "200ms"}) {
+    paths.push_back(folder / (std::string(interval) + ".run"));
+    test::WriteRun(paths.back(), {.rate = interval});  // whatever option it is
+  }
+  const Report report = MakeReport(View(paths));
+  EXPECT_EQ(report.runs[0].label, "rate 200ms");
+  EXPECT_EQ(report.runs[1].label, "rate 1s");
+  EXPECT_EQ(report.runs[2].label, "rate 1500ms");
+}
+
+// Steps with and without prompt tokens by turns: a band and a mean, where a line through each would be a barcode.
+TEST(PageTest, StepsThatAlternateAreABand) {
+  RunView run;
+  for (int step = 0; step < 5000; ++step) {
+    run.decodes.Add(step * 20 * kMillisecond, 30, 20e6);
+    run.prompt_tokens.Add(step * 20 * kMillisecond, step % 2 == 0 ? 482 : 0, 20e6);
+  }
+  for (const Figure& figure : RunFigures(run, "")) {
+    if (figure.id() != "batch") continue;
+    const auto& plot = std::get<LinePlot>(figure.plot);
+    EXPECT_FALSE(plot.stacked);
+    ASSERT_EQ(plot.lines.size(), 2u);
+    const Line& prompts = plot.lines[0];
+    EXPECT_EQ(prompts.name, "prompt tokens");
+    EXPECT_LE(prompts.x.size(), 120u);
+    EXPECT_GT(prompts.x.size(), 60u);
+    for (size_t i = 0; i + 1 < prompts.x.size(); ++i) {
+      EXPECT_EQ(prompts.least[i], 0);
+      EXPECT_EQ(prompts.most[i], 482);
+      EXPECT_NEAR(prompts.y[i], 241, 60);
+      EXPECT_EQ(plot.lines[1].y[i], 30);
+    }
+    return;
+  }
+  FAIL() << "no picture of steps";
 }
 
 TEST(PageTest, RunsOfDifferentCommandsAreLabelledByThem) {
