@@ -29,7 +29,7 @@ PROMPT_TOKENS = 2048
 
 class Server:
     def __init__(self, binary, model, flags, cache):
-        command = [binary, "serve", *model, "--port", "0", "--prefix-caching", "off", *flags]
+        command = [binary, "serve", *model, "--port", "0", "--prefix-caching", "off", "--verbose", "--measure-step-times", *flags]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"TACTUS_CACHE_DIR": cache})
         self.lines = []
         for line in self.process.stderr:

@@ -10,6 +10,8 @@
 
 #include "api/conversation.h"
 #include "base/clock.h"
+#include "base/input_file.h"
+#include "base/output_file.h"
 #include "base/printable.h"
 #include "batch/plan_order.h"
 #include "batch/shards.h"
@@ -21,6 +23,8 @@
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
 #include "cli/run_out.h"
+#include "cli/start_log.h"
+#include "engine/check_options.h"
 #include "engine/create_engine.h"
 #include "model/catalog.h"
 #include "obs/run_result.h"
@@ -38,7 +42,7 @@ constexpr const char* kLines = ".jsonl";
 
 struct BatchOptions {
   std::string input, output, errors, job;
-  bool overwrite = false, json = false;
+  bool overwrite = false, json = false, verbose = false;
   RunOut run_out;
   BytesText max_line{int64_t{16} << 20};
   double sample = 0.01;
@@ -72,6 +76,8 @@ struct BatchOptions {
             {.help = "I/N, such as 2/4: run the second of four parts of the job, of equal work; its files are named "
                      "OUT.2-of-4.jsonl and so on"});
     v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
+    v.Field("verbose", verbose,
+            {.help = "show how it starts on standard error: model, memory plan, scheduler, step times"});
     run_out.VisitFields(v);
     engine.VisitFields(v);
   }
@@ -196,11 +202,13 @@ Result<std::unique_ptr<batch::Job>> OpenJob(const BatchOptions& o, const ShardOf
   options.settings.emplace_back("--shard", shard.of > 1 ? fmt::format("{}/{}", shard.index + 1, shard.of) : "");
   TACTUS_ASSIGN_OR_RETURN(auto job, batch::Job::Open(FilesOf(o, shard), options));
   const batch::JobCounts counts = job->counts();
+  const std::string by = o.engine.model.empty() ? "the default model" : Printable(o.engine.model);
   if (job->resumed()) {
-    Say(fmt::format("going on with the job in {}: {} of {} lines are done", job->files().state, counts.done(),
-                    counts.lines));
+    Say(fmt::format("going on with the job in {}: {} of {} lines are done; answers of {} go to {}", job->files().state,
+                    counts.done(), counts.lines, by, job->files().output));
   } else {
-    Say(fmt::format("{} lines in {}", counts.lines, job->files().input));
+    Say(fmt::format("{} lines in {}; answers of {} go to {}", counts.lines, job->files().input, by,
+                    job->files().output));
   }
   return job;
 }
@@ -268,6 +276,22 @@ int64_t PlannerBytes(const BatchOptions& o, const batch::Job& job) {
   return o.planner_memory.bytes > 0 ? std::min(needed, o.planner_memory.bytes) : needed;
 }
 
+// Flags, and files that are read and written, before the model is looked for.
+Status CheckBeforeModel(const BatchOptions& o, const ShardOf& shard) {
+  TACTUS_RETURN_IF_ERROR(CheckOptions(o.engine));
+  const batch::JobFiles files = FilesOf(o, shard);
+  TACTUS_RETURN_IF_ERROR(CheckApart({{"output", files.output},
+                                     {"errors", files.errors},
+                                     {"job", files.state},
+                                     {"run-out", o.run_out.path},
+                                     {"trace-out", o.engine.trace_out}}));
+  if (const Status readable = CheckReadable(o.input); !readable.ok()) return readable;
+  for (const auto& [path, option] :
+       {std::pair{&files.output, "output"}, std::pair{&files.errors, "errors"}, std::pair{&files.state, "job"}})
+    TACTUS_RETURN_IF_ERROR(CheckWritable(*path, option));
+  return CheckRunOut(o.run_out);
+}
+
 // kCancelled: Ctrl-C.
 Status Run(BatchOptions o, const CommandLine& line) {
   if (o.output.empty()) return InvalidArgument("--output is missing; name the file for answers (-o OUT.jsonl)");
@@ -275,6 +299,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
   TACTUS_ASSIGN_OR_RETURN(const ShardOf shard, ParseShard(o.shard));
   batch::RunnerOptions options;
   TACTUS_ASSIGN_OR_RETURN(options.order.order, PlanOrderOf(o.engine));
+  TACTUS_RETURN_IF_ERROR(CheckBeforeModel(o, shard));
   CatchInterrupt();
   CatchTermination();
   TACTUS_ASSIGN_OR_RETURN(const auto job, OpenJob(o, shard));
@@ -286,8 +311,11 @@ Status Run(BatchOptions o, const CommandLine& line) {
   o.engine.front_end_bytes = kParsedPerByte * o.max_line.bytes + kResultBytes + PlannerBytes(o, *job);
   o.engine.likes_step_times = true;
   TACTUS_ASSIGN_OR_RETURN(const auto recorder, OpenEngineRecorder(o.run_out, line, SystemClock()));
+  StartLog start(o.verbose);
+  const auto say = [&start](std::string_view text) { start.Detail(text); };
   TACTUS_ASSIGN_OR_RETURN(const auto engine,
-                          CreateEngine(o.engine, Say, {.clock = &SystemClock(), .recorder = recorder.get()}));
+                          CreateEngine(o.engine, say, {.clock = &SystemClock(), .recorder = recorder.get()}));
+  start.Clear();
   TACTUS_RETURN_IF_ERROR(job->CheckSettings(batch::SettingsOf(engine->model())));
   ProgressBar bar(before);
   batch::PlanReport plan;

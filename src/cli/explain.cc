@@ -79,6 +79,9 @@ int ExplainCommand(const Args& args) {
   line.Positional("ID", &options.id, true,
                   "the request's number in the recording, from 1, or in the run file, or its X-Request-Id");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
+  if (!options.output.empty()) {
+    if (const Status writable = CheckWritable(options.output, "output"); !writable.ok()) return Fail(writable);
+  }
   const auto explained = Explain(options);
   if (!explained.ok()) return Fail(explained.status());
   const std::string json = explained->json + "\n";

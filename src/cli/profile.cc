@@ -12,6 +12,7 @@
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
 #include "cost/step_spread.h"
+#include "engine/check_options.h"
 #include "engine/profile_model.h"
 #include "kernels/thread_pool.h"
 #include "model/catalog.h"
@@ -96,6 +97,8 @@ nlohmann::ordered_json SpreadJson(const std::optional<cost::StepSpread>& spread)
 Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
   if (o.time_limit.ns == 0)
     return InvalidArgument("--time-limit 0 leaves no time to measure in; give some, such as 30s", "time-limit");
+  TACTUS_RETURN_IF_ERROR(CheckOptions(o.engine));
+  if (!o.out.empty()) TACTUS_RETURN_IF_ERROR(CheckWritable(o.out, "output"));
   TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(o.engine.model));
   const auto threads = o.engine.threads > 0 ? static_cast<int32_t>(o.engine.threads) : kernels::UsableCores();
   const std::string file = !o.out.empty() ? o.out : DefaultProfilePath(path, threads);

@@ -138,8 +138,10 @@ int RouteCommand(const Args& args) {
   line.Add(options);
   line.Epilog(BalancerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  auto file = OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kGiveUp);
-  Status status = file.status();
+  Status status = router::RouterServer::Check(options.router);
+  auto file = status.ok() ? OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kGiveUp)
+                          : Result<std::unique_ptr<RunFileWriter>>(status);
+  status = file.status();
   if (file.ok()) {
     std::optional<router::RouteRecorder> recorder;
     if (*file != nullptr) recorder.emplace(std::move(*file), SystemClock().NowNs());

@@ -18,6 +18,7 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
+#include "engine/check_options.h"
 #include "tactus/engine.h"
 
 namespace tactus::cli {
@@ -288,6 +289,10 @@ int RunCommand(const Args& args) {
   if (const Status status = CheckAnswerOptions(options); !status.ok()) {
     Fail(status);
     return kExitUsage;
+  }
+  if (const Status status = CheckOptions(options.engine); !status.ok()) {
+    const int code = Fail(status);
+    return status.code() == StatusCode::kInvalidArgument ? kExitUsage : code;
   }
   options.prompt = ValidText(options.prompt, "--prompt");
   options.system = ValidText(options.system, "--system");

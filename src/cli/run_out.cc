@@ -32,11 +32,16 @@ Result<std::unique_ptr<KeptSeries>> KeepSeries(const Timeseries& timeseries, Run
   return std::make_unique<KeptSeries>(interval_ns);
 }
 
+Status CheckRunOut(const RunOut& out) {
+  if (out.path.empty()) return Status();
+  TACTUS_RETURN_IF_ERROR(CheckInterval("run-interval", out.interval.ns));
+  return CheckWritable(out.path, "run-out");
+}
+
 Result<std::unique_ptr<RunFileWriter>> OpenRunFile(const RunOut& out, const CommandLine& line,
                                                    RunFileWriter::WhenBehind when_behind) {
+  TACTUS_RETURN_IF_ERROR(CheckRunOut(out));
   if (out.path.empty()) return std::unique_ptr<RunFileWriter>();
-  TACTUS_RETURN_IF_ERROR(CheckInterval("run-interval", out.interval.ns));
-  TACTUS_RETURN_IF_ERROR(CheckWritable(out.path, "run-out"));
   RunAbout about;
   about.command = line.command();
   about.program = Version();

@@ -42,6 +42,9 @@ struct Timeseries {
 // interval that is out of range, or that --run-interval contradicts.
 Result<std::unique_ptr<KeptSeries>> KeepSeries(const Timeseries& timeseries, RunOut* out);
 
+// What OpenRunFile would refuse, without beginning the file.
+Status CheckRunOut(const RunOut& out);
+
 // The file begun, with the options of `line` except secret ones. Null: none is asked for. kInvalidArgument: an interval
 // that is out of range; kDataLoss: the file cannot be made.
 Result<std::unique_ptr<RunFileWriter>> OpenRunFile(const RunOut& out, const CommandLine& line,

@@ -2,9 +2,12 @@
 #include <cstdio>
 
 #include "base/clock.h"
+#include "base/output_file.h"
 #include "cli/command_options.h"
 #include "cli/commands.h"
+#include "cli/start_log.h"
 #include "engine/check_model.h"
+#include "engine/check_options.h"
 #include "engine/create_engine.h"
 #include "model/catalog.h"
 #include "sched/scheduler.h"
@@ -45,6 +48,19 @@ Status CheckModelOf(const EngineOptions& options) {
   return CheckStart(options, description, SystemClock());
 }
 
+// Flags, and files that it is to write.
+Status CheckBeforeModel(const ServeCommandOptions& options) {
+  TACTUS_RETURN_IF_ERROR(CheckServeOptions(options.engine, options.serve));
+  TACTUS_RETURN_IF_ERROR(CheckApart({{"run-out", options.run_out.path}, {"trace-out", options.engine.trace_out}}));
+  TACTUS_RETURN_IF_ERROR(CheckOptions(options.engine));
+  return CheckRunOut(options.run_out);
+}
+
+int Fail(const Status& status) {
+  std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;  // as `tactus sim` has it
+}
+
 }  // namespace
 
 int ServeCommand(const Args& args) {
@@ -60,35 +76,31 @@ int ServeCommand(const Args& args) {
                  search->name);
     return kExitUsage;
   }
-  const auto recorder = OpenEngineRecorder(options.run_out, line, SystemClock());
-  if (!recorder.ok()) {
-    std::fprintf(stderr, "tactus serve: %s\n", recorder.status().message().c_str());
-    return recorder.status().code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
-  }
+  if (const Status status = CheckBeforeModel(options); !status.ok()) return Fail(status);
+  if (const auto path = ResolveModel(engine.model); !path.ok()) return Fail(path.status());
+  std::unique_ptr<RunRecorder> recorder;  // made when the port is taken: a start that fails leaves an older file alone
   std::optional<RunResult> result;
+  StartLog log(options.serve.verbose);
   Status status = RunServer(
       engine, options.serve,
-      [&recorder](const EngineOptions& o, const Engine::Progress& p) {
-        return CreateEngine(o, p, {.clock = &SystemClock(), .recorder = recorder->get()});
+      [&](const EngineOptions& o, const Engine::Progress&) -> Result<std::unique_ptr<Engine>> {
+        TACTUS_ASSIGN_OR_RETURN(recorder, OpenEngineRecorder(options.run_out, line, SystemClock()));
+        return CreateEngine(o, [&log](std::string_view text) { log.Detail(text); },
+                            {.clock = &SystemClock(), .recorder = recorder.get()});
       },
-      [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); },
-      options.json || *recorder != nullptr ? &result : nullptr);
+      [&log](std::string_view text) { log.Line(text); },
+      options.json || !options.run_out.path.empty() ? &result : nullptr);
   if (status.code() == StatusCode::kUnavailable) {
     // The port is taken, which is found out before anything slow. Another port would not help a model that cannot
-    // start: say that first.
-    if (const Status model = CheckModelOf(engine); !model.ok()) {
-      std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
-      status = model;
-    }
+    // start.
+    if (const Status model = CheckModelOf(engine); !model.ok()) status = model;
   }
-  if (result && *recorder != nullptr) {
-    const Status written = (*recorder)->Close(ToJson(*result));
+  if (result && recorder != nullptr) {
+    const Status written = recorder->Close(ToJson(*result));
     if (status.ok()) status = written;
   }
   if (result && options.json) std::printf("%s\n", ToJson(*result).c_str());
-  if (!status.ok()) std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
-  if (status.ok()) return kExitOk;
-  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;  // as `tactus sim` has it
+  return status.ok() ? kExitOk : Fail(status);
 }
 
 }  // namespace tactus::cli

@@ -253,9 +253,13 @@ int SimCommand(const Args& args) {
                                         {"output", options.output}});
       !status.ok())
     return Fail(status, kExitUsage);
-  if (!options.output.empty()) {
-    if (const Status status = CheckWritable(options.output, "output"); !status.ok()) return Fail(status, kExitFailed);
+  for (const auto& [path, option] :
+       {std::pair{&options.output, "output"}, std::pair{&options.sim.steps_out, "steps-out"},
+        std::pair{&options.sim.requests_out, "requests-out"}, std::pair{&options.sim.trace_out, "trace-out"}}) {
+    if (path->empty()) continue;
+    if (const Status status = CheckWritable(*path, option); !status.ok()) return Fail(status, kExitFailed);
   }
+  if (const Status status = CheckRunOut(options.run_out); !status.ok()) return Fail(status, ExitCodeOf(status));
   if (!options.replay.empty()) {
     const SimOptions& o = options.sim;
     RunOut run_out = options.run_out;

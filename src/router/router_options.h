@@ -76,6 +76,7 @@ struct RouterOptions {
   int64_t port = 8000;  // 0: any free one, printed at start
   std::vector<std::string> api_key, allowed_origins, allowed_hosts;
   std::string admin_key, kv_secret_file;
+  bool verbose = false;
   DurationText rebalance_interval{500'000'000};
   int64_t retries = 2;
   double retry_budget = 0.2;
@@ -118,6 +119,9 @@ struct RouterOptions {
     v.Group("Server");
     v.Field("host", host, {.help = "address to listen on"});
     v.Field("port", port, {.min = 0, .max = 65535, .help = "port to listen on; 0: any free one"});
+    v.Field("verbose", verbose,
+            {.help = "show each replica that is found ready while it starts on standard error; else one line, and "
+                     "warnings"});
     v.Field(
         "api-key", api_key,
         {.help = "key that clients must send as a bearer token; may be repeated; without one what clients send goes "

@@ -93,6 +93,8 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
 
   uint16_t port() const override { return server_->port(); }
   int64_t ready_replicas() const override { return watch_->ready(); }
+  int64_t replicas() const override { return watch_->size(); }
+  std::string model() const override { return watch_->model(); }
   int64_t in_flight() const override { return server_->Stats().exchanges; }
   void StopAdmission() override {
     draining_.store(true);
@@ -162,17 +164,7 @@ class RouterServerImpl final : public RouterServer, public http::Handler {
 };
 
 Status RouterServerImpl::Bind() {
-  TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options_.api_key));
-  if (!options_.admin_key.empty()) TACTUS_RETURN_IF_ERROR(http::CheckKey("admin-key", options_.admin_key));
-  TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options_.allowed_hosts));
-  if (options_.max_body_total.bytes < options_.max_body.bytes) {
-    return InvalidArgument(
-        fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
-                    options_.max_body_total.bytes, options_.max_body.bytes),
-        "max-body-total");
-  }
-  TACTUS_RETURN_IF_ERROR(FleetWatch::Check(options_.fleet));
-  TACTUS_RETURN_IF_ERROR(Discovery::Check(options_.fleet));
+  TACTUS_RETURN_IF_ERROR(RouterServer::Check(options_));
   std::optional<FleetKeys> keys;
   if (!options_.kv_secret_file.empty()) {
     TACTUS_ASSIGN_OR_RETURN(const std::string secret, ReadFleetSecret(options_.kv_secret_file));
@@ -446,6 +438,25 @@ std::string RouterServerImpl::Metrics() const {
 }
 
 }  // namespace
+
+Status RouterServer::Check(const RouterOptions& options) {
+  if (options.host.empty()) {
+    return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
+                           "host");
+  }
+  TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options.api_key));
+  if (!options.admin_key.empty()) TACTUS_RETURN_IF_ERROR(http::CheckKey("admin-key", options.admin_key));
+  TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options.allowed_hosts));
+  if (options.max_body_total.bytes < options.max_body.bytes) {
+    return InvalidArgument(
+        fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
+                    options.max_body_total.bytes, options.max_body.bytes),
+        "max-body-total");
+  }
+  TACTUS_RETURN_IF_ERROR(FleetWatch::Check(options.fleet));
+  TACTUS_RETURN_IF_ERROR(Discovery::Check(options.fleet));
+  return options.kv_secret_file.empty() ? Status() : ReadFleetSecret(options.kv_secret_file).status();
+}
 
 Result<std::unique_ptr<RouterServer>> RouterServer::Listen(const RouterOptions& options, Clock& clock, Log log,
                                                            RouteRecorder* recorder) {

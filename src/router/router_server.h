@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "base/clock.h"
@@ -18,6 +19,8 @@ class RouterServer {
   using Log = std::function<void(std::string_view line)>;
   virtual ~RouterServer() = default;
 
+  // What Listen would refuse before it takes the port. kInvalidArgument names the option.
+  static Status Check(const RouterOptions& options);
   // Binds, listens and begins to ask the replicas. kInvalidArgument names the option; kUnavailable: the port is in use.
   // `recorder`: told of what is forwarded; may be null; outlives the server.
   static Result<std::unique_ptr<RouterServer>> Listen(const RouterOptions& options, Clock& clock, Log log,
@@ -25,6 +28,8 @@ class RouterServer {
 
   virtual uint16_t port() const = 0;
   virtual int64_t ready_replicas() const = 0;
+  virtual int64_t replicas() const = 0;
+  virtual std::string model() const = 0;  // empty: not known yet
   virtual int64_t in_flight() const = 0;
   // New requests get 503 from now on.
   virtual void StopAdmission() = 0;
@@ -34,8 +39,9 @@ class RouterServer {
   virtual bool WaitUntilIdle(DurationNs timeout_ns) = 0;
 };
 
-// Until SIGTERM or SIGINT; then requests may finish. The log gets a line when it listens, when the first replica is
-// ready, and for each change of a replica.
+// Until SIGTERM or SIGINT; then requests may finish. The log gets a line when it listens, with the replicas that are
+// ready after a moment, a line when the first is ready later than that, warnings, and what changes from then on; with
+// --verbose every change from the start.
 Status RunRouter(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder = nullptr);
 
 }  // namespace tactus::router

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <atomic>
+
 #include "base/clock.h"
+#include "base/printable.h"
 #include "base/shortage.h"
 #include "http/serving_process.h"
 #include "router/router_server.h"
@@ -9,25 +12,44 @@
 namespace tactus::router {
 namespace {
 
+constexpr DurationNs kFindReplicasNs =
+    kSecond;                                  // the start's line waits as long for replicas to say that they are ready
 constexpr DurationNs kFlushNs = 5 * kSecond;  // for the clients to take what ends their answers
 
+// What there is to route to, and how to ask for it.
+std::string FoundText(const RouterServer& server, const RouterOptions& options, const std::string& url) {
+  const int64_t all = server.replicas(), ready = server.ready_replicas();
+  if (ready == 0) return fmt::format("none of {} replicas is ready yet", all);
+  return fmt::format("{} by {} of {} replicas - try: curl {}/v1/chat/completions{} --json '{}'",
+                     Printable(server.model()), ready, all, url,
+                     options.api_key.empty() ? "" : " -H 'Authorization: Bearer KEY'",
+                     R"({"messages": [{"role": "user", "content": "Hello"}]})");
+}
+
 Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder) {
-  if (options.host.empty()) {
-    return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
-                           "host");
-  }
   signal(SIGPIPE, SIG_IGN);
   http::StopSignals signals;
   http::RaiseFileLimit(2 * options.max_connections, log);  // each has one to a replica
-  TACTUS_ASSIGN_OR_RETURN(const auto server, RouterServer::Listen(options, SystemClock(), log, recorder));
+  std::atomic<bool> started{options.verbose};
+  const auto told = [&](std::string_view line) {
+    if (started.load() || line.starts_with("warning: ")) log(line);
+  };
+  TACTUS_ASSIGN_OR_RETURN(const auto server, RouterServer::Listen(options, SystemClock(), told, recorder));
   const std::string url = http::UrlOf(options.host, server->port());
   if (!http::IsLoopback(options.host) && options.api_key.empty())
     log(fmt::format("warning: {} is reachable from other machines and asks for no key; set --api-key", url));
-  log(fmt::format("routing on {} ({})", url, options.fleet.balancer));
   signals.Serving();
-  bool said = false;
-  while (!signals.WaitFor(100 * kMillisecond)) {
-    if (!said && server->ready_replicas() > 0) log(fmt::format("ready: {}", url));
+  bool stop = false;
+  const TimeNs until_ns = SystemClock().NowNs() + kFindReplicasNs;
+  const auto all_ready = [&] { return server->replicas() > 0 && server->ready_replicas() == server->replicas(); };
+  while (!stop && !all_ready() && SystemClock().NowNs() < until_ns) stop = signals.WaitFor(20 * kMillisecond);
+  bool said = server->ready_replicas() > 0;
+  log(fmt::format("routing on {} ({}): {}", url, options.fleet.balancer, FoundText(*server, options, url)));
+  started.store(true);
+  while (!stop) {
+    stop = signals.WaitFor(100 * kMillisecond);
+    if (!stop && !said && server->ready_replicas() > 0)
+      log(fmt::format("ready: {} on {}", Printable(server->model()), url));
     said |= server->ready_replicas() > 0;
   }
   server->StopAdmission();

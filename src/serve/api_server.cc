@@ -10,6 +10,7 @@
 #include "api/conversation.h"
 #include "api/explain_text.h"
 #include "api/paths.h"
+#include "api/request_fields.h"
 #include "api/response_text.h"
 #include "base/worker_pool.h"
 #include "http/access.h"
@@ -58,14 +59,6 @@ class ApiServerImpl final : public ApiServer, public http::Handler {
   }
 
   Status Bind() {
-    TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options_.api_key));
-    TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options_.allowed_hosts));
-    if (options_.max_body_total.bytes < options_.max_body.bytes) {
-      return InvalidArgument(
-          fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
-                      options_.max_body_total.bytes, options_.max_body.bytes),
-          "max-body-total");
-    }
     TACTUS_ASSIGN_OR_RETURN(files_, FileApi::Open(options_, keys_, log_));
     if (fleet_keys_) {
       TACTUS_ASSIGN_OR_RETURN(fleet_, FleetApi::Make(options_, *fleet_keys_, clock_, log_));
@@ -415,14 +408,14 @@ http::HttpResponse ApiServerImpl::Immediate(const http::HttpRequest& request, co
       break;
     case Route::kExplain:
       return Explain(request, id, *engine);
-    case Route::kModel:
-      if (id != engine->model().name) {
-        return Error(request, 404,
-                     fmt::format("model '{}' does not exist here; this server has '{}'", id, engine->model().name),
-                     "model");
-      }
-      response.body = api::ModelText(engine->model(), created_);
+    case Route::kModel: {
+      const ModelInfo& model = engine->model();
+      const auto& others = model.other_names;
+      if (id != model.name && std::find(others.begin(), others.end(), id) == others.end())
+        return Error(request, api::NoSuchModel(id, model.name, others));
+      response.body = api::ModelText(model, id, created_);
       break;
+    }
     default:
       return Error(request, 500, "a route without an answer");
   }
@@ -515,13 +508,27 @@ std::string ApiServerImpl::HttpMetrics() const {
 
 }  // namespace
 
+Status ApiServer::Check(const ServeOptions& options) {
+  TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options.api_key));
+  TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options.allowed_hosts));
+  if (options.max_body_total.bytes < options.max_body.bytes) {
+    return InvalidArgument(
+        fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
+                    options.max_body_total.bytes, options.max_body.bytes),
+        "max-body-total");
+  }
+  TACTUS_RETURN_IF_ERROR(FileApi::Check(options));
+  if (!options.kv_secret_file.empty()) return ReadFleetSecret(options.kv_secret_file).status();
+  if (options.hand_over_to.empty()) return Status();
+  return InvalidArgument("--hand-over-to needs the fleet's secret; give --kv-secret-file too", "hand-over-to");
+}
+
 Result<std::unique_ptr<ApiServer>> ApiServer::Listen(const ServeOptions& options, Clock& clock, Log log) {
+  TACTUS_RETURN_IF_ERROR(Check(options));
   std::optional<FleetKeys> fleet_keys;
   if (!options.kv_secret_file.empty()) {
     TACTUS_ASSIGN_OR_RETURN(const std::string secret, ReadFleetSecret(options.kv_secret_file));
     fleet_keys = FleetKeysOf(secret);
-  } else if (!options.hand_over_to.empty()) {
-    return InvalidArgument("--hand-over-to needs the fleet's secret; give --kv-secret-file too", "hand-over-to");
   }
   auto server = std::make_unique<ApiServerImpl>(options, clock, std::move(log), fleet_keys);
   TACTUS_RETURN_IF_ERROR(server->Bind());

@@ -16,6 +16,8 @@ namespace tactus::serve {
 
 class ApiServer {
  public:
+  // What Listen would refuse before it takes the port.
+  static Status Check(const ServeOptions& options);
   // Binds and answers at once: /health, /ready (503), 503 for the rest until there is an engine.
   // `log` gets what becomes of batches where nobody else would learn it.
   using Log = std::function<void(std::string_view line)>;

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
+#include <filesystem>
 
 #include "base/hash.h"
 #include "base/printable.h"
@@ -78,14 +80,27 @@ batches::BatchLimits BatchLimitsOf(const ServeOptions& o) {
 
 }  // namespace
 
-Result<std::unique_ptr<FileApi>> FileApi::Open(const ServeOptions& options, const http::ApiKeys& keys, Log log) {
-  if (options.files_dir.empty()) return std::unique_ptr<FileApi>();
+Status FileApi::Check(const ServeOptions& options) {
+  if (options.files_dir.empty()) return Status();
   if (options.files_quota.bytes < options.max_file_size.bytes) {
     return InvalidArgument(fmt::format("--files-quota: {} bytes are less than the {} of --max-file-size; give at least "
                                        "as many",
                                        options.files_quota.bytes, options.max_file_size.bytes),
                            "files-quota");
   }
+  // A folder that is missing is made when it is opened: in the nearest that is there.
+  std::error_code error;
+  auto there = std::filesystem::absolute(options.files_dir, error);
+  while (!std::filesystem::exists(there, error) && there.has_relative_path()) there = there.parent_path();
+  const bool folder = std::filesystem::is_directory(there, error);
+  if (folder && access(there.c_str(), W_OK | X_OK) == 0) return Status();
+  return InvalidArgument(fmt::format("--files-dir: cannot make '{}': {}", options.files_dir,
+                                     folder ? std::strerror(errno) : "'" + there.string() + "' is no folder"),
+                         "files-dir");
+}
+
+Result<std::unique_ptr<FileApi>> FileApi::Open(const ServeOptions& options, const http::ApiKeys& keys, Log log) {
+  if (options.files_dir.empty()) return std::unique_ptr<FileApi>();
   TACTUS_ASSIGN_OR_RETURN(auto store, batches::Store::Open(options.files_dir));
   std::unique_ptr<FileApi> api(new FileApi(options, keys, std::move(store), std::move(log)));
   TACTUS_RETURN_IF_ERROR(api->files_.CountStored());

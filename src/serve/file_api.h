@@ -36,6 +36,8 @@ enum class StoredRoute { kFiles, kFile, kContent, kBatches, kBatch, kCancel };
 class FileApi {
  public:
   using Log = std::function<void(std::string_view line)>;
+  // What Open would refuse, without opening anything.
+  static Status Check(const ServeOptions& options);
   // kInvalidArgument, kUnavailable, kDataLoss: the folder cannot be used, and why. Null: there is no --files-dir.
   static Result<std::unique_ptr<FileApi>> Open(const ServeOptions& options, const http::ApiKeys& keys, Log log);
   ~FileApi();

@@ -19,16 +19,27 @@ namespace {
 constexpr DurationNs kFlushNs = 5 * kSecond;               // after the last token: for the clients to take their bytes
 constexpr int64_t kImportSpaceBytes = int64_t{256} << 20;  // where --swap-space says none
 
+// "ready: NAME on URL", with a command that asks.
+std::string ReadyLine(const Engine& engine, const ServeOptions& options, const std::string& url) {
+  const ModelInfo& model = engine.model();
+  std::string names = model.name;
+  for (size_t i = 0; i < model.other_names.size(); ++i)
+    names += (i == 0 ? " (also " : ", ") + model.other_names[i] + (i + 1 == model.other_names.size() ? ")" : "");
+  const std::string key = options.api_key.empty() ? "" : " -H 'Authorization: Bearer KEY'";
+  const bool chats = !model.chat_template.empty();
+  return fmt::format("ready: {} on {} - try: curl {}/v1/{}{} --json '{}'", names, url, url,
+                     chats ? "chat/completions" : "completions", key,
+                     chats ? R"({"messages": [{"role": "user", "content": "Hello"}]})" : R"({"prompt": "Hello"})");
+}
+
 Status Run(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
            const Engine::Progress& progress, std::optional<RunResult>* result) {
-  if (options.host.empty()) {
-    return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
-                           "host");
-  }
-  TACTUS_RETURN_IF_ERROR(http::CheckKeyClasses(options.api_key, options.api_key_class, engine_options.slo_class));
+  TACTUS_RETURN_IF_ERROR(CheckServeOptions(engine_options, options));
   const Engine::Progress log = progress ? progress : [](std::string_view) {};
+  const auto detail = [&](std::string_view text) {
+    if (options.verbose) log(text);
+  };
   signal(SIGPIPE, SIG_IGN);
-  TACTUS_RETURN_IF_ERROR(api::CheckParserNames(options.tool_call_parser, options.reasoning_parser));
   http::StopSignals signals;
   http::RaiseFileLimit(options.max_connections, log);
   Clock& clock = SystemClock();
@@ -37,14 +48,14 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   if (!http::IsLoopback(options.host) && options.api_key.empty()) {
     log(fmt::format("warning: {} is reachable from other machines and asks for no key; set --api-key", url));
   }
-  log(fmt::format("listening on {} (loading)", url));
+  detail(fmt::format("listening on {} (loading)", url));
   EngineOptions planned = engine_options;
   if (!options.kv_secret_file.empty()) {
     TACTUS_ASSIGN_OR_RETURN(planned.kv_secret, ReadFleetSecret(options.kv_secret_file));
     if (planned.swap_space.bytes == 0) {
       planned.swap_space.bytes = kImportSpaceBytes;
-      log(fmt::format("fleet: {} MiB of memory for sequences that come from other replicas (--swap-space)",
-                      kImportSpaceBytes >> 20));
+      detail(fmt::format("fleet: {} MiB of memory for sequences that come from other replicas (--swap-space)",
+                         kImportSpaceBytes >> 20));
     }
   }
   planned.front_end_bytes = options.FrontEndBytes();
@@ -60,7 +71,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
         bodies.max_body_bytes, options.max_body.bytes, bodies.max_body_total_bytes, options.max_body_total.bytes));
   }
   signals.Serving();
-  log(fmt::format("ready: {} on {}", engine->model().name, url));
+  log(ReadyLine(*engine, options, url));
 
   bool healthy = true;
   while (healthy && !signals.WaitFor(100 * kMillisecond)) {
@@ -90,6 +101,16 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
 }
 
 }  // namespace
+
+Status CheckServeOptions(const EngineOptions& engine_options, const ServeOptions& options) {
+  if (options.host.empty()) {
+    return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
+                           "host");
+  }
+  TACTUS_RETURN_IF_ERROR(http::CheckKeyClasses(options.api_key, options.api_key_class, engine_options.slo_class));
+  TACTUS_RETURN_IF_ERROR(api::CheckParserNames(options.tool_call_parser, options.reasoning_parser));
+  return serve::ApiServer::Check(options);
+}
 
 Status RunServer(const EngineOptions& engine_options, const ServeOptions& options, const EngineFactory& factory,
                  const Engine::Progress& progress, std::optional<RunResult>* result) {

@@ -34,6 +34,7 @@ struct ServeOptions {
   BytesText max_body_total{int64_t{256} << 20};
   int64_t max_choices = 128;
   bool strict_fields = false;
+  bool verbose = false;
   std::string tool_call_parser = "auto", reasoning_parser = "auto";
   DurationText request_timeout{600'000'000'000};
   DurationText shutdown_timeout{30'000'000'000};
@@ -80,6 +81,8 @@ struct ServeOptions {
     v.Group("Server");
     v.Field("host", host, {.help = "address to listen on"});
     v.Field("port", port, {.min = 0, .max = 65535, .help = "port to listen on; 0: any free one"});
+    v.Field("verbose", verbose,
+            {.help = "show how it starts on standard error: model, memory plan, scheduler, step times; else one line"});
     v.Field("api-key", api_key,
             {.help = "key that clients must send as a bearer token; may be repeated", .secret = true});
     v.Field(

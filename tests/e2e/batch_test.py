@@ -194,7 +194,7 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(process.returncode, 130, stderr)
         before = len(self.answers())
         self.assertIn(before, range(2, 60))
-        done = self.run_batch("--scheduler", "balance", "--json", *args)
+        done = self.run_batch("--scheduler", "balance", "--json", "--verbose", *args)
         self.assertEqual(done.returncode, 0, done.stderr)
         result = json.loads(done.stdout)
         self.assertEqual((result["plan"]["order"], result["plan"]["requests"]), ("balance", 60 - before))

@@ -254,7 +254,7 @@ class ServerTest(unittest.TestCase):
             self.assertEqual(other.stop(), 0)
 
     def test_shutdown_finishes_what_runs(self):
-        other = ServerProcess("--json", real_model=False)
+        other = ServerProcess("--json", "--verbose", real_model=False)
         with openai.OpenAI(base_url=other.url + "/v1", api_key="none", max_retries=0, timeout=60) as busy:
             stream = busy.completions.create(model=MODEL, prompt="x", max_tokens=200, stream=True, extra_body={"ignore_eos": True})
             iterator = iter(stream)

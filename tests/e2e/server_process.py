@@ -62,9 +62,9 @@ class TakenPort:
 
 
 class ServerProcess:
-    """`config` changes the tiny model's."""
+    """`config` changes the tiny model's; `environment` adds to that of the server, which has no other TACTUS_ variables."""
 
-    def __init__(self, *args, real_model=True, model=None, name="test-model", port=0, config=None):
+    def __init__(self, *args, real_model=True, model=None, name="test-model", port=0, config=None, kv_cache_memory="256MiB", environment=None):
         self.folder = tempfile.TemporaryDirectory()
         self.real = real_model and default_model() is not None
         command = [os.environ["TACTUS_BINARY"], "serve"]
@@ -77,8 +77,9 @@ class ServerProcess:
             (folder / "config.json").write_text(json.dumps(dict(TINY_CONFIG, **(config or {}))))
             (folder / "chat.jinja").write_text(CHAT_TEMPLATE)
             command += [str(folder), "--load-format", "dummy", "--chat-template", str(folder / "chat.jinja")]
-        command += ["--port", str(port), "--kv-cache-memory", "256MiB", "--served-model-name", name, *map(str, args)]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
+        command += ["--port", str(port), *(["--kv-cache-memory", kv_cache_memory] if kv_cache_memory else []),
+                    *(["--served-model-name", name] if name else []), *map(str, args)]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")} | (environment or {})
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                         env=environment)
         self.lines = []

@@ -200,8 +200,8 @@ class RunServerTest : public testing::Test {
     AwaitLine("ready");
     std::lock_guard lock(mutex_);
     for (const std::string& line : lines_) {
-      const size_t colon = line.rfind(':');
-      if (line.rfind("ready", 0) == 0) url_.port = static_cast<uint16_t>(std::stoi(line.substr(colon + 1)));
+      const size_t host = line.find("127.0.0.1:");
+      if (line.rfind("ready", 0) == 0) url_.port = static_cast<uint16_t>(std::stoi(line.substr(host + 10)));
     }
     url_.host = "127.0.0.1";
   }
