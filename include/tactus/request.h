@@ -62,7 +62,7 @@ struct PlannedPlace {
 // When a choice ends; counts are tokens of the answer.
 struct StopConditions {
   int64_t max_tokens = 16;              // >= 1; the engine's caller has checked prompt + max_tokens <= context
-  int64_t min_tokens = 0;               // no stop id or stop string ends it with an earlier token than this one
+  int64_t min_tokens = 0;               // tokens before which no stop id is sampled and no stop string ends it
   bool ignore_eos = false;              // the model's own stop ids do not end it; `stop_token_ids` still do
   std::vector<TokenId> stop_token_ids;  // of the request
   std::vector<std::string> stop;        // stop strings: bytes, not tokens; never part of the output

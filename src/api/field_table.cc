@@ -72,7 +72,7 @@ constexpr FieldRow kRows[] = {
     {"stop", "Texts that end the answer and are no part of it.", kStop, ""},
     {"stop_token_ids", "Tokens that end the answer.", kTokens, ""},
     {"ignore_eos", "The model's own end does not end the answer.", "", ""},
-    {"min_tokens", "Before so many tokens nothing but a length ends the answer.", "", ""},
+    {"min_tokens", "So many tokens, none of them an end, come before the answer may end.", "", ""},
     {"max_completion_tokens", "The most tokens of the answer; with the prompt they fit the context.", "", ""},
     {"max_tokens", "The most tokens of the answer; with the prompt they fit the context.", "", ""},
     {"ttft_slo_ms", "As slo.ttft_ms.", "", ""},

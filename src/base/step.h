@@ -74,10 +74,14 @@ struct SamplingSpec {
   std::vector<TokenId> prompt;                 // where penalties or prompt_logprobs look at it; else empty
   std::vector<TokenId> output;  // generated before a preemption, where penalties or the grammar need it; else empty
   std::shared_ptr<const TokenGrammar> grammar;  // every token must be one that it allows; null: any
+  int32_t unended_tokens = 0;  // how many of those to come are none of `ends`, unless the grammar leaves nothing else
+  std::vector<TokenId> ends;   // sorted; empty where unended_tokens is 0
 };
 
-// The sampling of one choice of a request that has generated `output` so far.
-SamplingSpec SamplingOf(const Request& request, std::span<const TokenId> output);
+// The sampling of one choice of a request that has generated `output` so far. `model_ends`: the model's stop ids, which
+// min_tokens holds off like the request's own.
+SamplingSpec SamplingOf(const Request& request, std::span<const TokenId> output,
+                        std::span<const TokenId> model_ends = {});
 
 // A sequence that (re)starts in this step: resets all that the executor remembers about the slot.
 struct SequenceStart {

@@ -320,7 +320,7 @@ void Commit::CommitAsPlanned(const InFlight& f) {
     if (slot.generated == 0 && slot.choice == 0 && slot.request->siblings_held) live_.ReleaseSiblings(slot.request, s);
     const DurationNs gap_ns = live_.CountToken(s, &slot);
     FinishReason reason = FinishReason::kNone;
-    if (stop && slot.generated >= slot.min_tokens) {
+    if (stop && slot.generated > slot.min_tokens) {
       reason = FinishReason::kStop;
       if (parts_.tap != nullptr) parts_.tap->Stopped(static_cast<int32_t>(i), accepted_drafts);
     } else if (slot.generated >= slot.max_tokens) {
@@ -381,10 +381,19 @@ void Commit::TakeLogprobs(size_t index, int32_t nth, TokenEvent* event) {
   event->logprobs = events_.Logprobs(std::move(per_token[static_cast<size_t>(nth)]));
 }
 
+// Ends are not sampled before min_tokens (SamplingSpec::ends), unless a grammar has nothing else left: nothing can
+// follow it then.
+bool Commit::EndsGrammar(const SlotEntry& slot, TokenId token) const {
+  const Request& request = *slot.request->in.request;
+  if (request.grammar == nullptr || request.stop.ignore_eos) return false;
+  const std::vector<TokenId>& ends = config_.limits.model_stop_ids;
+  return std::find(ends.begin(), ends.end(), token) != ends.end();
+}
+
 FinishReason Commit::StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const {
   // The matcher sees every token: a stop string may begin before min_tokens and end after.
   const int found = slot.has_stop_strings ? slot.buffers->stop->Append(parts_.token_bytes(token)) : -1;
-  if (count < slot.min_tokens) return FinishReason::kNone;
+  if (count <= slot.min_tokens) return EndsGrammar(slot, token) ? FinishReason::kStop : FinishReason::kNone;
   for (int32_t i = 0; i < slot.num_stop_ids; ++i) {
     if (slot.stop_ids[i] == token) return FinishReason::kStop;
   }

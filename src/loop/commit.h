@@ -36,6 +36,7 @@ class Commit {
   bool AppendToken(SlotId s, size_t index, int32_t nth, TokenId token);
   TokenEvent* AddTokenEvent(const SlotEntry& slot, TokenId token, DurationNs gap_ns);
   void TakeLogprobs(size_t index, int32_t nth, TokenEvent* event);
+  bool EndsGrammar(const SlotEntry& slot, TokenId token) const;
   FinishReason StopReason(const SlotEntry& slot, int32_t count, TokenId token, int32_t* stop_string) const;
   void DraftsVerified(SlotId s, const StepItem& item, int32_t accepted_drafts);
   void NoteNewTokens(SlotId s);

@@ -260,7 +260,8 @@ void LiveRequests::Start(SequenceStart* start, int32_t first_position) {
   start->choice = entry.choice;
   start->request = entry.handle;
   start->adapter = request->in.adapter;
-  if (traits_.has_tokens) start->sampling = SamplingOf(*request->in.request, entry.buffers->output);
+  if (traits_.has_tokens)
+    start->sampling = SamplingOf(*request->in.request, entry.buffers->output, config_.limits.model_stop_ids);
   if (parts_.drafts != nullptr && !entry.has_drafter) {
     parts_.drafts->Begin(s, *request->in.request, entry.buffers->output);
     entry.has_drafter = true;

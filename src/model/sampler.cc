@@ -72,7 +72,9 @@ void SequenceHistory::Start(const SamplingSpec& spec, int32_t choice, int64_t vo
   spec_ = {.params = spec.params,
            .prompt_logprobs = spec.prompt_logprobs,
            .max_tokens = spec.max_tokens,
-           .grammar = spec.grammar};
+           .grammar = spec.grammar,
+           .unended_tokens = spec.unended_tokens,
+           .ends = spec.ends};
   if (spec.prompt_logprobs) spec_.prompt = spec.prompt;  // asked for row by row; all else has been counted below
   choice_ = choice;
   seen_.clear();
@@ -102,6 +104,7 @@ void SequenceHistory::StartGrammar(const SamplingSpec& spec) {
 
 bool SequenceHistory::Append(TokenId token) {
   if (!index_.empty()) Count(token, 1);
+  if (spec_.unended_tokens > 0) --spec_.unended_tokens;
   return grammar_ == nullptr || grammar_->Accept(token);
 }
 
@@ -154,6 +157,12 @@ void SequenceHistory::Adjust(std::span<float> logits, std::vector<std::pair<Toke
       l -= p.frequency_penalty * static_cast<float>(entry.outputs);
       return entry.outputs > 0 ? l - p.presence_penalty : l;
     });
+  }
+  if (spec_.unended_tokens == 0) return;
+  // As far down as what a grammar does not allow: below every other token, and above nothing. The grammar, which comes
+  // next, lifts an end that it allows above what it does not: an end is sampled where it is all that is left.
+  for (const TokenId end : spec_.ends) {
+    change(end, [](float l) { return std::isfinite(l) ? kLowest : l; });
   }
 }
 

@@ -1,5 +1,5 @@
 // Sampling of one token from one row of logits, in the order of docs/api.md: logit_bias, repetition, frequency and
-// presence penalties, temperature, min_p, top_k, top_p.
+// presence penalties, ends that min_tokens holds off, temperature, min_p, top_k, top_p.
 //
 // Definition. Tokens are ordered by their logit after bias and penalties, the largest first, ties by the lowest id.
 // Temperature 0 takes the first. Otherwise min_p, top_k and top_p each keep a prefix of that order (top_p: of what
@@ -10,7 +10,7 @@
 // The result is a function of the row, the sequence's own tokens and (seed, choice, position): never of the batch. No
 // sort of the vocabulary: maxima of blocks of 64 bound where the best tokens can be.
 //
-// A grammar goes before all of it but the bias and the penalties: what it does not allow has weight 0.
+// A grammar goes before all of it but the bias, the penalties and min_tokens: what it does not allow has weight 0.
 #pragma once
 
 #include <memory>
@@ -41,7 +41,8 @@ class SequenceHistory {
   const SamplingSpec& spec() const { return spec_; }  // without the output; the prompt where its logprobs are asked for
   int32_t choice() const { return choice_; }
 
-  // Bias and penalties, in place. `before` (may be null) receives the raw logits of what changes.
+  // Bias, penalties and ends that it is too early for, in place. `before` (may be null) receives the raw logits of what
+  // changes.
   void Adjust(std::span<float> logits, std::vector<std::pair<TokenId, float>>* before) const;
   // Puts what the grammar does not allow below everything that it allows, in place; `mask` is scratch of ceil(vocab /
   // 32) words. kBadGrammar: it allows nothing; kFailed: there was no memory for it.

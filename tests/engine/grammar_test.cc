@@ -86,6 +86,24 @@ TEST_F(EngineGrammarTest, AnAnswerThatCannotGoOnEndsAloneWithTheReason) {
   EXPECT_EQ(Run(*engine, Ask(*engine, "hello", 5))->choices[0].tokens.size(), 5u);
 }
 
+// min_tokens holds the model's end off while the grammar allows more; then its end ends the answer, however early.
+TEST_F(EngineGrammarTest, MinTokensYieldsToTheGrammarsEnd) {
+  auto engine = Make();
+  constexpr TokenId kEnd = 257;  // the tiny model's
+  std::vector<std::vector<TokenId>> answers = {engine->Tokenize("ab", false), engine->Tokenize("abcdf", false)};
+  const auto grammar = std::make_shared<ListedGrammar>(engine->model().vocab_size, kEnd, answers);
+  Request request = Ask(*engine, "hello", 32);
+  request.stop.ignore_eos = false;
+  request.grammar = grammar;
+  request.sampling.logit_bias = {{kEnd, 100.0f}};
+  EXPECT_EQ(Run(*engine, request)->choices[0].text, "ab") << "the end is the likeliest token";
+  request.stop.min_tokens = 10;
+  const auto sink = Run(*engine, request);
+  EXPECT_EQ(sink->choices[0].text, "abcdf");
+  EXPECT_EQ(sink->choices[0].finish, FinishReason::kStop);
+  EXPECT_EQ(sink->choices[0].tokens.size(), 6u);
+}
+
 TEST_F(EngineGrammarTest, StatesGoWithTheirSequences) {
   auto engine = Make();
   const auto grammar = Grammar(*engine, {"abc", "xyz"});

@@ -1,4 +1,5 @@
 // Answers with and without speculation, through the public engine: the same to the last bit, at every temperature.
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -62,6 +63,7 @@ class SpeculationTest : public FacadeTest {
   static void OfFewTokens(Request* r) {
     for (const TokenId token : {'a', 'b', 'c', 'd'}) r->sampling.logit_bias.push_back({token, 20.0f});
   }
+  static constexpr int kHeldOff = 5, kLeast = 20;  // a request of several choices whose ends min_tokens holds off
   // Requests of every kind over prompts that repeat themselves.
   static std::vector<Request> Mixed(const Engine& engine, float temperature) {
     std::vector<Request> requests;
@@ -77,6 +79,10 @@ class SpeculationTest : public FacadeTest {
       if (i % 4 == 2) r.sampling.logprobs = 2;
       if (i % 4 == 3) r.sampling.frequency_penalty = 0.5f;
       if (i == 6) r.stop.stop = {"e", "it"};
+      if (i == kHeldOff) {
+        r.stop.stop_token_ids = {'a'};
+        r.stop.min_tokens = kLeast;
+      }
       requests.push_back(std::move(r));
     }
     return requests;
@@ -90,6 +96,10 @@ TEST_F(SpeculationTest, AnswersAreTheSameToTheLastBit) {
     const std::vector<Request> requests = Mixed(*engine, temperature);
     const Answers plain = Ask(With("none"), requests), guessed = Ask(With("ngram"), requests);
     ExpectSame(plain, guessed);
+    for (const Collector::Choice& choice : plain.sinks[kHeldOff]->choices) {
+      ASSERT_GT(choice.tokens.size(), static_cast<size_t>(kLeast));
+      EXPECT_EQ(std::count(choice.tokens.begin(), choice.tokens.begin() + kLeast, 'a'), 0) << "an end came early";
+    }
     EXPECT_EQ(plain.stats.ngram_drafts.draft_tokens, 0);
     EXPECT_GT(guessed.stats.ngram_drafts.accepted_tokens, 5);  // how many depends on what is in flight when
     EXPECT_GT(guessed.stats.ngram_drafts.draft_tokens, guessed.stats.ngram_drafts.accepted_tokens);

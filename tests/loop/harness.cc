@@ -283,7 +283,7 @@ std::vector<TokenId> ExpectedOutput(const FakeExecutorConfig& executor, const Re
     const TokenId token = FakeExecutor::Expected(executor, all, choice, adapter);
     all.push_back(token);
     output.push_back(token);
-    if (static_cast<int64_t>(output.size()) < request.stop.min_tokens) continue;
+    if (static_cast<int64_t>(output.size()) <= request.stop.min_tokens) continue;
     const auto& own = request.stop.stop_token_ids;
     if (std::find(own.begin(), own.end(), token) != own.end()) break;
     if (!request.stop.ignore_eos &&

@@ -215,20 +215,20 @@ TEST(StepEvents, ARequestsEndIsTheWorstOfItsChoices) {
   FAIL() << "no seed gives such a pair of answers";
 }
 
-// The stop id is the third token: with min_tokens of three it ends there, with four it does not.
-TEST(StepEvents, MinTokensCountsTheTokenThatMayEndIt) {
+// The stop id is the third token: with min_tokens of two it ends there, with three it does not.
+TEST(StepEvents, MinTokensCountsTokensBeforeTheEnd) {
   for (uint64_t seed = 1; seed < 200; ++seed) {
     HarnessConfig config;
     Request r = MakeRequest(Tokens(seed, 9), 8);
     const std::vector<TokenId> all = ExpectedOutput(config.executor, r, 0, {});
     if (std::count(all.begin(), all.end(), all[2]) != 1) continue;
     r.stop.stop_token_ids = {all[2]};
-    for (const int32_t min_tokens : {0, 2, 3, 4}) {
+    for (const int32_t min_tokens : {0, 1, 2, 3, 4}) {
       r.stop.min_tokens = min_tokens;
       Harness h(config);
       const RequestHandle id = h.MustSubmit(r);
       ASSERT_EQ(h.Run(), "");
-      EXPECT_EQ(h.outputs()[id].choices[0].tokens.size(), min_tokens <= 3 ? 3u : 8u) << min_tokens;
+      EXPECT_EQ(h.outputs()[id].choices[0].tokens.size(), min_tokens <= 2 ? 3u : 8u) << min_tokens;
     }
     return;
   }

@@ -107,7 +107,7 @@ TEST(StepLoop, StopIdsStopStringsAndMinTokens) {
   const auto& id_out = h.outputs()[with_id].choices[0];
   EXPECT_EQ(id_out.finish, FinishReason::kStop);
   EXPECT_EQ(id_out.tokens, ExpectedOutput(config.executor, own, 0, {}));
-  EXPECT_GE(id_out.tokens.size(), 3u);
+  EXPECT_GE(id_out.tokens.size(), 4u);
   const auto& text_out = h.outputs()[with_text].choices[0];
   EXPECT_EQ(text_out.finish, FinishReason::kStop);
   EXPECT_EQ(text_out.stop_string, 1);

@@ -30,8 +30,7 @@ std::string Spelled(const std::vector<TokenId>& tokens) {
   return text;
 }
 
-// A stop string ends the answer with the first token that completes it and is no earlier than min_tokens; it may have
-// begun before.
+// A stop string ends the answer with the first token behind min_tokens that completes it; it may have begun before.
 TEST(Stops, AStringCountsWhereItEnds) {
   const HarnessConfig config;
   const std::vector<TokenId> full = ExpectedOutput(config.executor, Plain(), 0, {});
@@ -52,7 +51,7 @@ TEST(Stops, AStringCountsWhereItEnds) {
         SCOPED_TRACE(::testing::Message() << text << ", stop '" << r.stop.stop[1] << "', min_tokens " << min_tokens);
         size_t end = 0;
         for (size_t at = text.find(r.stop.stop[1]); at != std::string::npos; at = text.find(r.stop.stop[1], at + 1)) {
-          if (static_cast<int64_t>(at + length) < std::max<int64_t>(min_tokens, 1)) continue;
+          if (static_cast<int64_t>(at + length) <= min_tokens) continue;
           end = at + length;
           across += static_cast<int64_t>(at) < min_tokens && length > 1;
           break;
@@ -67,7 +66,7 @@ TEST(Stops, AStringCountsWhereItEnds) {
   EXPECT_GT(across, 20);  // that began before min_tokens and ended after
 }
 
-TEST(Stops, AnIdEndsFromMinTokensOn) {
+TEST(Stops, AnIdEndsBehindMinTokens) {
   const HarnessConfig config;
   const std::vector<TokenId> full = ExpectedOutput(config.executor, Plain(), 0, {});
   for (int64_t min_tokens = 0; min_tokens <= kLength; ++min_tokens) {
@@ -80,7 +79,7 @@ TEST(Stops, AnIdEndsFromMinTokensOn) {
     ASSERT_EQ(h.Run(), "");
     size_t end = 0;
     for (size_t i = 0; i < full.size() && end == 0; ++i) {
-      if (full[i] == full[5] && static_cast<int64_t>(i) + 1 >= min_tokens) end = i + 1;
+      if (full[i] == full[5] && static_cast<int64_t>(i) >= min_tokens) end = i + 1;
     }
     const auto& out = h.outputs()[handle].choices[0];
     EXPECT_EQ(out.tokens.size(), end > 0 ? end : full.size()) << "min_tokens " << min_tokens;
