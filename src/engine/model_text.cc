@@ -66,6 +66,10 @@ Result<TokenizerSpec> SpecOf(const ModelDescription& d, const ModelTextOptions& 
     return spec;
   }
   if (options.allow_byte_tokenizer) return ByteSpec(d.config);
+  if (d.source == ModelDescription::Source::kGguf) {
+    return NotFound(fmt::format(
+        "{}: metadata 'tokenizer.ggml.model' is missing: the file has no tokeniser; convert the model again", d.path));
+  }
   return NotFound(fmt::format("{} has no tokeniser; put tokenizer.json or tokenizer.model beside config.json", d.path));
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "base/utf8.h"
 #include "text/pretokenizer.h"
 
 namespace tactus {
@@ -65,6 +66,28 @@ Result<std::vector<TokenKind>> KindsOf(const std::vector<int32_t>& types) {
   return kinds;
 }
 
+// Arrays that a file may leave out, and which read as empty then: what needs them is refused by their names.
+Status CheckTables(const GgufTokenizerFields& fields) {
+  const auto missing = [](const char* what, const std::string& why) {
+    return DataLoss(std::string("GGUF tokenizer.ggml.") + what + " is missing or empty: " + why +
+                    "; convert the model again");
+  };
+  if (fields.tokens.empty()) return missing("tokens", "the tokeniser has no vocabulary");
+  const bool has_markers = fields.bos >= 0 || fields.eos >= 0;
+  if (fields.types.empty() && has_markers) return missing("token_type", "control tokens would be spelled out as text");
+  if (fields.model == "gpt2" && fields.pre.empty()) return missing("pre", "it says how text is split into words");
+  return {};
+}
+
+// A vocabulary whose ordinary tokens have several characters cannot be used without merges.
+bool NeedsMerges(std::span<const std::string> tokens, std::span<const TokenKind> kinds) {
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (kinds[i] == TokenKind::kNormal && !tokens[i].empty() && DecodeUtf8(tokens[i]).size < tokens[i].size())
+      return true;
+  }
+  return false;
+}
+
 Status ReadMerges(std::span<const std::string> merges, TokenizerSpec* spec) {
   spec->merges.reserve(merges.size());
   for (const std::string& merge : merges) {
@@ -122,6 +145,7 @@ Status ApplyPreTokenizerName(std::string_view name, TokenizerSpec* spec) {
 
 Result<TokenizerSpec> SpecFromGguf(GgufTokenizerFields fields) {
   TokenizerSpec spec;
+  TACTUS_RETURN_IF_ERROR(CheckTables(fields));
   const size_t n = fields.tokens.size();
   TACTUS_ASSIGN_OR_RETURN(spec.kinds, KindsOf(fields.types));
   if (spec.kinds.empty()) spec.kinds.resize(n, TokenKind::kNormal);
@@ -146,12 +170,17 @@ Result<TokenizerSpec> SpecFromGguf(GgufTokenizerFields fields) {
   if (fields.model == "gpt2") {
     spec.algorithm = TokenizerSpec::Algorithm::kByteLevelBpe;
     TACTUS_RETURN_IF_ERROR(ApplyPreTokenizerName(fields.pre, &spec));
+    if (fields.merges.empty() && NeedsMerges(fields.tokens, spec.kinds)) {
+      return DataLoss(
+          "GGUF tokenizer.ggml.merges is missing or empty: text would be spelled letter by letter, although the "
+          "vocabulary has words; convert the model again");
+    }
     TACTUS_RETURN_IF_ERROR(ReadMerges(fields.merges, &spec));
   } else if (fields.model == "llama") {
     spec.algorithm = TokenizerSpec::Algorithm::kSentencePieceBpe;
     if (fields.scores.size() != n) {
-      return DataLoss("GGUF tokenizer: " + std::to_string(n) + " tokens, but " + std::to_string(fields.scores.size()) +
-                      " scores");
+      return DataLoss("GGUF tokenizer.ggml.scores has " + std::to_string(fields.scores.size()) + " entries for " +
+                      std::to_string(n) + " tokens; a SentencePiece tokeniser needs one for each");
     }
     spec.scores = std::move(fields.scores);
     spec.unk_id =

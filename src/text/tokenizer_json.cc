@@ -129,6 +129,9 @@ class TokenizerJsonReader {
 Status TokenizerJsonReader::ReadModel(const Json& model) {
   const std::string type = model.value("type", model.contains("merges") ? "BPE" : "");
   if (type != "BPE") return Unsupported("model", "\"" + type + "\"");
+  for (const char* table : {"vocab", "merges"}) {  // merges: [] is a statement, and taken as the reference takes it
+    if (!model.contains(table)) return DataLoss(std::string("tokenizer.json: model.") + table + " is missing");
+  }
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     const Json& value = Member(model, name);
     if (!value.is_null() && !value.get_ref<const std::string&>().empty()) return Unsupported("model", name);
@@ -353,6 +356,42 @@ std::string TokenName(const Json& value) {
   return value.is_object() ? value.value("content", std::string()) : std::string();
 }
 
+// transformers makes special tokens of what tokenizer_config.json names as such, also where tokenizer.json leaves
+// added_tokens out.
+void AddNamedTokens(const Json& config, TokenizerSpec* spec) {
+  std::vector<TokenizerSpec::Added> named;
+  const auto name = [&](const Json& value, bool special) {
+    if (TokenName(value).empty()) return;
+    TokenizerSpec::Added token{TokenName(value), -1, special, false, false, false, false};
+    if (value.is_object()) {
+      token.lstrip = Flag(value, "lstrip", false);
+      token.rstrip = Flag(value, "rstrip", false);
+      token.single_word = Flag(value, "single_word", false);
+      token.normalized = Flag(value, "normalized", false);
+    }
+    named.push_back(std::move(token));
+  };
+  const Json& listed = Member(config, "added_tokens_decoder");
+  if (listed.is_object()) {
+    for (const auto& [id, value] : listed.items()) name(value, Flag(value, "special", false));
+  }
+  for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token"}) name(Member(config, key), true);
+  const Json& more = Member(config, "additional_special_tokens");
+  if (more.is_array()) {
+    for (const Json& value : more) name(value, true);
+  }
+  for (TokenizerSpec::Added& token : named) {
+    const auto same = [&](const TokenizerSpec::Added& other) { return other.content == token.content; };
+    if (std::any_of(spec->added.begin(), spec->added.end(), same)) continue;
+    const auto found = std::find(spec->tokens.begin(), spec->tokens.end(), token.content);
+    if (found == spec->tokens.end()) continue;  // a new token, which the model has no use for
+    token.id = static_cast<TokenId>(found - spec->tokens.begin());
+    TokenKind& kind = spec->kinds[static_cast<size_t>(token.id)];
+    if (token.special && kind == TokenKind::kNormal) kind = TokenKind::kControl;
+    spec->added.push_back(std::move(token));
+  }
+}
+
 Status ReadTokenizerConfig(const Json& config, TokenizerSpec* spec) {
   const auto find = [&](const char* name, TokenId* id) {
     const std::string text = TokenName(Member(config, name));
@@ -393,7 +432,9 @@ Result<TokenizerSpec> ParseTokenizerJson(std::string_view json, std::string_view
   TACTUS_ASSIGN_OR_RETURN(const Json file, ParseJson(json, "tokenizer.json"));
   try {
     TACTUS_ASSIGN_OR_RETURN(TokenizerSpec spec, TokenizerJsonReader().Read(file));
-    if (!tokenizer_config_json.empty()) TACTUS_RETURN_IF_ERROR(ApplyTokenizerConfig(tokenizer_config_json, &spec));
+    if (tokenizer_config_json.empty()) return spec;
+    TACTUS_RETURN_IF_ERROR(ApplyTokenizerConfig(tokenizer_config_json, &spec));
+    if (spec.added.empty()) AddNamedTokens(Json::parse(tokenizer_config_json), &spec);
     return spec;
   } catch (const Json::exception& error) {
     return DataLoss(std::string("tokenizer.json: ") + error.what());

@@ -1,5 +1,6 @@
 // Byte-level BPE beyond the goldens: merging against an obvious implementation, long and hostile text, bad
 // specifications.
+#include <functional>
 #include <random>
 
 #include "golden_cases.h"
@@ -202,6 +203,35 @@ TEST(GgufSpec, NamesWhatItDoesNotKnow) {
   fields.types.clear();
   fields.bos = 1;
   EXPECT_EQ(SpecFromGguf(fields).status().code(), StatusCode::kDataLoss);
+}
+
+// Arrays that a file leaves out read as empty: the key is named, where text would silently become other tokens.
+TEST(GgufSpec, ArraysThatAreMissingAreRefusedByName) {
+  GgufTokenizerFields whole;
+  whole.model = "gpt2";
+  whole.pre = "gpt-2";
+  whole.tokens = {"a", "b", "ab", "<e>"};
+  whole.types = {1, 1, 1, 3};
+  whole.merges = {"a b"};
+  whole.eos = 3;
+  EXPECT_EQ(MustMake(SpecFromGguf(whole))->Encode("ab<e>", true, true), (Ids{2, 3}));
+  const auto refused = [&](const char* key, const std::function<void(GgufTokenizerFields*)>& drop) {
+    GgufTokenizerFields fields = whole;
+    drop(&fields);
+    const Status status = SpecFromGguf(fields).status();
+    EXPECT_EQ(status.code(), StatusCode::kDataLoss) << key;
+    EXPECT_NE(status.message().find(std::string("tokenizer.ggml.") + key), std::string::npos) << status.message();
+  };
+  refused("merges", [](auto* f) { f->merges.clear(); });
+  refused("token_type", [](auto* f) { f->types.clear(); });
+  refused("tokens", [](auto* f) { f->tokens.clear(), f->types.clear(), f->merges.clear(), f->eos = -1; });
+  refused("pre", [](auto* f) { f->pre.clear(); });
+  refused("scores", [](auto* f) { f->model = "llama"; });
+  // A vocabulary of bytes has none to merge.
+  GgufTokenizerFields bytes = whole;
+  bytes.tokens[2] = "c";
+  bytes.merges.clear();
+  EXPECT_EQ(MustMake(SpecFromGguf(bytes))->Encode("abc<e>", true, true), (Ids{0, 1, 2, 3}));
 }
 
 TEST(GgufSpec, WhatTheFileDoesNotSay) {

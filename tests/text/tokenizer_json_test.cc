@@ -40,6 +40,37 @@ TEST(TokenizerJson, MergesInBothSpellings) {
   EXPECT_EQ(Encode(json, "abaab"), (Ids{3, 2}));
 }
 
+TEST(TokenizerJson, TablesThatAreMissingAreRefusedByName) {
+  for (const char* table : {"vocab", "merges"}) {
+    Json json = Small();
+    json["model"].erase(table);
+    EXPECT_EQ(Refusal(json).code(), StatusCode::kDataLoss);
+    EXPECT_NE(Refusal(json).message().find(std::string("model.") + table + " is missing"), std::string::npos)
+        << Refusal(json).message();
+  }
+  Json json = Small();
+  json["model"]["merges"] = Json::array();
+  EXPECT_EQ(Encode(json, "ab"), (Ids{0, 1})) << "an empty list is a statement: letters, as the reference has it";
+}
+
+// As transformers: what tokenizer_config.json names is a token by itself, also where added_tokens is missing.
+TEST(TokenizerJson, SpecialTokensAreThoseOfTheConfigWithoutAddedTokens) {
+  Json json = Small();
+  json.erase("added_tokens");
+  json["model"]["vocab"]["<"] = 6;
+  json["model"]["vocab"]["s"] = 7;
+  json["model"]["vocab"][">"] = 8;
+  json["model"]["vocab"]["<s>"] = 4;
+  json["model"]["vocab"]["e"] = 9;
+  json["model"]["vocab"]["<e>"] = 5;
+  EXPECT_EQ(Encode(json, "a<s>"), (Ids{0, 6, 7, 8}));
+  EXPECT_EQ(Encode(json, "a<s><e>", R"({"eos_token": "<s>", "additional_special_tokens": ["<e>"]})"), (Ids{0, 4, 5}));
+  EXPECT_EQ(Encode(json, "a<s><e>",
+                   R"({"added_tokens_decoder": {"4": {"content": "<s>", "special": true}, "5": {"content": "<e>"}}})"),
+            (Ids{0, 4, 5}));
+  EXPECT_EQ(Encode(json, "a<e>", R"({"eos_token": "<s>", "pad_token": "<new>"})"), (Ids{0, 6, 9, 8}));
+}
+
 TEST(TokenizerJson, TemplateAndConfig) {
   Json json = Small();
   json["post_processor"] =
