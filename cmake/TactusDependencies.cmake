@@ -14,6 +14,11 @@ pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
 pkg_check_modules(libarchive REQUIRED IMPORTED_TARGET libarchive>=3.6)   # run files
 pkg_check_modules(sqlite3 REQUIRED IMPORTED_TARGET sqlite3>=3.40)
+# The prompt of `tactus run`. Without it the rest is built, and `run` reads plain lines.
+pkg_check_modules(libedit IMPORTED_TARGET libedit>=3.1)
+if(NOT libedit_FOUND)
+  message(WARNING "no libedit: `tactus run` has no line editing (libedit-dev)")
+endif()
 # The endpoint picker's (src/gateway). Without it the rest is built, and `tactus epp` says what is missing.
 pkg_check_modules(grpcpp IMPORTED_TARGET grpc++>=1.51 protobuf>=3.21)
 find_program(TACTUS_PROTOC protoc)

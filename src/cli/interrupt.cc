@@ -8,11 +8,11 @@
 namespace tactus::cli {
 namespace {
 
-std::atomic<int> g_count{0};
+std::atomic<int> g_count{0}, g_last{2};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void OnInterrupt(int) {
-  if (g_count.fetch_add(1) >= 1) _exit(130);
+  if (g_count.fetch_add(1) + 1 >= g_last) _exit(130);
 }
 
 void Catch(int signal) {
@@ -25,7 +25,8 @@ void Catch(int signal) {
 
 }  // namespace
 
-void CatchInterrupt() {
+void CatchInterrupt(int last) {
+  g_last = last;
   Catch(SIGINT);
 }
 void CatchTermination() {

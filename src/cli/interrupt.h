@@ -1,10 +1,10 @@
-// Ctrl-C for commands that do long work: the first one asks to stop, the second one stops the process at once.
+// Ctrl-C for commands that do long work: the first one asks to stop, a later one stops the process at once.
 #pragma once
 
 namespace tactus::cli {
 
-// Installs the SIGINT handler. Idempotent.
-void CatchInterrupt();
+// Installs the SIGINT handler. The `last`th Ctrl-C since the last ClearInterrupt stops the process. Idempotent.
+void CatchInterrupt(int last = 2);
 // SIGTERM counts as Ctrl-C, for a command that cluster managers run. Idempotent.
 void CatchTermination();
 // How often Ctrl-C came since the last ClearInterrupt. Async-signal-safe counter; any thread.

@@ -3,34 +3,33 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <condition_variable>
+#include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <mutex>
-#include <utility>
-#include <vector>
+#include <memory>
+#include <string_view>
 
-#include "api/answer.h"
-#include "api/conversation.h"
-#include "base/clock.h"
+#include "base/cache_folder.h"
 #include "base/input_file.h"
 #include "base/utf8.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
+#include "cli/line_editor.h"
 #include "cli/option_binding.h"
+#include "cli/talk.h"
 #include "engine/check_options.h"
 #include "tactus/engine.h"
 
 namespace tactus::cli {
 namespace {
 
+constexpr int kLastInterrupt = 8;                      // of an answer that does not end
 constexpr int64_t kMostLineBytes = int64_t{16} << 20;  // of a chat
 
 struct RunOptions {
   std::string prompt, system;
   int64_t max_tokens = 0;
-  double temperature = -1, top_p = -1;
-  bool raw = false;
+  bool raw = false, history = true;
   EngineOptions engine;
 
   template <class V>
@@ -44,72 +43,9 @@ struct RunOptions {
             {.unit = "tokens",
              .min = 0,
              .help = "longest answer; 0: what the context leaves, at most --default-max-tokens"});
-    v.Field("temperature", temperature,
-            {.min = -1, .max = 100, .help = "sampling temperature; 0 is greedy; -1: the model's own, else 1"});
-    v.Field(
-        "top-p", top_p,
-        {.min = -1, .max = 1, .help = "share of the probability that is sampled from; -1: the model's own, else 1"});
+    v.Field("history", history, {.help = "keep what is typed into chats for the next one, in the cache folder"});
     engine.VisitFields(v);
   }
-};
-
-// Prints what comes and lets the main thread wait for the end.
-class TerminalSink final : public ResponseSink {
- public:
-  TerminalSink(const Engine& engine, api::AnswerShape shape, Clock& clock)
-      : clock_(clock), start_ns_(clock.NowNs()), answer_(engine, std::move(shape), {}) {}
-
-  void OnDelta(const TokenDelta& delta) override {
-    std::lock_guard lock(mutex_);
-    if (first_ns_ == 0 && !delta.tokens.empty()) first_ns_ = clock_.NowNs();
-    if (Status status = answer_.OnDelta(0, delta, nullptr); !status.ok()) status_ = std::move(status);
-    Print();
-  }
-  void OnDone(const Usage& usage) override {
-    std::lock_guard lock(mutex_);
-    answer_.OnDone(0, usage, nullptr);
-    end_ns_ = clock_.NowNs();
-    changed_.notify_all();
-  }
-  // True once done; waits at most 50 ms, so that the caller can look at Ctrl-C.
-  bool WaitShortly() {
-    std::unique_lock lock(mutex_);
-    return changed_.wait_for(lock, std::chrono::milliseconds(50), [this] { return answer_.done(); });
-  }
-  // --- When it is done ---
-  std::string text() const { return api::TextOf(answer_.choice(0).parts); }
-  const Status& status() const { return status_; }
-  std::string Summary() const {
-    const Usage usage = answer_.usage();
-    const double ttft_ms = static_cast<double>(first_ns_ - start_ns_) * 1e-6;
-    const double decode_s = static_cast<double>(end_ns_ - first_ns_) * 1e-9;
-    const int64_t tokens = usage.completion_tokens;
-    return fmt::format("{} prompt tokens ({} cached), first token after {:.0f} ms, {} tokens at {:.1f}/s",
-                       usage.prompt_tokens, usage.cached_tokens, ttft_ms, tokens,
-                       tokens > 1 && decode_s > 0 ? static_cast<double>(tokens - 1) / decode_s : 0.0);
-  }
-
- private:
-  // What has come: the reasoning to stderr, so that stdout has the answer alone.
-  void Print() {
-    for (const api::AnswerPart& part : answer_.parts()) {
-      const bool thought = part.kind == api::AnswerPart::Kind::kReasoning;
-      std::FILE* out = thought ? stderr : stdout;
-      if (thinking_ && !thought) std::fputs("\n", stderr);
-      thinking_ = thought;
-      std::fwrite(part.text.data(), 1, part.text.size(), out);
-      std::fflush(out);
-    }
-  }
-
-  Clock& clock_;
-  bool thinking_ = false;  // reasoning was the last thing
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  const TimeNs start_ns_;
-  TimeNs first_ns_ = 0, end_ns_ = 0;
-  api::Answer answer_;
-  Status status_;
 };
 
 // Text as the model can take it: what is not UTF-8 becomes U+FFFD, as the tokeniser would make it, and that is said.
@@ -119,82 +55,7 @@ std::string ValidText(const std::string& text, const char* what) {
   return ReplaceInvalidUtf8(text);
 }
 
-// One conversation with the model, message by message.
-class Talk {
- public:
-  Talk(Engine& engine, const RunOptions& options)
-      : engine_(engine), options_(options), limits_(api::LimitsOf(engine, options.engine.default_max_tokens)) {
-    Clear();
-  }
-
-  void Clear() {
-    messages_.clear();
-    if (!options_.system.empty()) messages_.push_back({"system", options_.system});
-  }
-  void SetSystem(const std::string& text) {
-    if (!messages_.empty() && messages_[0].role == "system")
-      messages_[0].content = text;
-    else
-      messages_.insert(messages_.begin(), {"system", text});
-  }
-
-  bool answered() const { return !messages_.empty() && messages_.back().role == "assistant"; }
-
-  // Asks and prints; on an error nothing of this turn stays in the talk. *summary: one line about speed.
-  Status Ask(const std::string& question, bool* interrupted, std::string* summary) {
-    messages_.push_back({"user", question});
-    std::string text;
-    Status status = Generate(api::ChatOf(messages_, limits_), &text, interrupted, summary);
-    if (status.ok())
-      messages_.push_back({"assistant", std::move(text)});
-    else
-      messages_.pop_back();
-    return status;
-  }
-  // Continues the text as it is.
-  Status Continue(const std::string& start, bool* interrupted, std::string* summary) {
-    std::string text;
-    return Generate(api::ContinuationOf(start, limits_), &text, interrupted, summary);
-  }
-
- private:
-  // What is asked, with what the command line says about its answer.
-  Status Generate(api::ParsedRequest asked, std::string* text, bool* interrupted, std::string* summary) {
-    SamplingParams& sampling = asked.base.sampling;
-    if (options_.temperature >= 0) sampling.temperature = static_cast<float>(options_.temperature);
-    if (options_.top_p > 0) sampling.top_p = static_cast<float>(options_.top_p);
-    sampling.seed = static_cast<uint64_t>(options_.engine.seed);
-    sampling.has_seed = options_.engine.seed != 0;
-    if (options_.max_tokens > 0) asked.max_tokens = options_.max_tokens;
-    TACTUS_ASSIGN_OR_RETURN(api::Prepared prepared, api::PrepareConversation(std::move(asked), engine_, limits_));
-    auto sink = std::make_shared<TerminalSink>(engine_, std::move(prepared.shape), SystemClock());
-    TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, engine_.Submit(std::move(prepared.requests[0]), sink));
-    bool cancelled = false;
-    while (!sink->WaitShortly()) {
-      // An answer that nobody can read is not worth its time either.
-      if ((InterruptCount() > 0 || std::ferror(stdout) != 0) && !cancelled) {
-        engine_.Cancel(handle);
-        cancelled = true;
-      }
-    }
-    *interrupted = InterruptCount() > 0 && cancelled;
-    *text = sink->text();
-    *summary = sink->Summary();
-    return cancelled ? Status() : sink->status();
-  }
-
-  Engine& engine_;
-  const RunOptions& options_;
-  const api::RequestLimits limits_;
-  std::vector<api::ChatMessage> messages_;
-};
-
-// -1 leaves a choice to the model; nothing else below the API's own ranges means anything.
 Status CheckAnswerOptions(const RunOptions& o) {
-  if (o.temperature < 0 && o.temperature != -1)
-    return InvalidArgument("--temperature is below 0; give 0 for greedy, or -1 for the model's own");
-  if (o.top_p <= 0 && o.top_p != -1)
-    return InvalidArgument("--top-p must be above 0, up to 1, or -1 for the model's own");
   if (o.raw && o.prompt.empty())
     return InvalidArgument("--raw continues the text of --prompt, which is missing; a chat needs the template");
   return Status();
@@ -205,72 +66,204 @@ int Fail(const Status& status) {
   return kExitFailed;
 }
 
-// The next line of standard input. False: its end. kCancelled: Ctrl-C came.
-Result<bool> ReadQuestion(InputFile& input, std::string* line) {
-  TACTUS_ASSIGN_OR_RETURN(const bool more, input.ReadLine(line, kMostLineBytes));
-  if (more) *line = ValidText(*line, "the line");
-  return more;
+void Prepare(const RunOptions& options, Talk* talk) {
+  talk->SetSystem(options.system);
+  talk->settings().max_tokens = options.max_tokens;
+  if (options.engine.seed != 0) talk->settings().seed = options.engine.seed;
 }
 
 int AnswerOnce(Engine& engine, const RunOptions& options) {
-  Talk talk(engine, options);
-  bool interrupted = false;
-  std::string summary;
-  const Status status = options.raw ? talk.Continue(options.prompt, &interrupted, &summary)
-                                    : talk.Ask(options.prompt, &interrupted, &summary);
-  if (!status.ok()) return Fail(status);
+  Talk talk(engine, options.engine.default_max_tokens, false);
+  Prepare(options, &talk);
+  const Asked asked = options.raw ? talk.Continue(options.prompt) : talk.Ask(options.prompt);
+  if (!asked.status.ok()) return Fail(asked.status);
   std::printf("\n");
-  std::fprintf(stderr, "%s\n", summary.c_str());
-  return interrupted ? kExitInterrupted : kExitOk;
+  std::fprintf(stderr, "%s\n", asked.summary.c_str());
+  return asked.interrupted ? kExitInterrupted : kExitOk;
 }
 
-int Chat(Engine& engine, const RunOptions& options) {
-  const bool terminal = isatty(STDIN_FILENO) != 0;
-  Talk talk(engine, options);
-  std::fprintf(stderr,
-               "Chat with %s. /clear starts anew, /system TEXT sets the system message, /exit or Ctrl-D ends; Ctrl-C "
-               "stops an answer.\n",
-               engine.model().name.c_str());
-  InputFile input = InputFile::StandardInput(std::numeric_limits<int64_t>::max());
-  std::string line;
-  while (std::ferror(stdout) == 0) {
-    ClearInterrupt();
-    if (terminal) std::fprintf(stderr, "\n> ");
-    const auto more = ReadQuestion(input, &line);
+constexpr std::string_view kHelp =
+    "/help           this text\n"
+    "/set            what answers are made with\n"
+    "/set NAME VALUE temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty,\n"
+    "                seed, max_tokens; `default` as VALUE takes it back\n"
+    "/system TEXT    sets the system message; without TEXT there is none\n"
+    "/clear          starts anew; the system message stays\n"
+    "/exit, /quit    ends the chat, as Ctrl-D does\n"
+    "Ctrl-C stops an answer, throws away what is typed, and ends the chat where nothing is. A message that begins "
+    "with\n"
+    "'/' is sent with a space before it. On a terminal: arrows, Ctrl-R and the keys of Emacs edit; pasted text keeps "
+    "its\n"
+    "line breaks, and Alt-Enter makes one.\n";
+
+// A chat: where messages come from, commands, answers.
+class Chat {
+ public:
+  Chat(Engine& engine, const RunOptions& options)
+      : options_(options),
+        terminal_(isatty(STDIN_FILENO) != 0),
+        talk_(engine, options.engine.default_max_tokens, terminal_),
+        input_(InputFile::StandardInput(std::numeric_limits<int64_t>::max())) {
+    Prepare(options, &talk_);
+    const std::string kept = options.history ? CacheFolder() + "/run_history" : std::string();
+    editor_ = LineEditor::Make(kept);
+    std::fprintf(stderr, "Chat with %s. /help lists the commands; Ctrl-C stops an answer, Ctrl-D ends.\n",
+                 engine.model().name.c_str());
+  }
+
+  int Run() {
+    std::string line;
+    while (std::ferror(stdout) == 0) {
+      ClearInterrupt();
+      if (terminal_) std::fputs("\n", stderr);
+      const auto read = Read(&line);
+      if (!read.ok()) return Fail(read.status());
+      if (*read == Next::kEnd) return kExitOk;
+      if (*read == Next::kInterrupted) return kExitInterrupted;
+      if (*read == Next::kNothing || line.find_first_not_of(" \t\r\n") == std::string::npos) continue;
+      if (line[0] == '/') {
+        if (!Command(line)) return kExitOk;
+        continue;
+      }
+      Answer(line);
+    }
+    return kExitFailed;  // main says that standard output cannot be written
+  }
+
+ private:
+  enum class Next { kLine, kNothing, kEnd, kInterrupted };
+
+  Result<Next> Read(std::string* line) {
+    if (editor_ == nullptr) return ReadPlain(line);
+    switch (editor_->Read(line)) {
+      case LineEditor::Outcome::kLine:
+        *line = ValidText(*line, "the line");
+        return Next::kLine;
+      case LineEditor::Outcome::kCleared:
+        return Next::kNothing;
+      case LineEditor::Outcome::kEnd:
+        break;
+    }
+    std::fputs("\n", stderr);
+    return Next::kEnd;
+  }
+  // From a pipe, or a terminal without editing, whose own Ctrl-C throws the typed line away before it tells of it.
+  Result<Next> ReadPlain(std::string* line) {
+    if (terminal_) std::fputs("> ", stderr);
+    const auto more = input_.ReadLine(line, kMostLineBytes);
     if (more.status().code() == StatusCode::kCancelled) {
-      if (InterruptCount() == 0) continue;  // another signal
-      std::fprintf(stderr, "\n");
-      return kExitInterrupted;
+      if (InterruptCount() == 0) return Next::kNothing;  // another signal
+      std::fputs("\n", stderr);
+      if (!terminal_) return Next::kInterrupted;
+      if (interrupts_++ > 0) return Next::kEnd;
+      std::fputs("Ctrl-C again or Ctrl-D ends the chat.\n", stderr);
+      return Next::kNothing;
     }
-    if (!more.ok()) return Fail(more.status());
-    if (!*more) return kExitOk;
-    if (line.empty()) continue;
-    if (line == "/exit" || line == "/quit") return kExitOk;
-    if (line == "/clear") {
-      talk.Clear();
-      continue;
-    }
-    if (line.rfind("/system ", 0) == 0) {
-      talk.SetSystem(line.substr(8));
-      continue;
-    }
-    if (line[0] == '/') {
-      std::fprintf(stderr, "'%s' is no command; there are /clear, /system TEXT and /exit\n", line.c_str());
-      continue;
-    }
-    bool interrupted = false;
-    std::string summary;
-    const Status status = talk.Ask(line, &interrupted, &summary);
+    interrupts_ = 0;
+    if (!more.ok()) return more.status();
+    if (!*more) return Next::kEnd;
+    *line = ValidText(*line, "the line");
+    return Next::kLine;
+  }
+
+  void Answer(const std::string& question) {
+    const Asked asked = talk_.Ask(question);
     std::printf("\n");
     std::fflush(stdout);
-    if (!status.ok())
-      std::fprintf(stderr, "%s%s\n", status.message().c_str(),
-                   talk.answered() && status.code() == StatusCode::kInvalidArgument ? "; /clear starts anew" : "");
-    else if (terminal)
-      std::fprintf(stderr, "[%s%s]\n", summary.c_str(), interrupted ? ", stopped" : "");
+    if (!asked.status.ok()) {
+      std::fprintf(stderr, "%s\n", asked.status.message().c_str());
+      return;
+    }
+    if (asked.left_out > 0) {
+      std::fprintf(stderr, "[the context is full: the oldest %lld messages are left out from here on]\n",
+                   static_cast<long long>(asked.left_out));
+    }
+    if (terminal_) std::fprintf(stderr, "[%s%s]\n", asked.summary.c_str(), asked.interrupted ? ", stopped" : "");
   }
-  return kExitFailed;  // main says that standard output cannot be written
-}
+
+  // False: the chat ends.
+  bool Command(const std::string& line) {
+    const size_t space = line.find_first_of(" \t\n");
+    const std::string name = line.substr(0, space);
+    std::string rest = space == std::string::npos ? "" : line.substr(space);
+    rest.erase(0, rest.find_first_not_of(" \t\n"));
+    while (!rest.empty() && (rest.back() == ' ' || rest.back() == '\t')) rest.pop_back();
+    if (name == "/exit" || name == "/quit" || name == "/bye") return false;
+    if (name == "/help" || name == "/?") {
+      std::fwrite(kHelp.data(), 1, kHelp.size(), stderr);
+    } else if (name == "/clear") {
+      talk_.Clear();
+    } else if (name == "/system") {
+      talk_.SetSystem(rest);
+    } else if (name == "/set") {
+      Set(rest);
+    } else {
+      std::fprintf(stderr, "'%s' is no command; /help lists them, and a space before the '/' sends it as a message\n",
+                   name.c_str());
+    }
+    return true;
+  }
+
+  void Set(const std::string& text) {
+    if (text.empty()) return ShowSettings();
+    const size_t space = text.find_first_of(" \t");
+    std::string name = text.substr(0, space);
+    const size_t at = space == std::string::npos ? space : text.find_first_not_of(" \t", space);
+    if (at == std::string::npos) {
+      std::fprintf(stderr, "/set %s: a value is missing; `default` takes it back\n", name.c_str());
+      return;
+    }
+    std::replace(name.begin(), name.end(), '_', '-');
+    const std::string value = text.substr(at);
+    AnswerSettings changed = talk_.settings();
+    CommandLine names("run", "", "");
+    names.Add(changed);
+    const auto found = std::find_if(names.fields().begin(), names.fields().end(),
+                                    [&name](const FieldBinding& field) { return field.name == name; });
+    if (found == names.fields().end()) {
+      std::fprintf(stderr, "/set: '%s' is no setting; /help lists them\n", name.c_str());
+      return;
+    }
+    if (value == "default") {
+      TakeBack(*found);
+    } else if (const Status status = SetField(*found, value); !status.ok()) {
+      std::fprintf(stderr, "/set %s\n", status.message().substr(2).c_str());  // without the dashes of a flag
+      return;
+    }
+    talk_.settings() = changed;
+  }
+  // To what the chat began with.
+  void TakeBack(const FieldBinding& field) const {
+    if (field.name == "max-tokens") {
+      *std::get<int64_t*>(field.target) = options_.max_tokens;
+    } else if (const auto* real = std::get_if<std::optional<double>*>(&field.target)) {
+      (*real)->reset();
+    } else {
+      std::optional<int64_t>* whole = std::get<std::optional<int64_t>*>(field.target);
+      whole->reset();
+      if (field.name == "seed" && options_.engine.seed != 0) *whole = options_.engine.seed;
+    }
+  }
+  void ShowSettings() {
+    const SamplingParams s = talk_.Sampling();
+    const int64_t most = talk_.settings().max_tokens;
+    std::string text = fmt::format(
+        "temperature {:.6g}\ntop_p {:.6g}\ntop_k {}\nmin_p {:.6g}\nrepetition_penalty {:.6g}\npresence_penalty {:.6g}\n"
+        "frequency_penalty {:.6g}\nseed {}\nmax_tokens {}\n",
+        s.temperature, s.top_p, s.top_k, s.min_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty,
+        s.has_seed ? fmt::format("{}", s.seed) : "drawn",
+        most > 0 ? fmt::format("{}", most) : "what the context leaves");
+    if (!talk_.system().empty()) text += "system " + talk_.system() + "\n";
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+
+  const RunOptions& options_;
+  const bool terminal_;
+  Talk talk_;
+  InputFile input_;
+  std::unique_ptr<LineEditor> editor_;  // null: no terminal to edit on
+  int interrupts_ = 0;                  // in a row, with nothing typed between
+};
 
 }  // namespace
 
@@ -305,8 +298,10 @@ int RunCommand(const Args& args) {
     const int code = Fail(engine.status());
     return engine.status().code() == StatusCode::kInvalidArgument ? kExitUsage : code;  // as `tactus serve` has it
   }
-  CatchInterrupt();
-  const int code = options.prompt.empty() ? Chat(**engine, options) : AnswerOnce(**engine, options);
+  const bool chats = options.prompt.empty();
+  // Impatient people press it more than once, and mean the answer.
+  CatchInterrupt(chats && isatty(STDIN_FILENO) != 0 ? kLastInterrupt : 2);
+  const int code = chats ? Chat(**engine, options).Run() : AnswerOnce(**engine, options);
   const Status closed = (*engine)->Close();
   return closed.ok() ? code : Fail(closed);
 }

@@ -1,9 +1,15 @@
 """A conversation in the terminal asks the engine for what the same conversation over HTTP asks it for."""
+import fcntl
 import json
 import os
 import pathlib
+import pty
+import re
+import select
 import subprocess
 import tempfile
+import termios
+import time
 import unittest
 import urllib.request
 
@@ -56,9 +62,184 @@ class TerminalTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         refusals = [line for line in done.stderr.decode().splitlines() if "exceed the context of 2048 tokens" in line]
         self.assertEqual(len(refusals), 2, done.stderr)
-        self.assertIn("shorten the prompt; /clear starts anew", refusals[0])
-        self.assertNotIn("/clear", refusals[1])   # nothing is there to clear
+        self.assertIn("shorten the prompt", refusals[0])
         self.assertEqual(len(done.stdout.decode().split("\n")), 5, "four lines: two answers, two refusals")
+
+    def test_a_full_context_slides(self):
+        """The oldest messages go, the system message stays, and every question has its answer."""
+        questions = [f"{i} " + "y" * 300 for i in range(12)]
+        done = self.run_tactus("--max-tokens", "4", "--system", "be brief", stdin="\n".join(questions))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("exceed the context", done.stderr.decode())
+        self.assertIn("[the context is full: the oldest 2 messages are left out from here on]", done.stderr.decode())
+        self.assertEqual(done.stdout.count(b"\n"), 12, done.stdout)
+
+    def test_a_pipe_has_commands_too(self):
+        done = self.run_tactus("--max-tokens", "2", stdin="/help\n/set temperature 9\n/set top_k 3\n/set\n/set speed 1\n/nonsense\n /x\n/quit\nz\n")
+        said = done.stderr.decode()
+        self.assertEqual(done.returncode, 0, said)
+        for line in ["/clear          starts anew", "/set temperature: 9 is out of range; give a value from 0 to 2", "temperature 1.5\n", "top_k 3\n",
+                     "min_p 0.05\n", "seed 7\n", "max_tokens 2\n", "'speed' is no setting", "'/nonsense' is no command"]:
+            self.assertIn(line, said)
+        self.assertEqual(done.stdout.count(b"\n"), 1, "one answer, to ' /x'")
+
+
+class Terminal:
+    """A chat on a pseudo-terminal. What the program shows is in `shown`, with the terminal's own sequences."""
+
+    def __init__(self, *args, kind="xterm", **environment):
+        master, slave = pty.openpty()
+        self.file = os.fdopen(master, "r+b", buffering=0)
+        self.process = subprocess.Popen([BINARY, "run", *map(str, args)], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), env={**ENVIRONMENT, "TERM": kind, **environment})
+        os.close(slave)
+        self.shown, self.seen = "", 0
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.file.close()
+
+    def type(self, text):
+        self.file.write(text.encode())
+
+    def read(self, until, limit_s=60):
+        """Returns what comes up to `until`, which is looked for behind what was read before."""
+        end = time.monotonic() + limit_s
+        while until not in self.shown[self.seen:]:
+            ready, _, _ = select.select([self.file], [], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                raise AssertionError(f"{until!r} did not come within {limit_s} s after:\n{self.shown}")
+            try:
+                self.shown += self.file.read(65536).decode(errors="replace")
+            except OSError:   # the program has closed the terminal
+                raise AssertionError(f"the program ended before {until!r} came, after:\n{self.shown}")
+        at = self.shown.index(until, self.seen) + len(until)
+        text, self.seen = self.shown[self.seen:at], at
+        return text
+
+    def exit_status(self):
+        """Reads on, so that the program is not held by a full terminal."""
+        while True:
+            try:
+                if not self.file.read(65536):
+                    break
+            except OSError:
+                break
+        return self.process.wait(60)
+
+
+class PromptTest(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        (self.folder / "config.json").write_text(json.dumps(dict(TINY_CONFIG, max_position_embeddings=65536)))
+        (self.folder / "chat.jinja").write_text(CHAT_TEMPLATE)
+
+    def chat(self, *args, kind="xterm"):
+        terminal = Terminal(self.folder, "--load-format", "dummy", "--kv-cache-memory", "64MiB", "--chat-template", self.folder / "chat.jinja",
+                            "--temperature", "0", *args, kind=kind, TACTUS_CACHE_DIR=str(self.folder / "cache"))
+        self.addCleanup(terminal.close)
+        terminal.read("Ctrl-D ends.")
+        terminal.read("> ")
+        return terminal
+
+    def sent(self):
+        """The messages of the history file, which has them as vis(3) spells them."""
+        lines = (self.folder / "cache" / "run_history").read_text().splitlines()
+        return [re.sub(r"\\([0-7]{3})", lambda m: chr(int(m.group(1), 8)), line) for line in lines[1:]]
+
+    def editing(self):
+        terminal = self.chat("--max-tokens", "2")
+        if "\x1b[?2004h" not in terminal.shown:
+            self.skipTest("the program was built without libedit")
+        return terminal
+
+    def test_a_line_can_be_edited_and_comes_again(self):
+        terminal = self.editing()
+        terminal.type("helo wörld")
+        terminal.type("\x1b[D" * 7 + "l\x05!\r")   # left, Ctrl-E
+        terminal.read("prompt tokens")
+        terminal.read("> ")
+        terminal.type("\x1b[A?\r")                  # up
+        terminal.read("prompt tokens")
+        terminal.read("> ")
+        terminal.type("\x04")
+        self.assertEqual(terminal.exit_status(), 0)
+        # vis(3) spells bytes beyond ASCII in its own way
+        self.assertEqual([re.sub("w.*rld", "world", line) for line in self.sent()], ["hello world!", "hello world!?"])
+        again = self.chat("--max-tokens", "2")
+        again.type("\x1b[A\r")
+        again.read("prompt tokens")
+        self.assertEqual(len(self.sent()), 2, "the same message again, of an earlier chat")
+
+    def test_a_paste_of_several_lines_is_one_message(self):
+        terminal = self.editing()
+        terminal.type("see: \x1b[200~first\rsecond\r\rfourth\r\x1b[201~")
+        terminal.type(" ok\r")
+        terminal.read("prompt tokens")
+        terminal.read("> ")
+        terminal.type("a\x1b\rb\r")                 # Alt-Enter
+        terminal.read("prompt tokens")
+        terminal.read("> ")
+        self.assertEqual(terminal.shown.count("prompt tokens"), 2)
+        self.assertEqual(self.sent(), ["see: first\nsecond\n\nfourth ok", "a\nb"])
+
+    def test_ctrl_c_clears_the_line_and_ends_on_an_empty_one(self):
+        terminal = self.editing()
+        terminal.type("not this")
+        terminal.read("this")
+        terminal.type("\x03")
+        terminal.read("^C")
+        terminal.read("> ")
+        terminal.type("but this\r")
+        terminal.read("prompt tokens")
+        terminal.read("> ")
+        self.assertEqual(self.sent(), ["but this"])
+        terminal.type("\x03")
+        self.assertEqual(terminal.exit_status(), 0)
+
+    def test_ctrl_c_stops_an_answer_and_not_the_chat(self):
+        for kind in ("xterm", "dumb"):
+            with self.subTest(terminal=kind):
+                terminal = self.chat("--max-tokens", "60000", kind=kind)
+                terminal.type("go on\r")
+                terminal.read("go on")
+                select.select([terminal.file], [], [], 60)
+                time.sleep(0.5)                       # into the answer; too early would clear nothing and stop as well
+                terminal.type("\x03\x03")             # the second is as impatient people press it
+                terminal.read(", stopped]")
+                terminal.read("> ")
+                terminal.type("/exit\r")
+                self.assertEqual(terminal.exit_status(), 0)
+
+    def test_a_terminal_without_editing_clears_and_ends_too(self):
+        terminal = self.chat("--max-tokens", "2", kind="dumb")
+        self.assertNotIn("\x1b[?2004h", terminal.shown)
+        terminal.type("not this")
+        terminal.read("this")
+        terminal.type("\x03")
+        terminal.read("Ctrl-C again or Ctrl-D ends the chat.")
+        terminal.read("> ")
+        terminal.type("but this\r")
+        terminal.read("prompt tokens")
+        terminal.read("> ")
+        for _ in range(2):
+            terminal.type("\x03")
+            time.sleep(0.2)                           # two at once are one
+        self.assertEqual(terminal.exit_status(), 0)
+
+    def test_help_and_settings(self):
+        terminal = self.chat("--max-tokens", "2", "--history", "off")
+        for line, answer in [("/help", "/system TEXT"), ("/set", "temperature 0\r\n"), ("/set temperature 0.25", "> "), ("/set", "temperature 0.25\r\n"),
+                             ("/set temperature default", "> "), ("/set", "temperature 0\r\n"), ("/system be brief", "> "), ("/set", "system be brief")]:
+            terminal.type(line + "\r")
+            terminal.read(answer)
+        terminal.type("/exit\r")
+        self.assertEqual(terminal.exit_status(), 0)
+        self.assertFalse((self.folder / "cache" / "run_history").exists())
 
 
 if __name__ == "__main__":
