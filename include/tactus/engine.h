@@ -46,7 +46,7 @@ struct ModelInfo {
   double prompt_token_s = 0, kv_token_s = 0;
   std::string weight_format;           // as the start-up line has it
   std::string kernels;                 // the kernel set in use: "avx512"
-  SamplingParams generation_defaults;  // of the model's generation_config.json
+  SamplingParams generation_defaults;  // of requests that do not say: by flag, else by the model, else built in
   std::string chat_template;           // its Jinja source; empty: none
   int64_t front_end_bytes = 0;         // what the memory plan left of EngineOptions::front_end_bytes
 };

@@ -12,7 +12,7 @@
 //   };
 //
 // A field's type is one of bool, int64_t, double, std::string, std::vector<std::string>, DurationText or BytesText
-// below.
+// below, or std::optional of a number: nothing until it is given.
 #pragma once
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tactus/option_fields.h"
+#include "tactus/sampling_options.h"
 #include "tactus/scheduling_options.h"
 
 namespace tactus {
@@ -25,6 +26,7 @@ struct EngineOptions : SchedulingOptions {
   std::string draft_model;          // as `model`; empty: none
   std::string profile;              // step times of this machine; empty: the default place, for --tbt-slo
   bool measure_step_times = false;  // at this start, although an earlier one has kept some
+  StatedSampling sampling;          // of requests that do not say
   // KV cache
   BytesText kv_cache_memory;
   std::string kv_cache_dtype = "auto";
@@ -82,6 +84,7 @@ struct EngineOptions : SchedulingOptions {
         "draft-model", draft_model,
         {.help = "with --speculation draft: a smaller model of the same vocabulary, a folder, a GGUF file or a name "
                  "of `tactus models`"});
+    sampling.VisitFields(v);
     SchedulingOptions::VisitFields(v);
     v.Group("KV cache");
     v.Field("kv-cache-memory", kv_cache_memory,

@@ -13,8 +13,8 @@ from ._body import body_text
 class SamplingParams:
     """How the answers to one prompt are made. Names and meanings are those of vLLM and of the HTTP API.
 
-    ``None`` is the model's own value (its ``generation_config.json``), else the neutral one. Values are checked when the
-    object is made, but for what depends on the model (token ids, the room in its context).
+    ``None`` is the LLM's value, else the model's own (its ``generation_config.json``), else the built-in one. Values are
+    checked when the object is made, but for what depends on the model (token ids, the room in its context).
 
     Args:
         n: answers to the same prompt, 1 to 128; the prompt is computed once.
@@ -23,7 +23,7 @@ class SamplingParams:
         top_k: the most likely tokens that are sampled from; 0 or -1: all.
         min_p: least probability of a token, as a share of the likeliest one's, 0 to 1.
         max_tokens: longest answer, in tokens. None: what the prompt leaves of the context.
-        min_tokens: tokens before which neither a stop nor the end of text ends the answer.
+        min_tokens: so many tokens come before a stop or the end of text may end the answer.
         stop: strings that end the answer, up to 16; they are not part of it.
         stop_token_ids: token ids that end the answer; the id is in ``token_ids``, its text not in ``text``.
         ignore_eos: go on to max_tokens.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -24,11 +25,20 @@ constexpr std::string_view kChangeAnswers[] = {"served-model-name", "dtype",    
                                                "activation-dtype",  "quantization",  "seed",
                                                "kv-cache-dtype",    "max-model-len", "default-max-tokens"};
 
+template <class T>
+constexpr bool kMayBeUnset = false;
+template <class T>
+constexpr bool kMayBeUnset<std::optional<T>> = true;
+
 struct Chosen {
   JobSettings settings;
   void Group(const char*) {}
   template <class T>
   void Field(std::string_view name, T& value, const FieldSpec&) {
+    if constexpr (kMayBeUnset<T>) {  // of sampling, each
+      settings.emplace_back("--" + std::string(name), value ? fmt::format("{}", *value) : "not given");
+      return;
+    }
     if (std::find(std::begin(kChangeAnswers), std::end(kChangeAnswers), name) == std::end(kChangeAnswers)) return;
     if constexpr (std::is_same_v<T, std::string> || std::is_integral_v<T>)
       settings.emplace_back("--" + std::string(name), fmt::format("{}", value));

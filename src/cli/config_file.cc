@@ -52,10 +52,17 @@ bool Is(const FieldBinding& field) {
   return std::holds_alternative<T*>(field.target);
 }
 
+bool IsWhole(const FieldBinding& field) {
+  return Is<int64_t>(field) || Is<std::optional<int64_t>>(field);
+}
+bool IsReal(const FieldBinding& field) {
+  return Is<double>(field) || Is<std::optional<double>>(field);
+}
+
 const char* Expected(const FieldBinding& field) {
   if (Is<bool>(field)) return "true or false";
-  if (Is<int64_t>(field)) return "a whole number";
-  if (Is<double>(field)) return "a number";
+  if (IsWhole(field)) return "a whole number";
+  if (IsReal(field)) return "a number";
   if (Is<DurationText>(field)) return "a duration with its unit, such as \"50ms\"";
   if (Is<BytesText>(field)) return "a size such as \"8GiB\", or a number of bytes";
   if (Is<std::string>(field)) return "a string";
@@ -73,16 +80,16 @@ std::string UnitFix(const FieldBinding& field, const toml::node& node) {
 std::optional<std::string> TextOf(const FieldBinding& field, const toml::node& node) {
   if (const auto text = node.value_exact<std::string>()) {
     // "on" and "50ms" are how these are written on the command line; a number in quotes is a slip.
-    const bool quoted_number = Is<int64_t>(field) || Is<double>(field);
+    const bool quoted_number = IsWhole(field) || IsReal(field);
     return quoted_number ? std::nullopt : text;
   }
   if (const auto value = node.value_exact<bool>()) {
     return Is<bool>(field) ? std::optional(std::string(*value ? "on" : "off")) : std::nullopt;
   }
-  const bool number = Is<double>(field) || Is<BytesText>(field);
+  const bool number = IsReal(field) || Is<BytesText>(field);
   if (const auto value = node.value_exact<int64_t>()) {
     const bool zero = Is<DurationText>(field) && *value == 0;  // which needs no unit
-    return number || zero || Is<int64_t>(field) ? std::optional(fmt::format("{}", *value)) : std::nullopt;
+    return number || zero || IsWhole(field) ? std::optional(fmt::format("{}", *value)) : std::nullopt;
   }
   if (const auto value = node.value_exact<double>()) {
     return number ? std::optional(fmt::format("{:.17g}", *value)) : std::nullopt;

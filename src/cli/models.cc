@@ -9,6 +9,7 @@
 #include "cli/commands.h"
 #include "cli/option_binding.h"
 #include "engine/check_model.h"
+#include "engine/turn_ends.h"
 #include "exec/model_numerics.h"
 #include "model/available_memory.h"
 #include "model/catalog.h"
@@ -43,6 +44,9 @@ struct ModelsOptions {
         {.choices = "none|q8_0|int8|int4|int4_nearest", .help = "inspect: plan for this, as `tactus serve` takes it"});
     v.Field("kv-cache-dtype", engine.kv_cache_dtype,
             {.choices = "auto|bfloat16|float32|int8", .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field("chat-template", engine.chat_template,
+            {.help = "inspect: with this Jinja file instead of the model's own"});
+    engine.sampling.VisitFields(v);
   }
 };
 
@@ -72,7 +76,7 @@ int List(const ModelsOptions& options) {
 // Prints what is known of the model; then the error that a start would end with, if it would.
 Status Inspect(const ModelsOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
-  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
+  TACTUS_ASSIGN_OR_RETURN(ModelDescription description, DescribeModel(path));
   EngineOptions engine = options.engine;
   if (!description.weights_status.ok()) engine.load_format = "dummy";
   TACTUS_ASSIGN_OR_RETURN(const ModelNumerics numerics, ChooseModelNumerics(engine, description));
@@ -81,6 +85,14 @@ Status Inspect(const ModelsOptions& options) {
   inspect.kv_dtype = numerics.numerics.kv_dtype;
   inspect.numerics = NumericsText(numerics.numerics);
   inspect.start = CheckStart(engine, description, SystemClock());
+  inspect.sampling = engine.sampling;
+  inspect.warnings = description.config.warnings;
+  if (const auto text = CheckModel(engine, description); text.ok()) {
+    TurnEnds ends = FindTurnEnds(description, *text);
+    description.config.stop_ids = ends.ids();
+    inspect.ends = std::move(ends.tokens);
+    inspect.warnings.insert(inspect.warnings.end(), ends.warnings.begin(), ends.warnings.end());
+  }
   inspect.memory.available_bytes = AvailableMemoryBytes();
   inspect.memory.max_model_len = options.max_model_len;
   inspect.memory.max_num_seqs = options.max_num_seqs;

@@ -81,6 +81,24 @@ Status CheckGivenOnce(const FieldBinding& field, const std::vector<std::string>&
   return Status();
 }
 
+Status SetInteger(const FieldBinding& field, const std::string& text, int64_t* to) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return BadValue(field, text, "a whole number");
+  TACTUS_RETURN_IF_ERROR(CheckRange(field, text, static_cast<double>(value)));
+  *to = value;
+  return Status();
+}
+
+Status SetDouble(const FieldBinding& field, const std::string& text, double* to) {
+  double value = 0;
+  if (!ParseNumber(text, &value) || (std::isinf(value) && !field.spec.infinite))
+    return BadValue(field, text, "a number");
+  TACTUS_RETURN_IF_ERROR(CheckRange(field, text, value));
+  *to = value;
+  return Status();
+}
+
 bool ParseBool(const std::string& text, bool* out) {
   if (text == "on" || text == "true" || text == "1" || text == "yes") return *out = true, true;
   if (text == "off" || text == "false" || text == "0" || text == "no") return *out = false, true;
@@ -93,19 +111,17 @@ Status SetField(const FieldBinding& field, const std::string& text) {
   if (const auto* p = std::get_if<bool*>(&field.target)) {
     return ParseBool(text, *p) ? Status() : BadValue(field, text, "on or off");
   }
-  if (const auto* p = std::get_if<int64_t*>(&field.target)) {
+  if (const auto* p = std::get_if<int64_t*>(&field.target)) return SetInteger(field, text, *p);
+  if (const auto* p = std::get_if<std::optional<int64_t>*>(&field.target)) {
     int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size()) return BadValue(field, text, "a whole number");
-    TACTUS_RETURN_IF_ERROR(CheckRange(field, text, static_cast<double>(value)));
+    TACTUS_RETURN_IF_ERROR(SetInteger(field, text, &value));
     **p = value;
     return Status();
   }
-  if (const auto* p = std::get_if<double*>(&field.target)) {
+  if (const auto* p = std::get_if<double*>(&field.target)) return SetDouble(field, text, *p);
+  if (const auto* p = std::get_if<std::optional<double>*>(&field.target)) {
     double value = 0;
-    if (!ParseNumber(text, &value) || (std::isinf(value) && !field.spec.infinite))
-      return BadValue(field, text, "a number");
-    TACTUS_RETURN_IF_ERROR(CheckRange(field, text, value));
+    TACTUS_RETURN_IF_ERROR(SetDouble(field, text, &value));
     **p = value;
     return Status();
   }
@@ -171,6 +187,9 @@ std::string FieldText(const FieldBinding& field) {
   }
   if (const auto* p = std::get_if<BytesText*>(&field.target)) return FormatBytes((*p)->bytes);
   if (const auto* p = std::get_if<std::string*>(&field.target)) return **p;
+  if (const auto* p = std::get_if<std::optional<int64_t>*>(&field.target)) return **p ? fmt::format("{}", ***p) : "";
+  if (const auto* p = std::get_if<std::optional<double>*>(&field.target))
+    return **p ? fmt::format("{:.15g}", ***p) : "";
   std::string joined;
   for (const auto& s : *std::get<std::vector<std::string>*>(field.target)) joined += (joined.empty() ? "" : ",") + s;
   return joined;
@@ -223,7 +242,9 @@ std::string CommandLine::HelpText() const {
   for (const FieldBinding* field : by_group) {
     const FieldBinding& f = *field;
     if (f.group != group) out += fmt::format("\n{}:\n", group = f.group);
-    const bool number = std::holds_alternative<int64_t*>(f.target) || std::holds_alternative<double*>(f.target);
+    const bool number = std::holds_alternative<int64_t*>(f.target) || std::holds_alternative<double*>(f.target) ||
+                        std::holds_alternative<std::optional<int64_t>*>(f.target) ||
+                        std::holds_alternative<std::optional<double>*>(f.target);
     std::string flag = (f.name.size() == 1 ? "-" : "--") + f.name;
     if (*f.spec.alias) flag += fmt::format(", {}{}", std::string(f.spec.alias).size() == 1 ? "-" : "--", f.spec.alias);
     if (std::holds_alternative<bool*>(f.target))
@@ -293,9 +314,16 @@ std::string ConfigLine(const FieldBinding& f) {
     return fmt::format("# {}: {} set, and left out here as a secret; give it by {} or in a file of --config\n", f.name,
                        set == 1 ? "is" : fmt::format("{} are", set), EnvironmentName(f.name));
   }
+  const auto* whole = std::get_if<std::optional<int64_t>*>(&f.target);
+  const auto* real = std::get_if<std::optional<double>*>(&f.target);
+  if ((whole != nullptr && !**whole) || (real != nullptr && !**real)) return fmt::format("# {} is not set\n", f.name);
   std::string value;
   if (const auto* b = std::get_if<bool*>(&f.target))
     value = **b ? "true" : "false";
+  else if (whole != nullptr)
+    value = FieldText(f);
+  else if (real != nullptr)
+    value = DoubleText(***real);
   else if (const auto* i = std::get_if<int64_t*>(&f.target))
     value = fmt::format("{}", **i);
   else if (const auto* d = std::get_if<double*>(&f.target))

@@ -17,8 +17,8 @@
 namespace tactus::cli {
 
 struct FieldBinding {
-  using Target =
-      std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, DurationText*, BytesText*>;
+  using Target = std::variant<bool*, int64_t*, double*, std::string*, std::vector<std::string>*, DurationText*,
+                              BytesText*, std::optional<int64_t>*, std::optional<double>*>;
   std::string name;  // "max-num-seqs"
   FieldSpec spec;
   std::string group;

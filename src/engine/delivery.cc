@@ -61,6 +61,7 @@ static std::string TextBeforeStop(const std::string& held, const std::string& fr
 struct Delivery::Impl {
   const Tokenizer* tokenizer;
   EventSink* forward;
+  std::vector<TokenId> ends;
   std::mutex mutex;
   std::condition_variable wake;
   std::vector<Letter> inbox;  // under mutex
@@ -127,7 +128,8 @@ struct Delivery::Impl {
       // A stop id ends the text before its own token.
       const bool is_stop_id = event.finish == FinishReason::kStop && event.stop_string < 0;
       // With ignore_eos an answer goes on behind it; where markers are shown, it is none.
-      const bool is_end = event.token == tokenizer->eos_id() || event.token == tokenizer->bos_id();
+      const bool is_end = event.token == tokenizer->eos_id() || event.token == tokenizer->bos_id() ||
+                          std::find(ends.begin(), ends.end(), event.token) != ends.end();
       if (!is_stop_id && !(is_end && to.request->shown_specials)) fresh = choice.detokenizer.Append(event.token);
     }
     if (event.stop_string >= 0) {
@@ -148,9 +150,11 @@ struct Delivery::Impl {
   }
 };
 
-Delivery::Delivery(const Tokenizer* tokenizer, EventSink* forward) : impl_(std::make_unique<Impl>()) {
+Delivery::Delivery(const Tokenizer* tokenizer, EventSink* forward, std::vector<TokenId> ends)
+    : impl_(std::make_unique<Impl>()) {
   impl_->tokenizer = tokenizer;
   impl_->forward = forward;
+  impl_->ends = std::move(ends);
   impl_->thread = std::thread([this] { impl_->Run(); });
 }
 

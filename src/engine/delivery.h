@@ -19,8 +19,9 @@ namespace tactus {
 
 class Delivery final : public EventSink {
  public:
-  // Both outlive this. `forward` also sees every event, on the engine thread, first (metrics); may be null.
-  Delivery(const Tokenizer* tokenizer, EventSink* forward);
+  // Both outlive this. `forward` also sees every event, on the engine thread, first (metrics); may be null. `ends`: the
+  // model's stop ids.
+  Delivery(const Tokenizer* tokenizer, EventSink* forward, std::vector<TokenId> ends = {});
   ~Delivery() override;  // delivers what has been handed over, then joins
 
   // The token that PreparedRequest::user carries. Forget it again when the loop refuses the request; otherwise it goes

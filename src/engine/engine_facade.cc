@@ -35,6 +35,8 @@
 #include "engine/profile_model.h"
 #include "engine/prompt_cache.h"
 #include "engine/start_drafts.h"
+#include "engine/start_texts.h"
+#include "engine/turn_ends.h"
 #include "exec/make_backend.h"
 #include "kv_store/folder.h"
 #include "loop/metrics.h"
@@ -43,6 +45,7 @@
 #include "loop/timelines.h"
 #include "model/catalog.h"
 #include "model/loader.h"
+#include "model_config/sampling_defaults.h"
 #include "sched/scheduler.h"
 #include "tactus/engine.h"
 #include "trace/trace_writer.h"
@@ -65,6 +68,7 @@ struct Setup {
   MemoryGrant memory;
   ReplicaConfig replica;
   FoundStepTimes step_times;
+  std::vector<std::string> warnings;    // about the model
   std::unique_ptr<KvFolder> kv_folder;  // null: no KV is kept on disk
 };
 
@@ -72,6 +76,10 @@ Status FindModel(Setup* s, Clock& clock) {
   TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(s->options.model));
   TACTUS_ASSIGN_OR_RETURN(s->description, DescribeModel(path));
   TACTUS_ASSIGN_OR_RETURN(s->text, CheckModel(s->options, s->description));
+  TurnEnds ends = FindTurnEnds(s->description, s->text);
+  s->description.config.stop_ids = ends.ids();
+  s->warnings = s->description.config.warnings;
+  s->warnings.insert(s->warnings.end(), ends.warnings.begin(), ends.warnings.end());
   if (s->backend == nullptr) {
     TACTUS_ASSIGN_OR_RETURN(s->backend, MakeBackend(s->options, s->description, clock));
   }
@@ -169,7 +177,7 @@ class EngineImpl final : public Engine {
     const Tokenizer* tokenizer = setup_.text.tokenizer.get();
     EventSink* told = metrics_.get();
     if (recorder_ != nullptr) told = &recording_.emplace(recorder_, told, [this] { return loop_->Stats(); });
-    delivery_ = std::make_unique<Delivery>(tokenizer, told);
+    delivery_ = std::make_unique<Delivery>(tokenizer, told, replica_->limits().model_stop_ids);
     rules_ = std::make_unique<OutputRules>(tokenizer, info_.vocab_size, replica_->limits().model_stop_ids);
     ReplicaParts parts;
     parts.executor = executor_.get();
@@ -445,23 +453,10 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   info.kv_bytes_per_token = 4 * config.num_kv_heads * config.head_dim * config.num_layers;
   info.weight_format = std::move(weight_format);
   info.kernels = s.computes.kernels;
-  info.generation_defaults = config.generation_defaults;
+  info.generation_defaults = DefaultSampling(s.options.sampling, config.generation_defaults);
   info.chat_template = s.text.template_source;
   info.front_end_bytes = s.memory.front_end_bytes;
   return info;
-}
-
-void SayScheduler(const sched::Scheduler& scheduler, const EngineOptions& options, const Backend::Say& say) {
-  say("scheduler " + scheduler.Describe());
-  if (options.tbt_slo.ns > 0)
-    say(fmt::format("objective of --tbt-slo: {}", ObjectivesText({.tbt_ns = options.tbt_slo.ns})));
-  for (const ServiceClass& c : scheduler.config().limits.classes) {
-    if (c.slo.any()) say(fmt::format("objectives of class '{}': {}", Printable(c.name), ObjectivesText(c.slo)));
-  }
-  if (options.swap_space.bytes > 0 && !scheduler.swaps() && options.kv_secret.empty()) {
-    say(fmt::format("--swap-space is not used: preemption {} recomputes; --preemption swap would use it",
-                    scheduler.config().preemption));
-  }
 }
 
 // Finds the step times that are wanted and not stored, and makes the scheduler by them. What goes wrong is said, and
@@ -549,6 +544,8 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   const ModelConfig& config = setup.description.config;
   say(fmt::format("model {} ({}, {:.1f} M parameters) from {}", config.name, config.architecture,
                   static_cast<double>(config.NumParameters()) * 1e-6, setup.description.path));
+  for (const std::string& warning : setup.warnings) say("warning: " + warning);
+  SaySampling(setup.description, options, say);
   if (!options.kv_cache_dir.empty()) {
     TACTUS_ASSIGN_OR_RETURN(setup.kv_folder, KvFolder::Open(options.kv_cache_dir));
   }
@@ -558,6 +555,7 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   std::string plan = setup.memory.text;
   while (plan.ends_with('\n')) plan.pop_back();
   say(plan);
+  SayCutContext(config, setup.memory, options, say);
   TACTUS_ASSIGN_OR_RETURN(setup.names, ServedNames(options));
   if (setup.names.empty()) setup.names.push_back(ServedName(options.model, setup.description.path));
   setup.replica.model = setup.names[0];

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
 #include <vector>
 
 namespace tactus {
@@ -16,6 +17,10 @@ struct OptionEcho {
   static std::string Show(const DurationText& v) { return v.ns == kAutoDuration ? "auto" : fmt::format("{}ns", v.ns); }
   static std::string Show(const BytesText& v) { return fmt::format("{}", v.bytes); }
   static std::string Show(double v) { return fmt::format("{}", v); }
+  template <class T>
+  static std::string Show(const std::optional<T>& v) {
+    return v ? fmt::format("{}", *v) : "";
+  }
   static std::string Show(int64_t v) { return fmt::format("{}", v); }
   static std::string Show(const std::vector<std::string>& v) { return fmt::format("{}", fmt::join(v, "; ")); }
   template <class T>

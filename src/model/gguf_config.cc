@@ -5,8 +5,11 @@
 #include <cstring>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "base/printable.h"
 #include "model_config/architecture.h"
+#include "model_config/sampling_defaults.h"
 
 namespace tactus {
 namespace {
@@ -96,6 +99,47 @@ void AddStopId(std::optional<int64_t> id, ModelConfig* config) {
   }
 }
 
+// general.sampling.*: what the model's authors recommend. Numbers beyond a range's neutral end mean that end, as where
+// the keys come from (llama.cpp): a temperature below 0 is greedy, a top_k below 1 all tokens.
+Status ReadSampling(GgufFields& fields, ModelConfig* config) {
+  const auto number = [&](const char* name) { return fields.Float(std::string("general.sampling.") + name); };
+  const auto fail = [&](const char* name, double value, const std::string& possible) {
+    fields.Fail(std::string("general.sampling.") + name, fmt::format("is {}; possible is {}", value, possible));
+  };
+  StatedSampling& stated = config->generation_defaults;
+  if (const auto value = number("temp")) {
+    if (*value > kMaxModelTemperature) fail("temp", *value, fmt::format("up to {}", kMaxModelTemperature));
+    stated.temperature = std::max(*value, 0.0);
+  }
+  if (const auto value = number("top_p")) TakeTopP(std::clamp(*value, 0.0, 1.0), &stated);
+  if (const auto value = number("min_p")) stated.min_p = std::clamp(*value, 0.0, 1.0);
+  if (const auto value = number("top_k"); value && !TakeTopK(*value, &stated))
+    fail("top_k", *value, "a whole number up to 2147483647");
+  const double counted = number("penalty_last_n").value_or(-1.0);
+  if (const auto value = number("penalty_repeat"); value && counted != 0.0) {
+    if (*value < kMinRepetitionPenalty || *value > kMaxRepetitionPenalty)
+      fail("penalty_repeat", *value, fmt::format("{} to {}", kMinRepetitionPenalty, kMaxRepetitionPenalty));
+    stated.repetition_penalty = value;
+    if (counted > 0.0 && *value != 1.0) {
+      config->warnings.push_back(fmt::format(
+          "general.sampling.penalty_last_n is {}: the repetition penalty counts the whole prompt and answer here",
+          counted));
+    }
+  }
+  for (const char* name : {"xtc_probability", "mirostat"}) {
+    if (number(name).value_or(0.0) > 0.0) {
+      config->warnings.push_back(
+          fmt::format("general.sampling.{} is {}, which is not built: it is left out", name, *number(name)));
+    }
+  }
+  if (!fields.String("general.sampling.sequence").value_or("").empty()) {
+    config->warnings.push_back(
+        "general.sampling.sequence names an order of samplers: here it is always penalties, temperature, min_p, top_k, "
+        "top_p");
+  }
+  return fields.status();
+}
+
 // The format that most linear weights' bytes have.
 DType BulkDType(const GgufFile& file) {
   std::map<DType, int64_t> bytes;
@@ -168,6 +212,8 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   c.bos_id = bos >= 0 && bos < c.vocab_size ? static_cast<TokenId>(bos) : -1;
   AddStopId(fields.Int("tokenizer.ggml.eos_token_id"), &c);
   AddStopId(fields.Int("tokenizer.ggml.eot_token_id"), &c);
+  AddStopId(fields.Int("tokenizer.ggml.eom_token_id"), &c);
+  TACTUS_RETURN_IF_ERROR(ReadSampling(fields, &c));
   TACTUS_RETURN_IF_ERROR(fields.status());
   if (window < 0 || window > INT32_MAX) {
     return DataLoss(file.path + ": " + prefix + "attention.sliding_window is " + std::to_string(window));
@@ -206,6 +252,7 @@ Status TokenizerFromGguf(const GgufFile& file, int64_t vocab_size, ModelDescript
   t.eos = id("tokenizer.ggml.eos_token_id");
   t.unk = id("tokenizer.ggml.unknown_token_id");
   t.eot = id("tokenizer.ggml.eot_token_id");
+  t.eom = id("tokenizer.ggml.eom_token_id");
   t.has_add_bos = fields.Has("tokenizer.ggml.add_bos_token");
   t.add_bos = fields.Bool("tokenizer.ggml.add_bos_token").value_or(false);
   t.add_eos = fields.Bool("tokenizer.ggml.add_eos_token").value_or(false);
@@ -216,6 +263,9 @@ Status TokenizerFromGguf(const GgufFile& file, int64_t vocab_size, ModelDescript
     return DataLoss(file.path + ": tokenizer.ggml." + what + " has " + std::to_string(n) + " entries, the vocabulary " +
                     std::to_string(t.tokens.size()));
   };
+  if (t.tokens.empty() && !t.model.empty())
+    return DataLoss(file.path +
+                    ": metadata 'tokenizer.ggml.tokens' is missing or empty: the tokeniser has no vocabulary");
   if (!t.scores.empty() && t.scores.size() != t.tokens.size()) return disagree("scores", t.scores.size());
   if (!t.types.empty() && t.types.size() != t.tokens.size()) return disagree("token_type", t.types.size());
   if (static_cast<int64_t>(t.tokens.size()) > vocab_size) {

@@ -9,6 +9,7 @@
 
 #include "base/printable.h"
 #include "model/tensor_file.h"
+#include "model_config/sampling_defaults.h"
 
 namespace tactus {
 namespace {
@@ -85,6 +86,33 @@ nlohmann::ordered_json RopeJson(const RopeConfig& rope) {
   return j;
 }
 
+// By the names of a request's fields.
+struct StatedFields {
+  nlohmann::ordered_json json;
+  void Group(const char*) {}
+  template <class T>
+  void Field(std::string name, const std::optional<T>& value, const FieldSpec&) {
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (value) json[name] = *value;
+  }
+};
+
+nlohmann::ordered_json StatedJson(StatedSampling stated) {
+  StatedFields fields;
+  stated.VisitFields(fields);
+  return fields.json;
+}
+
+nlohmann::ordered_json SamplingJson(const SamplingParams& s) {
+  return {{"temperature", s.temperature},
+          {"top_p", s.top_p},
+          {"top_k", s.top_k},
+          {"min_p", s.min_p},
+          {"repetition_penalty", s.repetition_penalty},
+          {"presence_penalty", s.presence_penalty},
+          {"frequency_penalty", s.frequency_penalty}};
+}
+
 nlohmann::ordered_json ShapeJson(const ModelConfig& c) {
   return {{"layers", c.num_layers},     {"hidden_size", c.hidden_size},
           {"heads", c.num_heads},       {"kv_heads", c.num_kv_heads},
@@ -123,14 +151,14 @@ nlohmann::ordered_json InspectJson(const ModelDescription& d, const InspectOptio
   j["weights"] =
       d.weights_status.ok() ? nlohmann::ordered_json("ok") : nlohmann::ordered_json(d.weights_status.message());
   if (c.bos_id >= 0) j["bos_id"] = c.bos_id;
-  if (c.has_generation_defaults) {
-    const SamplingParams& s = c.generation_defaults;
-    j["generation_defaults"] = {{"temperature", s.temperature},
-                                {"top_p", s.top_p},
-                                {"top_k", s.top_k},
-                                {"min_p", s.min_p},
-                                {"repetition_penalty", s.repetition_penalty}};
+  if (c.generation_defaults.any()) j["generation_defaults"] = StatedJson(c.generation_defaults);
+  j["sampling"] = SamplingJson(DefaultSampling(options.sampling, c.generation_defaults));
+  if (!options.ends.empty()) {
+    auto& ends = j["ends"] = nlohmann::ordered_json::array();
+    for (const EndToken& end : options.ends)
+      ends.push_back({{"id", end.id}, {"text", end.text}, {"source", end.source}});
   }
+  j["warnings"] = options.warnings;
   if (!options.numerics.empty()) j["numerics"] = options.numerics;
   j["start"] = options.start.ok() ? nlohmann::ordered_json("ok") : nlohmann::ordered_json(options.start.message());
   j["memory_plan"] = nullptr;
@@ -177,9 +205,14 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
   row("KV per token",
       fmt::format("{} bytes in {}", Count(c.KvBytesPerToken(options.kv_dtype)), InfoOf(options.kv_dtype).name));
   if (!options.numerics.empty()) row("numerics", options.numerics);
-  row("stop ids", c.stop_ids.empty() ? "none" : fmt::format("{}", fmt::join(c.stop_ids, ", ")));
+  if (options.ends.empty())
+    row("stop ids", c.stop_ids.empty() ? "none" : fmt::format("{}", fmt::join(c.stop_ids, ", ")));
+  for (const EndToken& end : options.ends)
+    row(&end == &options.ends[0] ? "stop ids" : "", fmt::format("{} {} ({})", end.id, end.text, end.source));
+  row("sampling", DefaultSamplingText(options.sampling, c.generation_defaults, SamplingSource(d)));
   row("tokenizer", TokenizerKind(d));
   row("chat template", d.chat_template.empty() ? "no" : "yes");
+  for (const std::string& warning : options.warnings) row("warning", warning);
   if (!options.start.ok()) row("cannot start", options.start.message());
   if (const auto plan = Plan(d, options)) {
     out += plan->ok() ? (*plan)->ToString() : "memory plan: does not fit: " + plan->status().message() + "\n";

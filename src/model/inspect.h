@@ -6,6 +6,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "model/end_token.h"
 #include "model/loader.h"
 
 namespace tactus {
@@ -14,8 +15,11 @@ struct InspectOptions {
   DType kv_dtype = DType::kBF16;
   MemoryPlanInput
       memory;  // weight_bytes 0: what `load` makes of the files; available_bytes < 0: unknown, then no plan is made
-  LoadWeightsOptions load;  // dummy is set where there are no weights
-  std::string numerics;     // what is computed, for people; empty: not shown
+  LoadWeightsOptions load;     // dummy is set where there are no weights
+  std::string numerics;        // what is computed, for people; empty: not shown
+  std::vector<EndToken> ends;  // what ends an answer (engine/turn_ends.h); empty: not shown
+  std::vector<std::string> warnings;
+  StatedSampling sampling;  // of the command line
   Status start;             // why a start with this model would fail; ok: it would not, or only for want of memory
 };
 

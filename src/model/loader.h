@@ -40,7 +40,7 @@ struct ModelDescription {
     std::vector<float> scores;
     std::vector<int32_t> types;       // 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte
     std::vector<std::string> merges;  // "a b"
-    int64_t bos = -1, eos = -1, unk = -1, eot = -1;
+    int64_t bos = -1, eos = -1, unk = -1, eot = -1, eom = -1;
     bool add_bos = false, add_eos = false, add_space_prefix = true;
     bool has_add_bos = false;
   } gguf_tokenizer;
@@ -50,6 +50,11 @@ struct ModelDescription {
 // GGUF file, or a folder with exactly one of those. Any architecture-independent failure has file name and reason; an
 // unknown architecture lists the known ones.
 Result<ModelDescription> DescribeModel(const std::string& path);
+
+// What the model's values of sampling are read from, for people.
+inline const char* SamplingSource(const ModelDescription& description) {
+  return description.source == ModelDescription::Source::kGguf ? "general.sampling" : "generation_config.json";
+}
 
 // As rows: maps the weights and points ModelWeights into the mapping; dequantize_to_f32 forces everything to f32 (the
 // reference mode, owned memory). Packed: matrices are packed piece by piece on `threads` threads into memory of their

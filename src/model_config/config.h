@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tactus/request.h"
+#include "tactus/sampling_options.h"
 #include "tensor/dtype.h"
 
 namespace tactus {
@@ -46,10 +47,11 @@ struct ModelConfig {
   RopeConfig rope;
   DType weight_dtype = DType::kBF16;  // of the bulk of the linear weights
 
-  std::vector<TokenId> stop_ids;  // union of config, generation_config, GGUF eos and eot
+  std::vector<TokenId> stop_ids;  // union of config, generation_config, GGUF eos, eot and eom; engine/turn_ends.h adds
+  TokenId assumed_stop_id = -1;   // of these, the one that no file states and transformers assumes; -1: none
   TokenId bos_id = -1;
-  SamplingParams generation_defaults;  // generation_config's temperature, top_p, top_k, repetition_penalty ...
-  bool has_generation_defaults = false;
+  StatedSampling generation_defaults;  // of generation_config.json or general.sampling.*
+  std::vector<std::string> warnings;   // what the files ask for and this build does otherwise
 
   int64_t NumParameters() const;
   int64_t KvBytesPerToken(DType kv_dtype) const;  // K and V, all layers

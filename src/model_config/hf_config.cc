@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/printable.h"
 #include "model_config/architecture.h"
 #include "model_config/json_fields.h"
+#include "model_config/sampling_defaults.h"
 
 namespace tactus {
 namespace {
@@ -187,7 +190,10 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
   TACTUS_RETURN_IF_ERROR(ReadWindow(json, *a, &c));
 
   std::vector<int64_t> eos = json.IntOrInts("eos_token_id");
-  if (!json.HasKey("eos_token_id") && defaults.eos_id >= 0 && defaults.eos_id < c.vocab_size) eos = {defaults.eos_id};
+  if (!json.HasKey("eos_token_id") && defaults.eos_id >= 0 && defaults.eos_id < c.vocab_size) {
+    eos = {defaults.eos_id};
+    c.assumed_stop_id = static_cast<TokenId>(defaults.eos_id);
+  }
   std::erase(eos, -1);  // "none" in some files
   AddTokenIds(json, "eos_token_id", std::move(eos), &c);
   const std::vector<int64_t> bos = json.IntOrInts("bos_token_id");
@@ -208,27 +214,30 @@ Status ApplyGenerationConfig(std::string_view text, const std::string& path, Mod
   JsonFields json(*object, path);
   std::vector<int64_t> eos = json.IntOrInts("eos_token_id");
   std::erase(eos, -1);
+  if (std::find(eos.begin(), eos.end(), config->assumed_stop_id) != eos.end()) config->assumed_stop_id = -1;
   AddTokenIds(json, "eos_token_id", std::move(eos), config);
   TACTUS_RETURN_IF_ERROR(json.status());
   if (!json.Bool("do_sample").value_or(true)) return json.status();
 
-  SamplingParams& sampling = config->generation_defaults;
-  const auto take = [&](const char* key, double low, double high, bool open_low, auto* field) {
-    const std::optional<double> value = json.Float(key);
-    if (!value) return;
-    if (*value < low || *value > high || (open_low && *value == low)) {
-      json.Fail(key, "is " + std::to_string(*value) + "; possible is " + (open_low ? "above " : "from ") +
-                         std::to_string(low) + " to " + std::to_string(high));
-      return;
-    }
-    *field = static_cast<std::remove_pointer_t<decltype(field)>>(*value);
-    config->has_generation_defaults = true;
+  StatedSampling& stated = config->generation_defaults;
+  const auto fail = [&](const char* key, double value, const std::string& possible) {
+    json.Fail(key, "is " + fmt::format("{}", value) + "; possible is " + possible);
   };
-  take("temperature", 0.0, 100.0, false, &sampling.temperature);
-  take("top_p", 0.0, 1.0, true, &sampling.top_p);
-  take("top_k", 0.0, 2147483647.0, false, &sampling.top_k);
-  take("min_p", 0.0, 1.0, false, &sampling.min_p);
-  take("repetition_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty, false, &sampling.repetition_penalty);
+  const auto take = [&](const char* key, double low, double high, std::optional<double>* to) {
+    const std::optional<double> value = json.Float(key);
+    if (value && (*value < low || *value > high))
+      fail(key, *value, fmt::format("{} to {}", low, high));
+    else if (value)
+      *to = value;
+  };
+  take("temperature", 0.0, kMaxModelTemperature, &stated.temperature);
+  take("min_p", 0.0, 1.0, &stated.min_p);
+  take("repetition_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty, &stated.repetition_penalty);
+  take("presence_penalty", -2.0, 2.0, &stated.presence_penalty);
+  take("frequency_penalty", -2.0, 2.0, &stated.frequency_penalty);
+  if (const auto top_p = json.Float("top_p"); top_p && !TakeTopP(*top_p, &stated)) fail("top_p", *top_p, "0 to 1");
+  if (const auto top_k = json.Float("top_k"); top_k && !TakeTopK(*top_k, &stated))
+    fail("top_k", *top_k, "a whole number up to 2147483647; 0 and -1 are all tokens");
   return json.status();
 }
 

@@ -12,9 +12,9 @@ namespace tactus {
 // `path` is for messages. The result has passed ValidateConfig.
 Result<ModelConfig> ConfigFromJson(std::string_view json, const std::string& path);
 
-// Adds generation_config's stop ids, and the sampling values that it writes. `do_sample: false` there asks for greedy
-// decoding by default in transformers, where the other values are then unused: none of them is taken, and a request
-// that states nothing keeps Tactus's defaults.
+// Adds generation_config's stop ids, and the sampling values that it writes. null states nothing. `do_sample: false`
+// there asks for greedy decoding by default in transformers, where the other values are then unused: none of them is
+// taken, and a request that states nothing gets the built-in ones (model_config/sampling_defaults.h).
 Status ApplyGenerationConfig(std::string_view json, const std::string& path, ModelConfig* config);
 
 }  // namespace tactus

@@ -38,8 +38,11 @@ TEST_F(AnswerSettingsTest, OnlyWhatChangesAnswersBinds) {
   other.quantization = "int8";
   other.seed = 5;
   other.default_max_tokens = 9;
+  other.sampling.temperature = 0.5;
+  other.sampling.top_k = 3;
   EXPECT_EQ(Differences(Of({}), Of(other)),
-            (std::vector<std::string>{"--default-max-tokens", "--dtype", "--quantization", "--seed"}));
+            (std::vector<std::string>{"--default-max-tokens", "--dtype", "--quantization", "--seed", "--temperature",
+                                      "--top-k"}));
 }
 
 TEST_F(AnswerSettingsTest, AModelThatWasExchangedUnderItsNameShows) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include "tactus/options.h"
 
@@ -23,6 +24,8 @@ struct Sample {
   std::string word;
   std::vector<std::string> name;
   int64_t shift = 0;
+  std::optional<double> warmth;
+  std::optional<int64_t> best;
   template <class V>
   void VisitFields(V& v) {
     v.Group("Sample");
@@ -38,6 +41,8 @@ struct Sample {
     v.Field("name", name, {.help = "names", .several = true});
     v.Field("shift", shift, {.help = "any number"});
     v.Field("plain", plain, {.help = "nothing fancy", .implies = "number=9 kind=b"});
+    v.Field("warmth", warmth, {.min = 0, .max = 2, .help = "default: as it is"});
+    v.Field("best", best, {.unit = "tokens", .min = -1, .max = 9, .help = "default: all"});
   }
 };
 
@@ -73,6 +78,29 @@ TEST(CommandLine, ReadsEveryKindOfValue) {
   EXPECT_EQ(p.sample.key, (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(p.sample.wait.ns, 1'500'000'000);
   EXPECT_EQ(p.sample.memory.bytes, int64_t{2} << 30);
+}
+
+// A number that need not be given: nothing until it is, on the command line, in a file, and in what is printed.
+TEST(CommandLine, NumbersThatAreNotGivenStayUnset) {
+  EXPECT_FALSE(ParseArgs({"m"}).sample.warmth);
+  const Parsed given = ParseArgs({"--warmth", "0", "--best", "-1"});
+  EXPECT_EQ(given.sample.warmth, 0.0) << given.errors;
+  EXPECT_EQ(given.sample.best, -1);
+  EXPECT_NE(ParseArgs({"--warmth", "3"}).errors.find("--warmth: 3 is out of range; give a value from 0 to 2"),
+            std::string::npos);
+  EXPECT_NE(ParseArgs({"--best", "1.5"}).errors.find("--best: '1.5' is not a whole number"), std::string::npos);
+  const std::string help = ParseArgs({"--help"}).output;
+  EXPECT_NE(help.find("--warmth <number>"), std::string::npos) << help;
+  EXPECT_NE(help.find("default: as it is; 0 to 2\n"), std::string::npos) << help;
+  const std::string path = ::testing::TempDir() + "tactus_unset.toml";
+  for (const Parsed& p :
+       {ParseArgs({"--print-config"}), ParseArgs({"--print-config", "--warmth", "1", "--best", "7"})}) {
+    std::ofstream(path) << p.output;
+    const Parsed again = ParseArgs({"--config", path});
+    EXPECT_EQ(again.outcome, CommandLine::Outcome::kRun) << again.errors << p.output;
+    EXPECT_EQ(again.sample.warmth, p.sample.warmth) << p.output;
+    EXPECT_EQ(again.sample.best, p.sample.best) << p.output;
+  }
 }
 
 TEST(CommandLine, ABooleanFlagMayStandAlone) {

@@ -1,5 +1,7 @@
 #include "model/gguf.h"
 
+#include <functional>
+
 #include "model/gguf_config.h"
 #include "model_files.h"
 
@@ -230,6 +232,7 @@ TEST(GgufConfig, LlamaFieldsAndDefaults) {
   b.U32("tokenizer.ggml.bos_token_id", 1);
   b.U32("tokenizer.ggml.eos_token_id", 2);
   b.U32("tokenizer.ggml.eot_token_id", 3);
+  b.U32("tokenizer.ggml.eom_token_id", 4);
   const std::string bytes = b.Build();
   const auto file = ParseGguf(Bytes(bytes), "m.gguf");
   ASSERT_TRUE(file.ok());
@@ -250,8 +253,65 @@ TEST(GgufConfig, LlamaFieldsAndDefaults) {
   EXPECT_EQ(c->rope.theta, 5000.0f);
   EXPECT_EQ(c->window, std::vector<int32_t>{7});
   EXPECT_EQ(c->bos_id, 1);
-  EXPECT_EQ(c->stop_ids, (std::vector<TokenId>{2, 3}));
+  EXPECT_EQ(c->stop_ids, (std::vector<TokenId>{2, 3, 4}));
   EXPECT_EQ(c->weight_dtype, DType::kF32);
+}
+
+// As llama.cpp's converter writes them, and values at which it turns a sampler off.
+TEST(GgufConfig, SamplingKeysAreRead) {
+  const auto config = [](const std::function<void(GgufBuilder*)>& add) {
+    GgufBuilder b = TinyGguf();
+    add(&b);
+    const std::string bytes = b.Build();
+    return ConfigFromGguf(*ParseGguf(Bytes(bytes), "m.gguf"));
+  };
+  const auto all = config([](GgufBuilder* b) {
+    b->F32("general.sampling.temp", 0.25f);
+    b->F32("general.sampling.top_p", 0.75f);
+    b->F32("general.sampling.min_p", 0.125f);
+    b->U32("general.sampling.top_k", 20);
+    b->F32("general.sampling.penalty_repeat", 1.5f);
+  });
+  ASSERT_TRUE(all.ok()) << all.status().ToString();
+  EXPECT_EQ(all->generation_defaults.temperature, 0.25);
+  EXPECT_EQ(all->generation_defaults.top_p, 0.75);
+  EXPECT_EQ(all->generation_defaults.min_p, 0.125);
+  EXPECT_EQ(all->generation_defaults.top_k, 20);
+  EXPECT_EQ(all->generation_defaults.repetition_penalty, 1.5);
+  EXPECT_TRUE(all->warnings.empty());
+  EXPECT_FALSE(config([](GgufBuilder*) {})->generation_defaults.any());
+
+  const auto off = config([](GgufBuilder* b) {
+    b->F32("general.sampling.temp", -1.0f);
+    b->F32("general.sampling.top_p", 1.5f);
+    b->F32("general.sampling.min_p", -1.0f);
+    b->F32("general.sampling.top_k", -1.0f);
+    b->F32("general.sampling.penalty_repeat", 1.5f);
+    b->U32("general.sampling.penalty_last_n", 0);
+  });
+  ASSERT_TRUE(off.ok()) << off.status().ToString();
+  EXPECT_EQ(off->generation_defaults.temperature, 0.0);
+  EXPECT_EQ(off->generation_defaults.top_p, 1.0);
+  EXPECT_EQ(off->generation_defaults.min_p, 0.0);
+  EXPECT_EQ(off->generation_defaults.top_k, 0);
+  EXPECT_FALSE(off->generation_defaults.repetition_penalty);
+
+  const auto other = config([](GgufBuilder* b) {
+    b->F32("general.sampling.xtc_probability", 0.5f);
+    b->U32("general.sampling.mirostat", 2);
+    b->Text("general.sampling.sequence", "kpmt");
+    b->F32("general.sampling.penalty_repeat", 1.5f);
+    b->U32("general.sampling.penalty_last_n", 64);
+  });
+  ASSERT_TRUE(other.ok()) << other.status().ToString();
+  std::string warnings;
+  for (const std::string& warning : other->warnings) warnings += warning + "\n";
+  for (const char* key : {"xtc_probability is 0.5", "mirostat is 2", "sampling.sequence", "penalty_last_n is 64"})
+    EXPECT_NE(warnings.find(key), std::string::npos) << key << " is not in:\n" << warnings;
+  for (const auto& [key, value] : {std::pair("temp", 101.0f), {"top_k", 3e9f}, {"penalty_repeat", 0.0f}}) {
+    const auto refused = config([&](GgufBuilder* b) { b->F32(std::string("general.sampling.") + key, value); });
+    EXPECT_REFUSED(refused.status(), kLoss, std::string("general.sampling.") + key);
+  }
 }
 
 TEST(GgufConfig, QwenIsNotInterleavedAndHasItsParts) {

@@ -1,4 +1,5 @@
 #include "model_config/hf_config.h"
+#include "model_config/sampling_defaults.h"
 
 #include <nlohmann/json.hpp>
 
@@ -216,20 +217,66 @@ TEST(GenerationConfig, TakesWhatIsWritten) {
           "g.json", &c)
           .ok());
   EXPECT_EQ(c.stop_ids, (std::vector<TokenId>{2, 7}));
-  EXPECT_TRUE(c.has_generation_defaults);
-  EXPECT_EQ(c.generation_defaults.temperature, 0.6f);
-  EXPECT_EQ(c.generation_defaults.top_p, 0.9f);
+  EXPECT_EQ(c.generation_defaults.temperature, 0.6);
+  EXPECT_EQ(c.generation_defaults.top_p, 0.9);
   EXPECT_EQ(c.generation_defaults.top_k, 40);
-  EXPECT_EQ(c.generation_defaults.repetition_penalty, 1.1f);
-  EXPECT_EQ(c.generation_defaults.min_p, 0.0f);
+  EXPECT_EQ(c.generation_defaults.repetition_penalty, 1.1);
+  EXPECT_FALSE(c.generation_defaults.min_p) << "nothing is written";
+}
+
+// Values of published folders that look wrong and have a meaning where they come from.
+TEST(GenerationConfig, TakesWhatPublishedFoldersWrite) {
+  const auto stated = [](const char* text) {
+    ModelConfig c = Good(Base());
+    const Status status = ApplyGenerationConfig(text, "g.json", &c);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return c.generation_defaults;
+  };
+  EXPECT_EQ(stated(R"({"top_k":-1})").top_k, 0) << "all tokens, as vLLM writes it";
+  EXPECT_EQ(stated(R"({"top_k":0})").top_k, 0);
+  EXPECT_EQ(stated(R"({"top_k":50.0})").top_k, 50);
+  const auto least = stated(R"({"top_p":0})").top_p;
+  EXPECT_TRUE(least > 0.0 && least < 1e-30) << "the likeliest token alone";
+  EXPECT_EQ(stated(R"({"temperature":1e-6,"top_k":1,"top_p":0.001})").temperature, 1e-6);
+  EXPECT_EQ(stated(R"({"presence_penalty":1.5,"frequency_penalty":-0.5})").presence_penalty, 1.5);
+  EXPECT_FALSE(stated(R"({"temperature":null,"top_k":null,"top_p":null,"min_p":null,"eos_token_id":null})").any());
+}
+
+// Request, flag, model, built in: each value by itself.
+TEST(DefaultSampling, EachValueIsOfTheFirstThatStatesIt) {
+  StatedSampling flags, model;
+  SamplingParams s = DefaultSampling(flags, model);
+  EXPECT_EQ(s.temperature, 0.8f);
+  EXPECT_EQ(s.top_p, 0.95f);
+  EXPECT_EQ(s.top_k, 40);
+  EXPECT_EQ(s.min_p, 0.05f);
+  EXPECT_FALSE(s.NeedsHistory());
+  EXPECT_EQ(DefaultSamplingText(flags, model, "m"), "temperature 0.8, top_p 0.95, top_k 40, min_p 0.05 (built in)");
+  model.temperature = 0.6;
+  model.top_k = 0;
+  model.repetition_penalty = 1.25;
+  flags.top_k = -1;
+  flags.min_p = 0.0;
+  flags.presence_penalty = 0.5;
+  flags.frequency_penalty = -0.5;
+  s = DefaultSampling(flags, model);
+  EXPECT_EQ(s.temperature, 0.6f);
+  EXPECT_EQ(s.top_p, 0.95f);
+  EXPECT_EQ(s.top_k, 0);
+  EXPECT_EQ(s.min_p, 0.0f);
+  EXPECT_EQ(s.repetition_penalty, 1.25f);
+  EXPECT_EQ(s.presence_penalty, 0.5f);
+  EXPECT_EQ(s.frequency_penalty, -0.5f);
+  EXPECT_EQ(DefaultSamplingText(flags, model, "m"),
+            "temperature 0.6 (m), top_p 0.95 (built in), top_k -1, min_p 0 (by flag), repetition_penalty 1.25 (m), "
+            "presence_penalty 0.5, frequency_penalty -0.5 (by flag)");
 }
 
 TEST(GenerationConfig, GreedyConfigsLeaveDefaultsAlone) {
   ModelConfig c = Good(Base());
   ASSERT_TRUE(ApplyGenerationConfig(R"({"eos_token_id":9,"do_sample":false,"temperature":0.6})", "g.json", &c).ok());
   EXPECT_EQ(c.stop_ids, (std::vector<TokenId>{2, 9}));
-  EXPECT_FALSE(c.has_generation_defaults);
-  EXPECT_EQ(c.generation_defaults.temperature, 1.0f);
+  EXPECT_FALSE(c.generation_defaults.any());
 }
 
 // The ends of each range are taken; what lies beyond is refused with the range, when the model is loaded.
@@ -239,12 +286,11 @@ TEST(GenerationConfig, RangesAreThoseOfSampling) {
     std::vector<const char*> inside, outside;
     const char* range;
   };
-  for (const Case& c :
-       {Case{"temperature", {"0", "100"}, {"-0.001", "100.1"}, "from 0.000000 to 100.000000"},
-        Case{"top_p", {"0.001", "1"}, {"0", "1.001"}, "above 0.000000 to 1.000000"},
-        Case{"top_k", {"0", "2147483647"}, {"-1", "2147483648"}, "from 0.000000 to 2147483647.000000"},
-        Case{"min_p", {"0", "1"}, {"-0.001", "1.001"}, "from 0.000000 to 1.000000"},
-        Case{"repetition_penalty", {"0.01", "10"}, {"1e-38", "0.0099", "10.01"}, "from 0.010000 to 10.000000"}}) {
+  for (const Case& c : {Case{"temperature", {"0", "100"}, {"-0.001", "100.1"}, "0 to 100"},
+                        Case{"top_p", {"0", "1"}, {"-0.001", "1.001"}, "0 to 1"},
+                        Case{"top_k", {"-1", "2147483647"}, {"0.5", "2147483648"}, "up to 2147483647"},
+                        Case{"min_p", {"0", "1"}, {"-0.001", "1.001"}, "0 to 1"},
+                        Case{"repetition_penalty", {"0.01", "10"}, {"1e-38", "0.0099", "10.01"}, "0.01 to 10"}}) {
     const auto apply = [&](const char* value) {
       ModelConfig config = Good(Base());
       return ApplyGenerationConfig(std::string("{\"") + c.key + "\":" + value + "}", "g.json", &config);
@@ -257,7 +303,7 @@ TEST(GenerationConfig, RangesAreThoseOfSampling) {
 TEST(GenerationConfig, RefusesBadValues) {
   ModelConfig c = Good(Base());
   EXPECT_REFUSED(ApplyGenerationConfig(R"({"temperature":-1})", "g.json", &c), kLoss, "g.json", "temperature");
-  EXPECT_REFUSED(ApplyGenerationConfig(R"({"top_p":0})", "g.json", &c), kLoss, "top_p");
+  EXPECT_REFUSED(ApplyGenerationConfig(R"({"top_p":-0.5})", "g.json", &c), kLoss, "top_p", "-0.5");
   EXPECT_REFUSED(ApplyGenerationConfig(R"({"top_p":"high"})", "g.json", &c), kLoss, "top_p", "number");
   EXPECT_REFUSED(ApplyGenerationConfig(R"({"eos_token_id":100})", "g.json", &c), kLoss, "eos_token_id");
 }

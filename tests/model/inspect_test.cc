@@ -66,8 +66,31 @@ TEST(InspectWhole, Text) {
             "KV per token     384 bytes in bf16\n"
             "numerics         bf16 activations\n"
             "stop ids         2, 7\n"
+            "sampling         temperature 0.8, top_p 0.95, top_k 40, min_p 0.05 (built in)\n"
             "tokenizer        gguf gpt2 / smollm\n"
             "chat template    yes\n");
+}
+
+TEST(InspectWhole, EndsWarningsAndSamplingByFlag) {
+  InspectOptions o = NoMemory();
+  o.ends = {{0, "<|endoftext|>", "tokenizer.ggml.eos_token_id"}, {2, "<|im_end|>", "chat template"}};
+  o.warnings = {"the files and the template differ"};
+  o.sampling.temperature = 0;
+  ModelDescription d = Description();
+  d.config.generation_defaults.top_p = 0.9;
+  const std::string text = InspectText(d, o);
+  EXPECT_NE(
+      text.find("\nstop ids         0 <|endoftext|> (tokenizer.ggml.eos_token_id)\n"
+                "                 2 <|im_end|> (chat template)\n"
+                "sampling         temperature 0 (by flag), top_p 0.9 (general.sampling), top_k 40, min_p 0.05 (built "
+                "in)\n"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("\nwarning          the files and the template differ\n"), std::string::npos) << text;
+  const auto j = InspectJson(d, o);
+  EXPECT_EQ(j["ends"][1], (nlohmann::ordered_json{{"id", 2}, {"text", "<|im_end|>"}, {"source", "chat template"}}));
+  EXPECT_EQ(j["warnings"][0], "the files and the template differ");
+  EXPECT_EQ(j["sampling"]["temperature"], 0);
 }
 
 TEST(InspectWhole, TextOfThePlainest) {
@@ -100,8 +123,7 @@ TEST(InspectWhole, TextOfThePlainest) {
 
 TEST(InspectWhole, Json) {
   ModelDescription d = Description();
-  d.config.has_generation_defaults = true;
-  d.config.generation_defaults.temperature = 0.5f;
+  d.config.generation_defaults.temperature = 0.5;
   d.config.generation_defaults.top_k = 9;
   const auto j = InspectJson(d, NoMemory());
   EXPECT_EQ(j["path"], "/models/m.gguf");
@@ -136,6 +158,10 @@ TEST(InspectWhole, Json) {
   EXPECT_EQ(j["rope"]["frequency_factors"], 8);
   EXPECT_EQ(j["generation_defaults"]["temperature"], 0.5);
   EXPECT_EQ(j["generation_defaults"]["top_k"], 9);
+  EXPECT_EQ(j["generation_defaults"].size(), 2u) << "what the model states, and no more";
+  EXPECT_EQ(j["sampling"]["temperature"], 0.5);
+  EXPECT_EQ(j["sampling"]["min_p"], 0.05f);
+  EXPECT_TRUE(j["warnings"].empty());
   EXPECT_TRUE(j["memory_plan"].is_null());
   EXPECT_FALSE(j.contains("numerics"));
 }

@@ -124,7 +124,7 @@ TEST(Loader, HuggingFaceExtras) {
   EXPECT_EQ(d.config.name, "llama-gqa");
   EXPECT_NE(d.chat_template.find("im_start"), std::string::npos);
   EXPECT_FALSE(d.tokenizer_json.empty());
-  EXPECT_EQ(d.config.generation_defaults.temperature, 0.7f);
+  EXPECT_EQ(d.config.generation_defaults.temperature, 0.7);
   EXPECT_EQ(d.config.stop_ids, (std::vector<TokenId>{2, 0}));
   EXPECT_EQ(d.config.rope.scaling, RopeScaling::kLlama3);
   ASSERT_EQ(d.tensor_formats.size(), 1u);
