@@ -117,7 +117,7 @@ bool IsSpecial(const Engine& engine, std::string_view marker) {
 }
 
 template <class Formats>
-std::string Names(const Formats& formats) {
+std::string FormatNames(const Formats& formats) {
   std::string names = "auto, none";
   for (const auto& form : formats) {
     names += fmt::format(", {}", form.name);
@@ -134,10 +134,10 @@ bool IsKnown(std::string_view name) {
 }  // namespace
 
 std::string ToolFormatNames() {
-  return Names(ToolFormats());
+  return FormatNames(ToolFormats());
 }
 std::string ReasoningFormatNames() {
-  return Names(ReasoningFormats());
+  return FormatNames(ReasoningFormats());
 }
 
 Status CheckParserNames(std::string_view tool_parser, std::string_view reasoning_parser) {

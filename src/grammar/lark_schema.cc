@@ -16,6 +16,7 @@
 
 #include "base/decimal.h"
 #include "grammar/number_regex.h"
+#include "grammar/schema_text.h"
 
 namespace tactus::grammar {
 
@@ -74,11 +75,6 @@ constexpr std::array<std::string_view, 15> kNotes = {
     "title",      "description", "default", "examples",    "example",    "$comment", "readOnly",        "writeOnly",
     "deprecated", "$schema",     "$defs",   "definitions", "x-guidance", "type",     "contentMediaType"};
 constexpr size_t kMostNumberBytes = 40;  // of a constant that is written without an exponent
-
-template <class Names>
-bool Holds(const Names& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 std::optional<Decimal> ValueOf(const Json& number) {
   constexpr double kTwoTo64 = 18446744073709551616.0;  // which the shortest digits are not, and which bounds are

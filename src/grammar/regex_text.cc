@@ -23,7 +23,7 @@ const char* MembersOf(char name) {
 }
 
 // What stands last in a set, as far as it decides what a '-' or a class after it means.
-enum class Before : uint8_t {
+enum class BeforeInSet : uint8_t {
   kNothing,  // or an operator, or the end of a range: a '-' is a member
   kMember,   // a '-' makes a range of it
   kRange,    // the '-' of a range, whose end is missing
@@ -36,8 +36,8 @@ std::string AsciiClasses(std::string_view expression) {
   std::string out;
   std::vector<bool> sets;      // that are open, which may be nested: whether each or one around it is a complement
   bool may_be_member = false;  // a ']' here is the first member of its set, not its end
-  Before before = Before::kNothing;
-  const auto add_member = [&] { before = before == Before::kRange ? Before::kNothing : Before::kMember; };
+  BeforeInSet before = BeforeInSet::kNothing;
+  const auto add_member = [&] { before = before == BeforeInSet::kRange ? BeforeInSet::kNothing : BeforeInSet::kMember; };
   for (size_t i = 0; i < expression.size(); ++i) {
     const char c = expression[i];
     const char next = i + 1 < expression.size() ? expression[i + 1] : '\0';
@@ -51,37 +51,37 @@ std::string AsciiClasses(std::string_view expression) {
         add_member();
       } else if (sets.empty()) {
         out += std::string(opposite ? "[^" : "[") + members + "]";
-      } else if (before == Before::kRange) {  // a class ends no range: the library says so
+      } else if (before == BeforeInSet::kRange) {  // a class ends no range: the library says so
         out += {c, next};
-        before = Before::kNothing;
+        before = BeforeInSet::kNothing;
       } else {
         out += members;
-        before = Before::kClass;
+        before = BeforeInSet::kClass;
       }
       continue;
     }
     if (c == '[') {
       sets.push_back(next == '^' || (!sets.empty() && sets.back()));
       may_be_member = true;
-      before = Before::kNothing;
+      before = BeforeInSet::kNothing;
       out += c;
       if (next == '^') out += expression[++i];
       continue;
     }
     if (!sets.empty() && c == ']' && !may_be_member) {
       sets.pop_back();
-      before = Before::kNothing;
+      before = BeforeInSet::kNothing;
     } else if (!sets.empty()) {
       may_be_member = false;
       if (c == next && (c == '&' || c == '-' || c == '~')) {  // an operator between sets
         out += c;
         ++i;
-        before = Before::kNothing;
-      } else if (c == '-' && next != ']' && before == Before::kClass) {
+        before = BeforeInSet::kNothing;
+      } else if (c == '-' && next != ']' && before == BeforeInSet::kClass) {
         out += '\\';
-        before = Before::kNothing;
-      } else if (c == '-' && next != ']' && before == Before::kMember) {
-        before = Before::kRange;
+        before = BeforeInSet::kNothing;
+      } else if (c == '-' && next != ']' && before == BeforeInSet::kMember) {
+        before = BeforeInSet::kRange;
       } else {
         add_member();
       }

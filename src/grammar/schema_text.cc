@@ -26,11 +26,6 @@ constexpr int64_t kMaxValues = 200'000;
 constexpr std::array kMapsOfSchemas = {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"};
 constexpr std::array kPlainValues = {"enum", "const", "default", "examples", "example", "required", "x-guidance"};
 
-template <class Names>
-bool Holds(const Names& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::string PointerPart(std::string_view key) {
   std::string part = "/";
   for (const char c : key) part += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);

@@ -1,6 +1,7 @@
 // A client's JSON schema as it is handed to llguidance. Any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -10,6 +11,12 @@
 #include "tactus/status.h"
 
 namespace tactus::grammar {
+
+// Whether a list of names has this one.
+template <class Names>
+bool Holds(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 // Parsed with limits on nesting and keys. kInvalidArgument: no JSON, neither an object nor a boolean, false, or a $ref
 // into this document that is not written as a plain JSON pointer.
