@@ -1,14 +1,15 @@
 // The chat half of a body: messages and what else a chat template may read, checked and written back as the JSON that
 // the template gets. Roles and their extra fields (name, tool_calls, tool_call_id) pass through; content becomes one
-// string; a call's arguments become what the template takes.
+// string; the history becomes what the template takes (api/history.h).
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <iterator>
-#include <map>
 
 #include <nlohmann/json.hpp>
 
+#include "api/history.h"
 #include "api/request_fields.h"
 
 namespace tactus::api {
@@ -23,34 +24,101 @@ bool KnownRole(std::string_view role) {
   return false;
 }
 
-// A list of text parts is one text, joined by newlines.
-Status JoinParts(const Json& parts, const std::string& where, Json* content) {
+// A list of text parts is one text, joined by newlines. Behind a tool's result a part that is no text is named in its
+// place: the model has asked for it, and neither it nor the client can leave it out.
+Status JoinParts(const Json& parts, std::string_view role, const std::string& where, Json* content) {
   std::string text;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Json& part = parts[i];
     const std::string name = fmt::format("{}[{}]", where, i);
+    if (i > 0) text += '\n';
     if (part.is_string()) {
-      text += (i > 0 ? "\n" : "") + part.get_ref<const std::string&>();
+      text += part.get_ref<const std::string&>();
       continue;
     }
     const auto type = part.is_object() ? part.find("type") : part.end();
     if (!part.is_object() || type == part.end() || !type->is_string()) {
       return InvalidArgument(fmt::format("{}: expected an object with a type, got {}", name, TypeName(part)), name);
     }
-    if (*type != "text") {
-      return Unimplemented(fmt::format("{}: parts of type {} are not supported yet; only text", name, Shown(*type)),
-                           name);
+    const bool refusal = role == "assistant" && *type == "refusal";
+    if (!refusal && *type != "text") {
+      if (role != "tool") {
+        return Unimplemented(fmt::format("{}: parts of type {} are not supported yet; only text", name, Shown(*type)),
+                             name);
+      }
+      text += NotShown(type->get_ref<const std::string&>());
+      continue;
     }
-    const auto value = part.find("text");
-    if (value == part.end() || !value->is_string())
-      return InvalidArgument(fmt::format("{}.text: expected a string", name), name + ".text");
-    text += (i > 0 ? "\n" : "") + value->get_ref<const std::string&>();
+    const char* member = refusal ? "refusal" : "text";
+    const auto value = part.find(member);
+    if (value == part.end() || !value->is_string()) {
+      const std::string inner = fmt::format("{}.{}", name, member);
+      return InvalidArgument(fmt::format("{}: expected a string", inner), inner);
+    }
+    text += value->get_ref<const std::string&>();
   }
   *content = std::move(text);
   return Status();
 }
 
-// The arguments of the calls in an assistant's message as objects, as templates take them, or as text.
+template <class Says>
+void EraseIf(Json* object, const Says& says_nothing) {
+  auto& members = object->get_ref<Json::object_t&>();
+  if (std::none_of(members.begin(), members.end(), says_nothing)) return;
+  Json::object_t kept;
+  for (auto& member : members) {
+    if (!says_nothing(member)) kept.emplace_back(member.first, std::move(member.second));  // keys are unique already
+  }
+  members = std::move(kept);
+}
+
+void EraseNulls(Json* object) {
+  EraseIf(object, [](const auto& member) { return member.second.is_null(); });
+}
+
+// Clients write these fields of a message also where there is nothing to say: null, "", [] or {}.
+constexpr std::string_view kMayBeEmpty[] = {"tool_calls",  "function_call", "audio",        "refusal",
+                                            "annotations", "name",          "tool_call_id", "reasoning_content",
+                                            "reasoning",   "thinking"};
+
+void EraseEmpty(Json* message) {
+  EraseIf(message, [](const auto& member) {
+    const auto& [name, value] = member;
+    if (value.is_null()) return true;
+    const bool empty = value.is_string() ? value.template get_ref<const std::string&>().empty()
+                                         : value.is_structured() && value.empty();
+    return empty && std::find(std::begin(kMayBeEmpty), std::end(kMayBeEmpty), name) != std::end(kMayBeEmpty);
+  });
+}
+
+// Integers beyond 64 bits in quotes, in which templates keep all of their digits. Empty: there are none.
+std::string QuoteLargeIntegers(std::string_view json) {
+  constexpr size_t kSafeDigits = 18;
+  std::string out;
+  size_t copied = 0;
+  for (size_t at = 0; at < json.size();) {
+    if (json[at] == '"') {
+      for (++at; at < json.size() && json[at] != '"'; ++at) at += json[at] == '\\' ? 1 : 0;
+      ++at;
+      continue;
+    }
+    const size_t end = std::min(json.find_first_not_of("+-.0123456789eE", at), json.size());
+    const std::string_view number = json.substr(at, end - at);
+    int64_t value = 0;
+    const bool large = number.size() > kSafeDigits && number.find_first_of(".eE") == std::string_view::npos &&
+                       std::from_chars(number.data(), number.data() + number.size(), value).ec != std::errc();
+    if (large) {
+      out += json.substr(copied, at - copied);
+      out += fmt::format("\"{}\"", number);
+      copied = end;
+    }
+    at = std::max(end, at + 1);
+  }
+  return copied == 0 ? std::string() : out + std::string(json.substr(copied));
+}
+
+// The arguments of the calls in an assistant's message as objects, as templates take them, or as text. Text that is no
+// object is the model's own, which may have been cut off: it stays.
 Status ReadCalls(const std::string& where, bool arguments_as_text, Json* calls) {
   for (size_t i = 0; i < calls->size(); ++i) {
     Json& call = (*calls)[i];
@@ -58,64 +126,34 @@ Status ReadCalls(const std::string& where, bool arguments_as_text, Json* calls) 
       const std::string name = fmt::format("{}[{}]", where, i);
       return InvalidArgument(fmt::format("{}: expected an object, got {}", name, TypeName(call)), name);
     }
+    EraseNulls(&call);
+    if (!call.contains("type")) call["type"] = "function";
     const auto function = call.find("function");
     if (function == call.end() || !function->is_object()) continue;
-    const auto arguments = function->find("arguments");
-    if (arguments == function->end()) continue;
-    const std::string name = fmt::format("{}[{}].function.arguments", where, i);
-    if (arguments->is_null() || (arguments->is_string() && arguments->get_ref<const std::string&>().empty()))
-      *arguments = Json::object();
-    if (arguments->is_string()) {
-      auto read = ParseJson(arguments->get_ref<const std::string&>());
-      if (!read.ok() || !read->is_object()) return InvalidArgument(fmt::format("{}: no JSON object", name), name);
-      if (!arguments_as_text) *arguments = std::move(read).value();
-    } else if (!arguments->is_object()) {
+    EraseNulls(&*function);
+    Json& arguments = (*function)["arguments"];
+    const bool none = arguments.is_null() || (arguments.is_string() && arguments.get_ref<const std::string&>().empty());
+    if (none) arguments = Json::object();
+    if (!arguments.is_string() && !arguments.is_object()) {
+      const std::string name = fmt::format("{}[{}].function.arguments", where, i);
       return InvalidArgument(
-          fmt::format("{}: expected a string of JSON or an object, got {}", name, TypeName(*arguments)), name);
-    } else if (arguments_as_text) {
-      *arguments = arguments->dump();
+          fmt::format("{}: expected a string of JSON or an object, got {}", name, TypeName(arguments)), name);
     }
+    const bool object = arguments.is_object();
+    const std::string text = object ? arguments.dump() : arguments.get<std::string>();
+    if (arguments_as_text) {
+      arguments = text;
+      continue;
+    }
+    const std::string quoted = QuoteLargeIntegers(text);
+    if (object && quoted.empty()) continue;
+    auto read = ParseJson(quoted.empty() ? text : quoted);
+    if (read.ok() && read->is_object()) arguments = std::move(read).value();
   }
   return Status();
 }
 
 // --- Tools for a model whose template knows none ---
-
-std::string_view TextField(const Json& object, const char* name) {
-  const auto it = object.find(name);
-  return it != object.end() && it->is_string() ? std::string_view(it->get_ref<const std::string&>())
-                                               : std::string_view();
-}
-
-// Calls in the history as the model was told to write them, and results as the user's words.
-void WriteCallsAsText(Json* messages) {
-  std::map<std::string, std::string, std::less<>> names;  // of calls by their ids
-  for (Json& message : *messages) {
-    if (message["role"] == "tool") {
-      std::string name(TextField(message, "name"));
-      if (const auto it = names.find(TextField(message, "tool_call_id")); name.empty() && it != names.end())
-        name = it->second;
-      const std::string content(TextField(message, "content"));
-      message = Json{{"role", "user"}, {"content", fmt::format("Result of {}:\n{}", name, content)}};
-      continue;
-    }
-    const auto calls = message.find("tool_calls");
-    if (calls == message.end() || !calls->is_array() || calls->empty()) continue;
-    std::string text(TextField(message, "content"));
-    for (const Json& call : *calls) {
-      const auto function = call.find("function");
-      if (function == call.end() || !function->is_object()) continue;
-      const auto arguments = function->find("arguments");
-      const std::string name(TextField(*function, "name"));
-      names.emplace(TextField(call, "id"), name);
-      const Json written = {{"name", name}, {"arguments", arguments == function->end() ? Json::object() : *arguments}};
-      if (!text.empty()) text += '\n';
-      text += written.dump();
-    }
-    message["content"] = text;
-    message.erase("tool_calls");
-  }
-}
 
 // The tools, in a message of their own or at the end of the first one.
 void TellTools(const Json& tools, bool as_system, Json* messages) {
@@ -132,6 +170,23 @@ void TellTools(const Json& tools, bool as_system, Json* messages) {
                                  : text + "\n\n" + first["content"].get<std::string>();
   else
     messages->insert(messages->begin(), Json{{"role", role}, {"content", text}});
+}
+
+// A refusal is the answer's text, where it has no other.
+Status TakeRefusal(const std::string& where, Json* message) {
+  const auto refusal = message->find("refusal");
+  if (refusal == message->end()) return Status();
+  if (!refusal->is_string()) {
+    return InvalidArgument(fmt::format("{}.refusal: expected a string, got {}", where, TypeName(*refusal)),
+                           where + ".refusal");
+  }
+  std::string text = refusal->get<std::string>();
+  message->erase("refusal");
+  const auto content = message->find("content");
+  if (content != message->end() && !content->get_ref<const std::string&>().empty())
+    text = content->get<std::string>() + "\n" + text;
+  (*message)["content"] = std::move(text);
+  return Status();
 }
 
 Status ReadMessage(const Json& message, const std::string& where, bool arguments_as_text, Json* out) {
@@ -157,26 +212,36 @@ Status ReadMessage(const Json& message, const std::string& where, bool arguments
     return Unimplemented(where + ".images: images are not supported; leave them out", where + ".images");
   }
   *out = message;
+  if (const auto content = out->find("content"); *role == "assistant" && content != out->end() && content->is_null())
+    *content = "";  // in its place among the fields
+  EraseEmpty(out);
   // Templates know "system"; "developer" is its newer name.
   if (*role == "developer") (*out)["role"] = "system";
-  const auto content = message.find("content");
-  const bool missing = content == message.end() || content->is_null();
-  const auto calls = message.find("tool_calls");
-  const bool has_calls = calls != message.end() && !calls->is_null();
-  if (has_calls && !calls->is_array()) {
-    return InvalidArgument(fmt::format("{}.tool_calls: expected a list, got {}", where, TypeName(*calls)),
-                           where + ".tool_calls");
+  for (const auto& [name, instead] :
+       {std::pair("function_call", "give tool_calls"), std::pair("audio", "give its transcript as content")}) {
+    if (out->contains(name))
+      return Unimplemented(fmt::format("{0}.{1}: not supported; {2}", where, name, instead), where + "." + name);
   }
-  if (has_calls) TACTUS_RETURN_IF_ERROR(ReadCalls(where + ".tool_calls", arguments_as_text, &(*out)["tool_calls"]));
-  if (missing) {
-    if (*role == "assistant" && has_calls) return Status();
+  if (const auto calls = out->find("tool_calls"); calls != out->end()) {
+    if (!calls->is_array()) {
+      return InvalidArgument(fmt::format("{}.tool_calls: expected a list, got {}", where, TypeName(*calls)),
+                             where + ".tool_calls");
+    }
+    TACTUS_RETURN_IF_ERROR(ReadCalls(where + ".tool_calls", arguments_as_text, &*calls));
+  }
+  if (const auto content = out->find("content"); content != out->end()) {
+    if (content->is_array()) {
+      const Json parts = std::move(*content);
+      TACTUS_RETURN_IF_ERROR(JoinParts(parts, role->get_ref<const std::string&>(), where + ".content", &*content));
+    } else if (!content->is_string()) {
+      return InvalidArgument(
+          fmt::format("{}.content: expected a string or a list of text parts, got {}", where, TypeName(*content)),
+          where + ".content");
+    }
+  } else if (*role != "assistant") {  // whose turn may have had reasoning alone, or nothing
     return InvalidArgument(fmt::format("{}.content: missing", where), where + ".content");
   }
-  if (content->is_string()) return Status();
-  if (content->is_array()) return JoinParts(*content, where + ".content", &(*out)["content"]);
-  return InvalidArgument(
-      fmt::format("{}.content: expected a string or a list of text parts, got {}", where, TypeName(*content)),
-      where + ".content");
+  return TakeRefusal(where, out);
 }
 
 constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
@@ -214,6 +279,10 @@ void ReadThinking(Fields* fields, Json* variables) {
 
 }  // namespace
 
+std::string NotShown(std::string_view type) {
+  return fmt::format("[{}: not shown, this model reads text alone]", type);
+}
+
 std::string ReadChatVariables(Fields* fields, const ChatStyle& style, const ToolSet* tools) {
   const Json* messages = fields->Find("messages");
   if (messages == nullptr) {
@@ -232,17 +301,19 @@ std::string ReadChatVariables(Fields* fields, const ChatStyle& style, const Tool
   Json& list = variables["messages"] = Json::array();
   for (size_t i = 0; i < messages->size(); ++i) {
     list.emplace_back();
-    Status status = ReadMessage((*messages)[i], fmt::format("messages[{}]", i), style.arguments_as_text, &list.back());
+    Status status =
+        ReadMessage((*messages)[i], fmt::format("messages[{}]", i), style.history.arguments_as_text, &list.back());
     if (!status.ok()) {
       fields->Fail(std::move(status));
       return {};
     }
   }
-  if (!style.template_knows_tools) WriteCallsAsText(&list);
+  FitHistory(style.history, style.calls, style.template_knows_tools, &list);
   if (tools != nullptr && style.template_knows_tools)
     variables["tools"] = *fields->Find("tools");
   else if (tools != nullptr)
     TellTools(*fields->Find("tools"), style.template_knows_system, &list);
+  AlternateRoles(style.history, &variables["messages"]);  // `list` may have moved
   if (const Json* documents = fields->Find("documents")) {
     if (documents->is_array())
       variables["documents"] = *documents;

@@ -43,12 +43,13 @@ class TemplateProbe {
   std::string System() const {
     return Render(Json::array({Json{{"role", "system"}, {"content", "S"}}, user_}), false, true);
   }
-  std::string Call(bool arguments_as_text) const {
-    const Json arguments = arguments_as_text ? Json(std::string(kArguments)) : Json::parse(kArguments);
+  std::string Call(const HistoryForm& form) const {
+    const Json arguments = form.arguments_as_text ? Json(std::string(kArguments)) : Json::parse(kArguments);
     const Json call = {
         {"id", "abcdef123"}, {"type", "function"}, {"function", {{"name", "get_weather"}, {"arguments", arguments}}}};
-    const Json answer = {{"role", "assistant"}, {"content", ""}, {"tool_calls", Json::array({call})}};
-    return Render(Json::array({user_, answer}), true, false);
+    Json messages = Json::array({user_, Json{{"role", "assistant"}, {"tool_calls", Json::array({call})}}});
+    FitHistory(form, nullptr, true, &messages);
+    return Render(messages, true, false);
   }
 
   // Whether `text` has the call in this form.
@@ -160,14 +161,13 @@ ChatStyle ChatStyleOf(const Engine& engine, std::string_view tool_parser, std::s
   const TemplateProbe probe(engine);
   if (!source.empty()) {
     const std::string plain = probe.Question(false, true);
-    std::string call = probe.Call(false);
-    if (call.empty()) {
-      call = probe.Call(true);
-      style.arguments_as_text = !call.empty();
-    }
+    style.history = AskTemplate(engine);
+    // Where the template shows none, what it makes of them all the same tells nothing.
+    const std::string call = style.history.shows_calls ? probe.Call(style.history) : std::string();
     const std::string with_tool = probe.Question(true, true);
     const std::string named = "get_weather";
-    style.template_knows_tools = with_tool.empty() ? Has(source, "tools") : Has(with_tool, named) && with_tool != plain;
+    style.template_knows_tools =
+        with_tool.empty() ? plain.empty() && Has(source, "tools") : Has(with_tool, named) && with_tool != plain;
     style.template_knows_system = plain.empty() || !probe.System().empty();
     if (tool_parser == "auto")
       style.calls = style.template_knows_tools ? CallsOf(probe, source, call) : FindToolFormat("json");

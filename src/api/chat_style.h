@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "api/answer_text.h"
+#include "api/history.h"
 #include "api/tool_formats.h"
 #include "tactus/engine.h"
 #include "tactus/status.h"
@@ -17,7 +18,7 @@ struct ChatStyle {
   const ToolFormat* calls = nullptr;           // null: calls are not looked for
   bool template_knows_tools = true;            // else the request's tools go into a message
   bool template_knows_system = true;           // else that message is the user's
-  bool arguments_as_text = false;              // the template takes a call's arguments as a string
+  HistoryForm history;                         // what the template takes of the turns before
   bool specials = false;                       // markers are special tokens, which the text has to show
 
   bool harmony() const { return calls != nullptr && calls->body == ToolFormat::Body::kHarmony; }

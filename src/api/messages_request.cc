@@ -1,6 +1,7 @@
 // Anthropic's /v1/messages, the request: blocks become messages, the rest keeps its meaning under the chat's names.
 #include <limits>
 
+#include "api/history.h"
 #include "api/request_fields.h"
 #include "api/translation_parts.h"
 #include "api/translations.h"
@@ -107,6 +108,10 @@ class MessagesTranslator {
     }
     const Json* content = fields.Find("content");
     const std::string content_name = name + ".content";
+    if (content == nullptr && *role == "assistant") {  // an answer without text
+      messages_.Add({{"role", *role}}, name);
+      return Status();
+    }
     if (content == nullptr) return InvalidArgument(content_name + ": missing", content_name);
     if (*role == "system") {
       TACTUS_ASSIGN_OR_RETURN(std::string text, TextOfBlocks(*content, content_name));
@@ -161,16 +166,55 @@ class MessagesTranslator {
       const Json* input = fields.Find("input");
       if (input != nullptr && !input->is_object()) fields.FailType("input", "an object", *input);
       if (!fields.ok()) return fields.status();
-      messages_.AddCall(block["id"], block["name"], input == nullptr ? "{}" : input->dump(), name, name + ".input");
+      messages_.AddCall(block["id"], block["name"], ArgumentsOf(input), name, name + ".input");
       return Status();
     }
     if (type == "thinking") {
       TACTUS_ASSIGN_OR_RETURN(const std::string text, TextOfBlock(block, name, "thinking"));
-      messages_.AddReasoning(text, name);
+      messages_.AddReasoning(text, name, false);
       return Status();
     }
     if (type == "redacted_thinking") return Status();  // it was not written here, and says nothing
     return NotTaken(type, name, "text, tool_use and thinking");
+  }
+
+  // A call that was cut off has what came of its arguments under a name of ours.
+  static Json ArgumentsOf(const Json* input) {
+    if (input == nullptr) return "{}";
+    const auto cut = input->size() == 1 ? input->find(kIncompleteKey) : input->end();
+    return cut != input->end() && cut->is_string() ? *cut : Json(input->dump());
+  }
+
+  // A string, or a list of blocks. What has no text is named in its place: the model has asked for it, and the client
+  // can hardly leave it out.
+  Result<std::string> TextOfResult(const Json& content, const std::string& name) {
+    if (!content.is_array()) return TextOfBlocks(content, name);
+    TACTUS_RETURN_IF_ERROR(CountBlocks(content, name));
+    std::string text;
+    for (size_t i = 0; i < content.size(); ++i) {
+      const std::string block = fmt::format("{}[{}]", name, i);
+      TACTUS_ASSIGN_OR_RETURN(const std::string type, TypeOf(content[i], block));
+      if (i > 0) text += '\n';
+      if (type == "text") {
+        TACTUS_ASSIGN_OR_RETURN(const std::string more, TextOfBlock(content[i], block));
+        text += more;
+      } else if (type == "tool_reference") {  // a tool that a search has found; the request has it among its tools
+        TACTUS_ASSIGN_OR_RETURN(const std::string tool, TextOfBlock(content[i], block, "tool_name"));
+        text += fmt::format("[tool: {}]", tool);
+      } else if (type == "search_result") {
+        for (const char* line : {"title", "source"}) {
+          TACTUS_ASSIGN_OR_RETURN(const std::string more, TextOfBlock(content[i], block, line));
+          text += more + '\n';
+        }
+        const auto found = content[i].find("content");
+        if (found == content[i].end()) return InvalidArgument(block + ".content: missing", block + ".content");
+        TACTUS_ASSIGN_OR_RETURN(const std::string more, TextOfBlocks(*found, block + ".content"));
+        text += more;
+      } else {
+        text += NotShown(type);
+      }
+    }
+    return text;
   }
 
   Status ReadResult(const Json& block, const std::string& name) {
@@ -182,7 +226,7 @@ class MessagesTranslator {
     if (!fields.ok()) return fields.status();
     std::string text;
     if (content != nullptr) {
-      TACTUS_ASSIGN_OR_RETURN(text, TextOfBlocks(*content, name + ".content"));
+      TACTUS_ASSIGN_OR_RETURN(text, TextOfResult(*content, name + ".content"));
     }
     messages_.Add({{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(text)}}, name);
     return Status();

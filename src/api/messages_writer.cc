@@ -5,6 +5,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "api/history.h"
 #include "api/json.h"
 #include "api/response_text.h"
 #include "base/context_room.h"
@@ -40,7 +41,7 @@ void AppendCall(std::string* out, const AnswerPart& part, std::string_view input
 std::string InputOf(const std::string& arguments) {
   if (arguments.empty()) return "{}";
   if (const auto parsed = ParseJson(arguments); parsed.ok() && parsed->is_object()) return arguments;
-  std::string input = "{\"_incomplete\":";
+  std::string input = fmt::format("{{\"{}\":", kIncompleteKey);
   AppendJsonString(&input, arguments);
   return input + "}";
 }

@@ -29,6 +29,8 @@ void ReadIdentity(Fields* fields, ParsedRequest* out);  // user, priority, cache
 void RefuseUnbuilt(Fields* fields);
 // Messages and template variables; the JSON text that the chat template gets. `tools`: that may be called; null: none.
 std::string ReadChatVariables(Fields* fields, const ChatStyle& style, const ToolSet* tools);
+// What stands in a tool's result for a part that is no text.
+std::string NotShown(std::string_view type);
 // A list of token ids; false and a failure in `fields` when it is none.
 bool ReadTokens(Fields* fields, const char* name, const Json& list, int64_t vocab_size, std::vector<TokenId>* out);
 

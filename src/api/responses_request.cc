@@ -64,7 +64,10 @@ class ResponsesTranslator {
                                          role ? Shown(Json(*role)) : "nothing"),
                              name + ".role");
     }
-    TACTUS_ASSIGN_OR_RETURN(std::string text, TextOfContent(fields.Find("content"), name + ".content"));
+    const Json* content = fields.Find("content");
+    const bool silent = *role == "assistant" && content == nullptr;  // an answer without text
+    const Json none = "";
+    TACTUS_ASSIGN_OR_RETURN(std::string text, TextOfContent(silent ? &none : content, name + ".content"));
     if (*role == "assistant")
       messages_.AddAssistantText(text, name, true);
     else
@@ -72,8 +75,9 @@ class ResponsesTranslator {
     return Status();
   }
 
-  // A string, or a list of text parts.
-  Result<std::string> TextOfContent(const Json* content, const std::string& name) {
+  // A string, or a list of text parts. In a tool's result a part that is no text is named in its place: the model has
+  // asked for it, and the client can hardly leave it out.
+  Result<std::string> TextOfContent(const Json* content, const std::string& name, bool of_result = false) {
     if (content == nullptr) return InvalidArgument(name + ": missing", name);
     if (content->is_string()) return content->get<std::string>();
     if (!content->is_array()) {
@@ -85,6 +89,11 @@ class ResponsesTranslator {
       const std::string part_name = fmt::format("{}[{}]", name, i);
       TACTUS_ASSIGN_OR_RETURN(const std::string type, TypeOf((*content)[i], part_name));
       const bool refusal = type == "refusal";
+      if (i > 0) text += '\n';
+      if (of_result && type.find("text") == std::string::npos) {
+        text += NotShown(type);
+        continue;
+      }
       if (!refusal && type != "input_text" && type != "output_text" && type != "text" && type != "reasoning_text")
         return NotTaken(type, part_name, "input_text and output_text");
       Fields part((*content)[i], part_name + ".");
@@ -94,7 +103,6 @@ class ResponsesTranslator {
         const std::string missing = part_name + (refusal ? ".refusal" : ".text");
         return InvalidArgument(missing + ": missing", missing);
       }
-      if (i > 0) text += '\n';
       text += *value;
     }
     return text;
@@ -116,7 +124,7 @@ class ResponsesTranslator {
     const auto id = fields.String("call_id", kMaxNameBytes);
     if (!fields.ok()) return fields.status();
     if (!id) return InvalidArgument(name + ".call_id: missing", name + ".call_id");
-    TACTUS_ASSIGN_OR_RETURN(std::string text, TextOfContent(fields.Find("output"), name + ".output"));
+    TACTUS_ASSIGN_OR_RETURN(std::string text, TextOfContent(fields.Find("output"), name + ".output", true));
     messages_.Add({{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(text)}}, name);
     return Status();
   }
@@ -127,7 +135,7 @@ class ResponsesTranslator {
     const Json* content = fields.Find("content");
     if (content == nullptr) return Status();
     TACTUS_ASSIGN_OR_RETURN(const std::string text, TextOfContent(content, name + ".content"));
-    if (!text.empty()) messages_.AddReasoning(text, name);
+    messages_.AddReasoning(text, name, true);
     return Status();
   }
 

@@ -26,13 +26,13 @@ class MessageList {
   void Add(Json message, const std::string& name);
   // To the assistant's turn: a message of it that is the last one, or a new one.
   void AddCall(Json id, Json function, Json arguments, const std::string& name, const std::string& arguments_name);
-  void AddReasoning(const std::string& text, const std::string& name);
+  // `own`: a message that has text already is another one, unless it has called tools.
+  void AddReasoning(const std::string& text, const std::string& name, bool own);
   // Only the last `turns` of the assistant's turns that have reasoning keep it.
   void KeepReasoning(int64_t turns);
-  // `own`: never to a message that has called tools.
   void AddAssistantText(const std::string& text, const std::string& name, bool own);
   bool ends_with_assistant() const { return !list_.empty() && list_.back()["role"] == "assistant"; }
-  Json Take() &&;
+  Json Take() && { return std::move(list_); }
 
  private:
   Json& Assistant(const std::string& name);

@@ -100,8 +100,9 @@ void MessageList::AddCall(Json id, Json function, Json arguments, const std::str
 }
 
 void MessageList::AddAssistantText(const std::string& text, const std::string& name, bool own) {
+  // What is said behind a call, before its result, is of the same answer.
   const bool another =
-      ends_with_assistant() && own && (list_.back().contains("tool_calls") || list_.back()["content"].is_string());
+      ends_with_assistant() && own && !list_.back().contains("tool_calls") && list_.back()["content"].is_string();
   if (another) return Add({{"role", "assistant"}, {"content", text}}, name);
   Json& content = Assistant(name)["content"];
   if (content.is_string())
@@ -110,7 +111,11 @@ void MessageList::AddAssistantText(const std::string& text, const std::string& n
     content = text;
 }
 
-void MessageList::AddReasoning(const std::string& text, const std::string& name) {
+void MessageList::AddReasoning(const std::string& text, const std::string& name, bool own) {
+  if (text.empty()) return;
+  const bool another =
+      ends_with_assistant() && own && !list_.back().contains("tool_calls") && list_.back()["content"].is_string();
+  if (another) Add({{"role", "assistant"}, {"content", nullptr}}, name);
   Json& reasoning = Assistant(name)["reasoning_content"];
   if (reasoning.is_string())
     reasoning.get_ref<std::string&>() += text;
@@ -128,13 +133,6 @@ void MessageList::KeepReasoning(int64_t turns) {
     counted = true;
     if (turns < 0) message->erase("reasoning_content");
   }
-}
-
-Json MessageList::Take() && {
-  for (Json& message : list_) {  // a turn of which only its reasoning came
-    if (message["content"].is_null() && !message.contains("tool_calls")) message["content"] = "";
-  }
-  return std::move(list_);
 }
 
 }  // namespace tactus::api

@@ -60,17 +60,59 @@ TEST(ChatMessages, PartsAreJoinedByNewlines) {
             "messages[0].content|messages[0].content: expected a string or a list of text parts, got a number");
 }
 
-TEST(ChatMessages, OnlyAnAssistantThatCallsToolsMayBeSilent) {
-  const std::string calls = R"({"role":"assistant","tool_calls":[]})";
-  EXPECT_EQ(Message(calls), Rendered(calls));
-  const std::string null_content = R"({"role":"assistant","content":null,"tool_calls":[{"id":"1"}]})";
-  EXPECT_EQ(Message(null_content), Rendered(null_content));
-  for (const char* silent : {R"({"role":"assistant"})", R"({"role":"assistant","content":null})",
-                             R"({"role":"assistant","tool_calls":null})", R"({"role":"user","tool_calls":[]})"}) {
-    EXPECT_EQ(Message(silent), "messages[0].content|messages[0].content: missing") << silent;
+TEST(ChatMessages, AnAssistantMayBeSilent) {
+  const std::string silent = Rendered(R"({"role":"assistant","content":""})");
+  for (const char* message :
+       {R"({"role":"assistant"})", R"({"role":"assistant","content":null})", R"({"role":"assistant","content":[]})",
+        R"({"role":"assistant","tool_calls":null})", R"({"role":"assistant","tool_calls":[]})"}) {
+    EXPECT_EQ(Message(message), silent) << message;
   }
-  EXPECT_EQ(Message(R"({"role":"user","content":"c","tool_calls":{}})"),
+  const std::string calls =
+      Rendered(R"({"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function"}]})");
+  EXPECT_EQ(Message(R"({"role":"assistant","content":null,"tool_calls":[{"id":"1","type":null}]})"), calls);
+  EXPECT_EQ(Message(R"({"role":"user","tool_calls":[]})"), "messages[0].content|messages[0].content: missing");
+  EXPECT_EQ(Message(R"({"role":"tool","content":null})"), "messages[0].content|messages[0].content: missing");
+  EXPECT_EQ(Message(R"({"role":"user","content":"c","tool_calls":{"a":1}})"),
             "messages[0].tool_calls|messages[0].tool_calls: expected a list, got an object");
+}
+
+TEST(ChatMessages, FieldsThatSayNothingAreAbsent) {
+  for (const char* role : {"system", "user", "assistant", "tool"}) {
+    for (const char* field : {"tool_calls", "function_call", "audio", "refusal", "annotations", "name", "tool_call_id",
+                              "reasoning_content", "reasoning", "thinking"}) {
+      for (const char* nothing : {"null", "[]", "{}", R"("")"}) {
+        const std::string head = std::string(R"({"role":")") + role + R"(","content":"c")";
+        EXPECT_EQ(Message(head + ",\"" + field + "\":" + nothing + "}"), Rendered(head + "}")) << field << nothing;
+      }
+    }
+  }
+  EXPECT_EQ(Message(R"({"role":"user","content":"c","own":null,"empty":[]})"),
+            Rendered(R"({"role":"user","content":"c","empty":[]})"));
+}
+
+TEST(ChatMessages, ARefusalIsTheText) {
+  const auto text = [](const char* said) {
+    return Rendered(std::string(R"({"role":"assistant","content":")") + said + R"("})");
+  };
+  EXPECT_EQ(Message(R"({"role":"assistant","content":null,"refusal":"No."})"), text("No."));
+  EXPECT_EQ(Message(R"({"role":"assistant","content":"a","refusal":"No."})"), text("a\\nNo."));
+  EXPECT_EQ(Message(R"({"role":"assistant","content":[{"type":"refusal","refusal":"No."}]})"), text("No."));
+  EXPECT_EQ(Message(R"({"role":"assistant","content":[{"type":"refusal"}]})"),
+            "messages[0].content[0].refusal|messages[0].content[0].refusal: expected a string");
+  EXPECT_EQ(Message(R"({"role":"assistant","content":"a","refusal":5})"),
+            "messages[0].refusal|messages[0].refusal: expected a string, got a number");
+}
+
+TEST(ChatMessages, PartsOfAResultThatAreNoTextAreNamed) {
+  EXPECT_EQ(Message(R"({"role":"tool","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{}}]})"),
+            Rendered(R"({"role":"tool","content":"a\n[image_url: not shown, this model reads text alone]"})"));
+}
+
+TEST(ChatMessages, OlderCallsAndAudioAreRefused) {
+  EXPECT_EQ(Message(R"({"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}"}})"),
+            "messages[0].function_call|messages[0].function_call: not supported; give tool_calls");
+  EXPECT_EQ(Message(R"({"role":"assistant","content":null,"audio":{"id":"a"}})"),
+            "messages[0].audio|messages[0].audio: not supported; give its transcript as content");
 }
 
 TEST(ChatMessages, RolesAreKnown) {

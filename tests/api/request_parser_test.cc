@@ -230,7 +230,7 @@ TEST(RequestParserTest, Messages) {
   EXPECT_EQ(
       rendered(
           R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"r","tool_call_id":"1"}])"),
-      R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"r","tool_call_id":"1"}])");
+      R"([{"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function"}]},{"role":"tool","content":"r","tool_call_id":"1"}])");
   struct Case {
     const char* messages;
     const char* param;
@@ -240,7 +240,6 @@ TEST(RequestParserTest, Messages) {
         Case{R"([{"content":"x"}])", "messages[0].role"},
         Case{R"([{"role":"user","content":"x"},{"role":"robot","content":"x"}])", "messages[1].role"},
         Case{R"([{"role":"user"}])", "messages[0].content"},
-        Case{R"([{"role":"assistant","content":null}])", "messages[0].content"},
         Case{R"([{"role":"user","content":5}])", "messages[0].content"},
         Case{R"([{"role":"user","content":[{"type":"text"}]}])", "messages[0].content[0].text"},
         Case{R"([{"role":"user","content":[{"type":"image_url","image_url":{}}]}])", "messages[0].content[0]"},

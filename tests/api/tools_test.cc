@@ -162,7 +162,8 @@ TEST(Tools, TheTemplateGetsThem) {
 TEST(Tools, ArgumentsOfTheHistoryAreWhatTheTemplateTakes) {
   const auto calls = [](const std::string& arguments, const RequestLimits& limits = Limits()) {
     const std::string made = Variables(
-        R"("messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":)" + arguments + "}}]}]",
+        R"("messages":[{"role":"assistant","content":"","tool_calls":[{"type":"function","function":{"name":"f","arguments":)" +
+            arguments + "}}]}]",
         limits);
     const size_t at = made.find("\"arguments\":");
     return at == std::string::npos ? made : made.substr(at + 12, made.find("}}]}],\"add") - at - 12);
@@ -171,11 +172,16 @@ TEST(Tools, ArgumentsOfTheHistoryAreWhatTheTemplateTakes) {
   EXPECT_EQ(calls(R"({"a": 1})"), R"({"a":1})");
   EXPECT_EQ(calls("\"\""), "{}");
   RequestLimits as_text = Limits();
-  as_text.style.arguments_as_text = true;
+  as_text.style.history.arguments_as_text = true;
   EXPECT_EQ(calls(R"({"a": 1})", as_text), R"("{\"a\":1}")");
   const std::string place = "messages[0].tool_calls[0].function.arguments";
-  EXPECT_EQ(calls(R"("{\"a\"")"), place + "|" + place + ": no JSON object");
-  EXPECT_EQ(calls("\"[]\""), place + "|" + place + ": no JSON object");
+  // The model's own text, which its length may have cut off.
+  for (const char* text : {R"("{\"a\"")", R"("[]")", R"("{\"a\": 1, \"a\": 2}")"}) EXPECT_EQ(calls(text), text);
+  EXPECT_EQ(calls(R"("{\"a\": [-9223372036854775808, 9223372036854775807]}")"),
+            R"({"a":[-9223372036854775808,9223372036854775807]})");
+  EXPECT_EQ(calls(R"("{\"a\": [18446744073709551615, -9223372036854775809], \"99999999999999999999\": 1e30}")"),
+            R"({"a":["18446744073709551615","-9223372036854775809"],"99999999999999999999":1e+30})");
+  EXPECT_EQ(calls(R"({"a": 18446744073709551615})"), R"({"a":"18446744073709551615"})");
   EXPECT_EQ(calls("5"), place + "|" + place + ": expected a string of JSON or an object, got a number");
 }
 
@@ -193,7 +199,7 @@ TEST(Tools, ATemplateThatKnowsNoneIsToldInWords) {
   const std::string system = made["messages"][0]["content"];
   EXPECT_TRUE(system.starts_with("S\n\nYou can call these tools:\n{\"name\":\"f\",")) << system;
   EXPECT_EQ(made["messages"][1].dump(),
-            R"({"role":"assistant","content":"x\n{\"name\":\"f\",\"arguments\":{\"a\":1}}"})");
+            R"({"role":"assistant","content":"x\n{\"name\": \"f\", \"arguments\": {\"a\":1}}"})");
   EXPECT_EQ(made["messages"][2].dump(), R"({"role":"user","content":"Result of f:\nR"})");
   limits.style.template_knows_system = false;
   const Json user =

@@ -80,6 +80,7 @@ class FakeEngine final : public Engine {
   }
   // Called inside Submit, when the request has been taken, and inside Tokenize. Set before the first request.
   std::function<void()> on_submit;
+  std::function<Result<std::string>(const std::string& variables_json)> on_template;  // in place of the fake one
 
   // --- What happened: blocks until the condition holds; throws, which fails the test, when it does not within
   // kAwaitLimit.
@@ -162,6 +163,7 @@ class FakeEngine final : public Engine {
   Result<std::string> ApplyChatTemplate(const std::string& variables_json, StopToken stop) const override {
     CallHook(stop);
     if (stop.stopped()) return Status(StatusCode::kCancelled, "stopped");
+    if (on_template) return on_template(variables_json);
     std::lock_guard lock(mutex_);
     last_variables_ = variables_json;
     if (variables_json.find("raise") != std::string::npos)
