@@ -14,7 +14,7 @@ namespace {
 
 using Silence = HistoryForm::Silence;
 using Words = HistoryForm::Words;
-using Names = std::map<std::string, std::string, std::less<>>;  // of functions, by the ids of their calls
+using CallNames = std::map<std::string, std::string, std::less<>>;  // of functions, by the ids of their calls
 
 constexpr const char* kReasoningNames[] = {"reasoning_content", "reasoning", "thinking"};
 
@@ -34,21 +34,21 @@ Json* FunctionOf(Json* call) {
   return function == call->end() || !function->is_object() ? nullptr : &*function;
 }
 
-void Learn(Json* calls, Names* names) {
+void Learn(Json* calls, CallNames* names) {
   for (Json& call : *calls) {
     if (const Json* function = FunctionOf(&call))
       names->insert_or_assign(std::string(TextField(call, "id")), std::string(TextField(*function, "name")));
   }
 }
 
-std::string_view NameOfResult(const Json& result, const Names& names) {
+std::string_view NameOfResult(const Json& result, const CallNames& names) {
   const auto known = names.find(TextField(result, "tool_call_id"));
   return known == names.end() ? std::string_view() : std::string_view(known->second);
 }
 
 // Calls in the content, as the model has written them or was told to, and results as the user's words.
 void WriteInWords(const ToolFormat* calls_format, bool results_too, Json* messages) {
-  Names names;
+  CallNames names;
   for (Json& message : *messages) {
     if (message["role"] == "tool" && results_too) {
       std::string_view name = TextField(message, "name");
@@ -189,7 +189,7 @@ class Fitting {
   }
 
   const HistoryForm& form_;
-  Names names_;
+  CallNames names_;
   Json out_ = Json::array();
 };
 

@@ -14,6 +14,13 @@ using json_text::JsonLimits;
 using json_text::ParseJson;
 using json_text::ReplaceInvalidUtf8;
 
+// The text as a JSON string.
+inline std::string Quoted(std::string_view text) {
+  std::string out;
+  AppendJsonString(&out, text);
+  return out;
+}
+
 // Appends a member of an object behind others: ,"name":"text".
 inline void AppendMember(std::string* out, std::string_view name, std::string_view text) {
   *out += ",\"";

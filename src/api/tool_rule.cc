@@ -1,4 +1,5 @@
 #include "api/tool_rule.h"
+#include "api/json.h"
 
 #include <fmt/format.h>
 
@@ -15,12 +16,6 @@ namespace {
 using Body = ToolFormat::Body;
 
 constexpr size_t kMaxRuleBytes = size_t{1} << 20;
-
-std::string Quoted(std::string_view text) {
-  std::string out;
-  AppendJsonString(&out, text);
-  return out;
-}
 
 const ToolFormat kNoForm;
 const ToolSet kNoTools;

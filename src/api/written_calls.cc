@@ -4,17 +4,12 @@
 #include <nlohmann/json.hpp>
 
 #include "api/history.h"
+#include "api/json.h"
 
 namespace tactus::api {
 namespace {
 
 using Body = ToolFormat::Body;
-
-std::string Quoted(std::string_view text) {
-  std::string out;
-  AppendJsonString(&out, text);
-  return out;
-}
 
 // Arguments as JSON. What is no object is the model's own text.
 std::string ArgumentsText(const Json& function) {

@@ -181,6 +181,10 @@ std::string TextOf(const Json& object, const char* name) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
+std::string JsonText(const Json& value, int indent) {
+  return value.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
 void AppendJsonString(std::string* out, std::string_view text) {
   out->push_back('"');
   while (!text.empty()) {

@@ -39,6 +39,9 @@ Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 // The text under this name; empty where there is none.
 std::string TextOf(const Json& object, const char* name);
 
+// A value as text, on one line or indented. Invalid UTF-8 becomes U+FFFD.
+std::string JsonText(const Json& value, int indent = -1);
+
 // Appends `text` as a JSON string, quotes included. Invalid UTF-8 becomes U+FFFD.
 void AppendJsonString(std::string* out, std::string_view text);
 // The same as text without quotes or escapes: every invalid byte sequence replaced.

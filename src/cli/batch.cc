@@ -11,6 +11,7 @@
 #include "api/conversation.h"
 #include "base/clock.h"
 #include "base/input_file.h"
+#include "base/json_text.h"
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "batch/plan_order.h"
@@ -139,9 +140,9 @@ std::string TimeText(double seconds) {
 }
 
 // A bar that redraws itself on a terminal; elsewhere a line every few seconds, and one at the end.
-class ProgressBar {
+class BatchProgressBar {
  public:
-  explicit ProgressBar(int64_t done_before) : done_before_(done_before) {}
+  explicit BatchProgressBar(int64_t done_before) : done_before_(done_before) {}
 
   void Show(const batch::RunProgress& p, const EngineStats& stats) {
     last_ = TextOf(p, stats);
@@ -245,10 +246,6 @@ nlohmann::ordered_json ResultJson(const batch::Job& job, int64_t done_before, co
   return report;
 }
 
-std::string JsonLine(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
 void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_before, const RunResult& result) {
   const batch::JobCounts c = job.counts();
   const std::string text =
@@ -261,7 +258,7 @@ void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_befo
     return;
   }
   Say(text);
-  std::printf("%s\n", JsonLine(ResultJson(job, done_before, result)).c_str());
+  std::printf("%s\n", json_text::JsonText(ResultJson(job, done_before, result)).c_str());
 }
 
 // A job that is done is no success where nothing of it was.
@@ -317,7 +314,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
                           CreateEngine(o.engine, say, {.clock = &SystemClock(), .recorder = recorder.get()}));
   start.Clear();
   TACTUS_RETURN_IF_ERROR(job->CheckSettings(batch::SettingsOf(engine->model())));
-  ProgressBar bar(before);
+  BatchProgressBar bar(before);
   batch::PlanReport plan;
   options.plan = &plan;
   options.order.sample_share = o.sample;
@@ -345,7 +342,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
   }
   Status closed = engine->Close();
   if (recorder != nullptr) {
-    const Status written = recorder->Close(JsonLine(ResultJson(*job, before, result)));
+    const Status written = recorder->Close(json_text::JsonText(ResultJson(*job, before, result)));
     if (closed.ok()) closed = written;
   }
   PrintResult(o, *job, before, result);

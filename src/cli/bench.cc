@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "base/objectives.h"
 #include "base/output_file.h"
 #include "base/printable.h"
@@ -127,7 +128,7 @@ Status ReadWindow(BenchOptions* options, ReportInput* input) {
   return Status();
 }
 
-int Fail(const Status& status, int code) {
+int FailBench(const Status& status, int code) {
   std::fprintf(stderr, "tactus bench: %s\n", status.message().c_str());
   return code;
 }
@@ -213,8 +214,8 @@ Result<Bench> RunOne(const BenchOptions& options, ReportInput input, Work work, 
   input.records = std::move(result->records);
   bench.run = ResultOf(input);
   if (bench.code == kExitOk && bench.run.completed == 0) {
-    bench.code = Fail(InvalidArgument("no request of the measured part completed: give less --warmup or a longer load"),
-                      kExitFailed);
+    bench.code = FailBench(
+        InvalidArgument("no request of the measured part completed: give less --warmup or a longer load"), kExitFailed);
   }
   bench.json = RunJson(bench.run);
   bench.json["workload"] = options.workload;
@@ -225,15 +226,11 @@ Result<Bench> RunOne(const BenchOptions& options, ReportInput input, Work work, 
 }
 
 // Names need not be UTF-8; what is not is replaced.
-std::string Text(const nlohmann::ordered_json& json, int indent) {
-  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
 int Write(const BenchOptions& options, const nlohmann::ordered_json& json, const std::string& table, int code) {
-  std::printf("%s", options.json ? Text(json, -1).c_str() : table.c_str());
+  std::printf("%s", options.json ? (json_text::JsonText(json) + "\n").c_str() : table.c_str());
   if (options.output.empty()) return code;
-  const Status written = ReplaceFile(options.output, Text(json, 1), "output");
-  return written.ok() ? code : Fail(written, kExitFailed);
+  const Status written = ReplaceFile(options.output, json_text::JsonText(json, 1) + "\n", "output");
+  return written.ok() ? code : FailBench(written, kExitFailed);
 }
 
 int CodeOfRun(const Status& status) {
@@ -248,9 +245,9 @@ int RunSeeds(BenchOptions options, const ReportInput& input) {
   for (int64_t k = 0; k < options.seeds; ++k) {
     options.load.seed = static_cast<uint64_t>(options.seed);
     auto work = MakeWork(options);
-    if (!work.ok()) return Fail(work.status(), CodeOf(work.status()));
+    if (!work.ok()) return FailBench(work.status(), CodeOf(work.status()));
     auto bench = RunOne(options, input, std::move(*work), nullptr, nullptr);
-    if (!bench.ok()) return Fail(bench.status(), CodeOfRun(bench.status()));
+    if (!bench.ok()) return FailBench(bench.status(), CodeOfRun(bench.status()));
     if (bench->code != kExitOk) {
       std::fprintf(stderr, "tactus bench: load %lld of %lld, seed %lld\n", static_cast<long long>(k + 1),
                    static_cast<long long>(options.seeds), static_cast<long long>(options.seed));
@@ -291,12 +288,12 @@ int BenchCommand(const Args& args) {
   line.Add(options);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (options.load.url.empty())
-    return Fail(InvalidArgument("--url is missing: http://HOST:PORT of a server"), kExitUsage);
+    return FailBench(InvalidArgument("--url is missing: http://HOST:PORT of a server"), kExitUsage);
   auto work = MakeWork(options);
-  if (!work.ok()) return Fail(work.status(), CodeOf(work.status()));
-  if (const auto url = http::ParseUrl(options.load.url); !url.ok()) return Fail(url.status(), kExitUsage);
+  if (!work.ok()) return FailBench(work.status(), CodeOf(work.status()));
+  if (const auto url = http::ParseUrl(options.load.url); !url.ok()) return FailBench(url.status(), kExitUsage);
   ReportInput input;
-  if (const Status status = ReadWindow(&options, &input); !status.ok()) return Fail(status, kExitUsage);
+  if (const Status status = ReadWindow(&options, &input); !status.ok()) return FailBench(status, kExitUsage);
   options.load.slo = work->slo;
   options.load.slo_class = options.request_class;
   options.load.concurrency = options.concurrency;
@@ -307,28 +304,28 @@ int BenchCommand(const Args& args) {
   input.concurrency = options.load.concurrency;
   input.slo = work->slo;
   input.slo_class = options.request_class;
-  if (const Status status = CheckOutputs(options); !status.ok()) return Fail(status, CodeOf(status));
+  if (const Status status = CheckOutputs(options); !status.ok()) return FailBench(status, CodeOf(status));
   if (work->slo.any()) std::fprintf(stderr, "objectives of --slo: %s\n", ObjectivesText(work->slo).c_str());
   for (const SloClass& c : work->slo_mix.classes)
     std::fprintf(stderr, "objectives of class '%s': %s\n", Printable(c.name).c_str(), ObjectivesText(c).c_str());
   RunOut run_out = options.run_out;
   const auto series = KeepSeries(options.timeseries, &run_out);
-  if (!series.ok()) return Fail(series.status(), kExitUsage);
+  if (!series.ok()) return FailBench(series.status(), kExitUsage);
   const auto run_file = OpenRunFile(run_out, line, RunFileWriter::WhenBehind::kWait);
-  if (!run_file.ok()) return Fail(run_file.status(), CodeOf(run_file.status()));
+  if (!run_file.ok()) return FailBench(run_file.status(), CodeOf(run_file.status()));
   if (options.load.model.empty()) {
     auto model = FirstModel(options.load);
-    if (!model.ok()) return Fail(model.status(), kExitFailed);
+    if (!model.ok()) return FailBench(model.status(), kExitFailed);
     options.load.model = *model;
   }
 
   CatchInterrupt();
   if (options.seeds > 1) return RunSeeds(options, input);
   auto bench = RunOne(options, input, std::move(*work), run_file->get(), series->get());
-  if (!bench.ok()) return Fail(bench.status(), CodeOfRun(bench.status()));
+  if (!bench.ok()) return FailBench(bench.status(), CodeOfRun(bench.status()));
   if (*run_file != nullptr) {
-    if (const Status written = (*run_file)->Close(Text(bench->json, -1)); !written.ok())
-      bench->code = Fail(written, kExitFailed);
+    if (const Status written = (*run_file)->Close(json_text::JsonText(bench->json) + "\n"); !written.ok())
+      bench->code = FailBench(written, kExitFailed);
   }
   std::string table = RunTable(bench->run);
   if (*series != nullptr) {

@@ -27,7 +27,7 @@ struct ExplainOptions {
   }
 };
 
-int Fail(const Status& status) {
+int FailExplain(const Status& status) {
   std::fprintf(stderr, "tactus explain: %s\n", status.message().c_str());
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
@@ -80,15 +80,15 @@ int ExplainCommand(const Args& args) {
                   "the request's number in the recording, from 1, or in the run file, or its X-Request-Id");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (!options.output.empty()) {
-    if (const Status writable = CheckWritable(options.output, "output"); !writable.ok()) return Fail(writable);
+    if (const Status writable = CheckWritable(options.output, "output"); !writable.ok()) return FailExplain(writable);
   }
   const auto explained = Explain(options);
-  if (!explained.ok()) return Fail(explained.status());
+  if (!explained.ok()) return FailExplain(explained.status());
   const std::string json = explained->json + "\n";
   std::printf("%s", options.json ? json.c_str() : explained->table.c_str());
   if (options.output.empty()) return kExitOk;
   const Status written = ReplaceFile(options.output, json, "output");
-  return written.ok() ? kExitOk : Fail(written);
+  return written.ok() ? kExitOk : FailExplain(written);
 }
 
 }  // namespace tactus::cli

@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kName = "fit";
+constexpr const char* kFitName = "fit";
 
 struct FitOptions : SimCommandOptions {
   double share = 99;
@@ -123,7 +123,7 @@ std::string RowText(const char* what, const Json& result) {
 }
 
 int Fit(const FitOptions& o) {
-  const auto fail = [](const Status& status) { return FailOf(kName, status, ExitCodeOf(status)); };
+  const auto fail = [](const Status& status) { return FailOf(kFitName, status, ExitCodeOf(status)); };
   if (const Status status = Check(o); !status.ok()) return fail(status);
   const auto question = QuestionOf(o);
   if (!question.ok()) return fail(question.status());
@@ -165,10 +165,10 @@ int Fit(const FitOptions& o) {
                        {"why_none", holds > 0 ? Json(nullptr) : Json(none)},
                        {"seeds", capacity["seeds"]}};
   if (const Status written = WriteResult(result, o.json, o.output); !written.ok())
-    return FailOf(kName, written, kExitFailed);
+    return FailOf(kFitName, written, kExitFailed);
   if (InterruptCount() > 0) return kExitInterrupted;
   if (holds > 0) return kExitOk;
-  return FailOf(kName, InvalidArgument(device + " holds none: " + none), kExitFailed);
+  return FailOf(kFitName, InvalidArgument(device + " holds none: " + none), kExitFailed);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/json_text.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
 #include "engine/check_model.h"
@@ -51,17 +52,13 @@ struct ModelsOptions {
 };
 
 // File names need not be UTF-8; what is not is replaced.
-std::string JsonLine(const nlohmann::ordered_json& json) {
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-}
-
 int List(const ModelsOptions& options) {
   const auto models = ListModels();
   if (options.json) {
     nlohmann::ordered_json out = {{"cache", CacheFolder()}, {"models", nlohmann::json::array()}};
     for (const auto& m : models)
       out["models"].push_back({{"name", m.name}, {"path", m.path}, {"default", m.is_default}});
-    std::printf("%s\n", JsonLine(out).c_str());
+    std::printf("%s\n", json_text::JsonText(out).c_str());
     return kExitOk;
   }
   for (const auto& m : models)
@@ -98,7 +95,7 @@ Status Inspect(const ModelsOptions& options) {
   inspect.memory.max_num_seqs = options.max_num_seqs;
   inspect.memory.kv_memory_bytes = options.kv_cache_memory.bytes;
   const std::string text =
-      options.json ? JsonLine(InspectJson(description, inspect)) : InspectText(description, inspect);
+      options.json ? json_text::JsonText(InspectJson(description, inspect)) : InspectText(description, inspect);
   std::printf("%s%s", text.c_str(), text.ends_with('\n') ? "" : "\n");
   return inspect.start;
 }

@@ -47,7 +47,7 @@ struct ProfileCommandOptions {
 };
 
 // A bar that redraws itself on a terminal; elsewhere a line every tenth of the way.
-class ProgressBar {
+class ProfileProgressBar {
  public:
   void Show(const ProfileProgress& p) {
     const int percent = static_cast<int>(100 * p.share);
@@ -104,7 +104,7 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
   const std::string file = !o.out.empty() ? o.out : DefaultProfilePath(path, threads);
   TACTUS_RETURN_IF_ERROR(CheckWritable(file, "output"));
   CatchInterrupt();
-  ProgressBar bar;
+  ProfileProgressBar bar;
   ProfileOptions options;
   options.time_limit_ns = o.time_limit.ns;
   options.max_points = o.max_points;

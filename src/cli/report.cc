@@ -42,7 +42,7 @@ struct ReportOptions {
   }
 };
 
-int Fail(const Status& status) {
+int FailReport(const Status& status) {
   std::fprintf(stderr, "tactus report: %s\n", status.message().c_str());
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
@@ -203,7 +203,7 @@ int ReportCommand(const Args& args) {
   line.Rest("RUN", &options.runs);
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   const Status status = Write(options);
-  return status.ok() ? kExitOk : Fail(status);
+  return status.ok() ? kExitOk : FailReport(status);
 }
 
 }  // namespace tactus::cli

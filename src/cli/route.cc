@@ -67,7 +67,7 @@ void PrintFleet(const json_text::Json& fleet) {
   }
 }
 
-int Fail(const Action& action, const std::string& message) {
+int FailAction(const Action& action, const std::string& message) {
   std::fprintf(stderr, "tactus route %s: %s\n", action.name, message.c_str());
   return kExitFailed;
 }
@@ -93,14 +93,14 @@ int Ask(const Action& action, const Args& args) {
     request.body += "}";
   }
   const auto answer = http::Fetch(*router, std::move(request), kAskNs, SystemClock());
-  if (!answer.ok()) return Fail(action, fmt::format("{}: {}", options.router, answer.status().message()));
+  if (!answer.ok()) return FailAction(action, fmt::format("{}: {}", options.router, answer.status().message()));
   const auto parsed = json_text::ParseJson(answer->body);
   if (!parsed.ok() || !parsed->is_object())
-    return Fail(action, options.router + " is no router: its answer is no JSON object");
+    return FailAction(action, options.router + " is no router: its answer is no JSON object");
   if (answer->status != 200) {
     const auto error = parsed->find("error");
     const std::string message = error != parsed->end() ? json_text::TextOf(*error, "message") : std::string();
-    return Fail(action, message.empty() ? fmt::format("{} says {}", options.router, answer->status) : message);
+    return FailAction(action, message.empty() ? fmt::format("{} says {}", options.router, answer->status) : message);
   }
   PrintFleet(*parsed);
   return kExitOk;

@@ -61,7 +61,7 @@ Status CheckAnswerOptions(const RunOptions& o) {
   return Status();
 }
 
-int Fail(const Status& status) {
+int FailRun(const Status& status) {
   std::fprintf(stderr, "tactus run: %s\n", status.message().c_str());
   return kExitFailed;
 }
@@ -76,7 +76,7 @@ int AnswerOnce(Engine& engine, const RunOptions& options) {
   Talk talk(engine, options.engine.default_max_tokens, false);
   Prepare(options, &talk);
   const Asked asked = options.raw ? talk.Continue(options.prompt) : talk.Ask(options.prompt);
-  if (!asked.status.ok()) return Fail(asked.status);
+  if (!asked.status.ok()) return FailRun(asked.status);
   std::printf("\n");
   std::fprintf(stderr, "%s\n", asked.summary.c_str());
   return asked.interrupted ? kExitInterrupted : kExitOk;
@@ -117,7 +117,7 @@ class Chat {
       ClearInterrupt();
       if (terminal_) std::fputs("\n", stderr);
       const auto read = Read(&line);
-      if (!read.ok()) return Fail(read.status());
+      if (!read.ok()) return FailRun(read.status());
       if (*read == Next::kEnd) return kExitOk;
       if (*read == Next::kInterrupted) return kExitInterrupted;
       if (*read == Next::kNothing || line.find_first_not_of(" \t\r\n") == std::string::npos) continue;
@@ -280,11 +280,11 @@ int RunCommand(const Args& args) {
                   "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   if (const Status status = CheckAnswerOptions(options); !status.ok()) {
-    Fail(status);
+    FailRun(status);
     return kExitUsage;
   }
   if (const Status status = CheckOptions(options.engine); !status.ok()) {
-    const int code = Fail(status);
+    const int code = FailRun(status);
     return status.code() == StatusCode::kInvalidArgument ? kExitUsage : code;
   }
   options.prompt = ValidText(options.prompt, "--prompt");
@@ -295,7 +295,7 @@ int RunCommand(const Args& args) {
       std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   });
   if (!engine.ok()) {
-    const int code = Fail(engine.status());
+    const int code = FailRun(engine.status());
     return engine.status().code() == StatusCode::kInvalidArgument ? kExitUsage : code;  // as `tactus serve` has it
   }
   const bool chats = options.prompt.empty();
@@ -303,7 +303,7 @@ int RunCommand(const Args& args) {
   CatchInterrupt(chats && isatty(STDIN_FILENO) != 0 ? kLastInterrupt : 2);
   const int code = chats ? Chat(**engine, options).Run() : AnswerOnce(**engine, options);
   const Status closed = (*engine)->Close();
-  return closed.ok() ? code : Fail(closed);
+  return closed.ok() ? code : FailRun(closed);
 }
 
 }  // namespace tactus::cli

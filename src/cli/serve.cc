@@ -56,7 +56,7 @@ Status CheckBeforeModel(const ServeCommandOptions& options) {
   return CheckRunOut(options.run_out);
 }
 
-int Fail(const Status& status) {
+int FailServe(const Status& status) {
   std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;  // as `tactus sim` has it
 }
@@ -76,8 +76,8 @@ int ServeCommand(const Args& args) {
                  search->name);
     return kExitUsage;
   }
-  if (const Status status = CheckBeforeModel(options); !status.ok()) return Fail(status);
-  if (const auto path = ResolveModel(engine.model); !path.ok()) return Fail(path.status());
+  if (const Status status = CheckBeforeModel(options); !status.ok()) return FailServe(status);
+  if (const auto path = ResolveModel(engine.model); !path.ok()) return FailServe(path.status());
   std::unique_ptr<RunRecorder> recorder;  // made when the port is taken: a start that fails leaves an older file alone
   std::optional<RunResult> result;
   StartLog log(options.serve.verbose);
@@ -100,7 +100,7 @@ int ServeCommand(const Args& args) {
     if (status.ok()) status = written;
   }
   if (result && options.json) std::printf("%s\n", ToJson(*result).c_str());
-  return status.ok() ? kExitOk : Fail(status);
+  return status.ok() ? kExitOk : FailServe(status);
 }
 
 }  // namespace tactus::cli

@@ -29,7 +29,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-int Fail(const Status& status, int code) {
+int FailSim(const Status& status, int code) {
   return FailOf("sim", status, code);
 }
 
@@ -122,20 +122,20 @@ int Write(const SimCommandOptions& options, const SimReport& report, const KeptS
   if (!options.json) std::printf("%s", RunTable(report.run).c_str());
   if (!options.json && series != nullptr) std::printf("\n%s", series->Table().c_str());
   const Status written = WriteResult(report.json, options.json, options.output);
-  return written.ok() ? kExitOk : Fail(written, kExitFailed);
+  return written.ok() ? kExitOk : FailSim(written, kExitFailed);
 }
 
 int CodeOf(const RunResult& run) {
   const Status completed = CheckCompleted(run);
-  return completed.ok() ? kExitOk : Fail(completed, kExitFailed);
+  return completed.ok() ? kExitOk : FailSim(completed, kExitFailed);
 }
 
 int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* setup) {
   RunOut run_out = options.run_out;
   const auto series = KeepSeries(options.timeseries, &run_out);
-  if (!series.ok()) return Fail(series.status(), ExitCodeOf(series.status()));
+  if (!series.ok()) return FailSim(series.status(), ExitCodeOf(series.status()));
   auto file = OpenRunFile(run_out, line, RunFileWriter::WhenBehind::kWait);
-  if (!file.ok()) return Fail(file.status(), ExitCodeOf(file.status()));
+  if (!file.ok()) return FailSim(file.status(), ExitCodeOf(file.status()));
   std::optional<RunRecorder> recorder;
   if (*file != nullptr || *series != nullptr)
     setup->config.recorder = &recorder.emplace(std::move(*file), 0, series->get());
@@ -147,12 +147,12 @@ int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* 
   };
   watch.run = [&progress](const SimProgress& p) { return progress->Show(p); };
   auto report = RunSetup(options.sim, setup, SystemClock(), watch);
-  if (!report.ok()) return Fail(report.status(), progress ? kExitFailed : ExitCodeOf(report.status()));
+  if (!report.ok()) return FailSim(report.status(), progress ? kExitFailed : ExitCodeOf(report.status()));
   const SimProgress& p = report->progress;
   progress->End(p);
   if (recorder) {
     const std::string result = report->json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-    if (const Status written = recorder->Close(result); !written.ok()) return Fail(written, kExitFailed);
+    if (const Status written = recorder->Close(result); !written.ok()) return FailSim(written, kExitFailed);
   }
   if (*series != nullptr) report->json["timeseries"] = (*series)->ToJson();
   if (const int code = Write(options, *report, series->get()); code != kExitOk) return code;
@@ -178,26 +178,26 @@ int RunSearch(const SimCommandOptions& options, SimSetup* setup) {
   const auto report = RunSetup(options.sim, setup, SystemClock(), watch);
   if (terminal) std::fprintf(stderr, "\n");
   if (!report.ok())
-    return Fail(report.status(),
-                report.status().code() == StatusCode::kCancelled ? kExitInterrupted : ExitCodeOf(report.status()));
+    return FailSim(report.status(),
+                   report.status().code() == StatusCode::kCancelled ? kExitInterrupted : ExitCodeOf(report.status()));
   if (const int code = Write(options, *report, nullptr); code != kExitOk) return code;
   return InterruptCount() > 0 ? kExitInterrupted : CodeOf(report->run);
 }
 
 // The same with several seeds: every figure's mean and its interval.
 int RunOverSeeds(const SimCommandOptions& options) {
-  if (const Status status = CheckForMany(options); !status.ok()) return Fail(status, ExitCodeOf(status));
+  if (const Status status = CheckForMany(options); !status.ok()) return FailSim(status, ExitCodeOf(status));
   CatchInterrupt();
   std::fprintf(stderr, "%lld runs on %d threads\n", static_cast<long long>(options.seeds), ThreadsOf(options));
   const auto sets = RunSeeds({{"", options.sim}}, options.seeds, ThreadsOf(options));
   if (!sets.ok()) {
     const bool cancelled = sets.status().code() == StatusCode::kCancelled;
-    return Fail(sets.status(), cancelled ? kExitInterrupted : ExitCodeOf(sets.status()));
+    return FailSim(sets.status(), cancelled ? kExitInterrupted : ExitCodeOf(sets.status()));
   }
   const Json json = RunSetJson(sets->front());
   if (!options.json) std::printf("%s", RunSetTable(json).c_str());
   const Status written = WriteResult(json, options.json, options.output);
-  return written.ok() ? kExitOk : Fail(written, kExitFailed);
+  return written.ok() ? kExitOk : FailSim(written, kExitFailed);
 }
 
 }  // namespace
@@ -223,27 +223,30 @@ int SimCommand(const Args& args) {
   }
   if (options.seeds > 1) return RunOverSeeds(options);
   if (options.replay.empty() && options.times == "model") {
-    return Fail(InvalidArgument("--times model is for a recorded run: name it with --replay"), kExitUsage);
+    return FailSim(InvalidArgument("--times model is for a recorded run: name it with --replay"), kExitUsage);
   }
   if (!options.replay.empty() && options.times != "model" && !options.sim.steps_out.empty()) {
-    return Fail(InvalidArgument("--steps-out compares measured with predicted steps: add --times model"), kExitUsage);
+    return FailSim(InvalidArgument("--steps-out compares measured with predicted steps: add --times model"),
+                   kExitUsage);
   }
   if (!options.replay.empty() && options.sim.step_noise != "none") {
-    return Fail(
+    return FailSim(
         InvalidArgument(fmt::format("--step-noise {} is for simulated steps: a replay has the recorded ones, and with "
                                     "--times model it shows how far off the model itself is; leave it out",
                                     Printable(options.sim.step_noise))),
         kExitUsage);
   }
   if (!options.run_out.path.empty() && sched::FindSearch(options.sim.scheduler) != nullptr) {
-    return Fail(InvalidArgument("--run-out records one simulated run: with a scheduler that makes many runs give it to "
-                                "a run of the scheduler that it names"),
-                kExitUsage);
+    return FailSim(
+        InvalidArgument("--run-out records one simulated run: with a scheduler that makes many runs give it to "
+                        "a run of the scheduler that it names"),
+        kExitUsage);
   }
   if (options.timeseries.interval.ns != 0 && sched::FindSearch(options.sim.scheduler) != nullptr) {
-    return Fail(InvalidArgument("--timeseries is of one simulated run: with a scheduler that makes many runs give it "
-                                "to a run of the scheduler that it names"),
-                kExitUsage);
+    return FailSim(
+        InvalidArgument("--timeseries is of one simulated run: with a scheduler that makes many runs give it "
+                        "to a run of the scheduler that it names"),
+        kExitUsage);
   }
   if (const Status status = CheckApart({{"run-out", options.run_out.path},
                                         {"steps-out", options.sim.steps_out},
@@ -252,27 +255,27 @@ int SimCommand(const Args& args) {
                                         {"replay", options.replay},
                                         {"output", options.output}});
       !status.ok())
-    return Fail(status, kExitUsage);
+    return FailSim(status, kExitUsage);
   for (const auto& [path, option] :
        {std::pair{&options.output, "output"}, std::pair{&options.sim.steps_out, "steps-out"},
         std::pair{&options.sim.requests_out, "requests-out"}, std::pair{&options.sim.trace_out, "trace-out"}}) {
     if (path->empty()) continue;
-    if (const Status status = CheckWritable(*path, option); !status.ok()) return Fail(status, kExitFailed);
+    if (const Status status = CheckWritable(*path, option); !status.ok()) return FailSim(status, kExitFailed);
   }
-  if (const Status status = CheckRunOut(options.run_out); !status.ok()) return Fail(status, ExitCodeOf(status));
+  if (const Status status = CheckRunOut(options.run_out); !status.ok()) return FailSim(status, ExitCodeOf(status));
   if (!options.replay.empty()) {
     const SimOptions& o = options.sim;
     RunOut run_out = options.run_out;
     const auto series = KeepSeries(options.timeseries, &run_out);
-    if (!series.ok()) return Fail(series.status(), ExitCodeOf(series.status()));
+    if (!series.ok()) return FailSim(series.status(), ExitCodeOf(series.status()));
     auto run_file = OpenRunFile(run_out, line, RunFileWriter::WhenBehind::kWait);
-    if (!run_file.ok()) return Fail(run_file.status(), ExitCodeOf(run_file.status()));
+    if (!run_file.ok()) return FailSim(run_file.status(), ExitCodeOf(run_file.status()));
     return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp,
                       options.json, options.output, o.steps_out},
                      std::move(*run_file), series->get());
   }
   auto setup = SetUp(options.sim);
-  if (!setup.ok()) return Fail(setup.status(), ExitCodeOf(setup.status()));
+  if (!setup.ok()) return FailSim(setup.status(), ExitCodeOf(setup.status()));
   for (const std::string& note : setup->notes) std::fprintf(stderr, "%s\n", note.c_str());
   CatchInterrupt();
   return setup->oracle ? RunSearch(options, &*setup) : RunOne(options, line, &*setup);

@@ -1,4 +1,5 @@
 #include "cli/sim_commands.h"
+#include "base/json_text.h"
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -9,10 +10,6 @@ namespace tactus::cli {
 namespace {
 
 // File names and the like need not be UTF-8; what is not is replaced.
-std::string Text(const nlohmann::ordered_json& json, int indent) {
-  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
 }  // namespace
 
 int FailOf(const char* command, const Status& status, int code) {
@@ -25,8 +22,8 @@ int ExitCodeOf(const Status& status) {
 }
 
 Status WriteResult(const nlohmann::ordered_json& result, bool json, const std::string& output) {
-  if (json) std::printf("%s", Text(result, -1).c_str());
-  return output.empty() ? Status() : ReplaceFile(output, Text(result, 1), "output");
+  if (json) std::printf("%s\n", json_text::JsonText(result).c_str());
+  return output.empty() ? Status() : ReplaceFile(output, json_text::JsonText(result, 1) + "\n", "output");
 }
 
 }  // namespace tactus::cli

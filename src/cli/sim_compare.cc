@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kName = "sim compare";
+constexpr const char* kCompareName = "sim compare";
 constexpr int64_t kMostFileBytes = 64 << 20;
 
 struct CompareOptions : SimCommandOptions {
@@ -246,7 +246,7 @@ Result<std::vector<RunSet>> SetsOf(const std::vector<std::string>& files, const 
 }
 
 int Compare(const std::vector<std::string>& files, const Args& rest, const CompareOptions& o) {
-  const auto fail = [](const Status& status) { return FailOf(kName, status, ExitCodeOf(status)); };
+  const auto fail = [](const Status& status) { return FailOf(kCompareName, status, ExitCodeOf(status)); };
   if (files.size() < 2)
     return fail(
         InvalidArgument("name at least two results or configurations, before the options: tactus sim compare A B"));

@@ -117,7 +117,7 @@ Result<Model> MakeModel(const SimReplayOptions& o) {
   return Model{std::move(profile).value(), std::move(about)};
 }
 
-int Fail(const Status& status) {
+int FailReplay(const Status& status) {
   std::fprintf(stderr, "tactus sim --replay: %s\n", status.message().c_str());
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
@@ -132,13 +132,13 @@ int Write(const SimReplayOptions& o, Json result, const KeptSeries* series) {
   if (o.json) std::printf("%s", text.c_str());
   if (o.output.empty()) return kExitOk;
   const Status written = ReplaceFile(o.output, text, "output");
-  return written.ok() ? kExitOk : Fail(written);
+  return written.ok() ? kExitOk : FailReplay(written);
 }
 
 int Close(RunRecorder* recorder, const RunResult& result) {
   if (recorder == nullptr) return kExitOk;
   const Status written = recorder->Close(ToJson(result));
-  return written.ok() ? kExitOk : Fail(written);
+  return written.ok() ? kExitOk : FailReplay(written);
 }
 
 int ReplayRecorded(const SimReplayOptions& o, RunRecorder* recorder, const KeptSeries* series) {
@@ -147,7 +147,7 @@ int ReplayRecorded(const SimReplayOptions& o, RunRecorder* recorder, const KeptS
   hooks.recorder = recorder;
   if (recorder != nullptr) hooks.sink = &metrics;
   const auto report = ReplayTrace(o.file, hooks);
-  if (!report.ok()) return Fail(report.status());
+  if (!report.ok()) return FailReplay(report.status());
   if (!o.json) {
     std::printf("%lld requests, %lld steps recorded, %lld replayed under %s\n",
                 static_cast<long long>(report->arrivals), static_cast<long long>(report->steps_recorded),
@@ -163,7 +163,7 @@ int ReplayRecorded(const SimReplayOptions& o, RunRecorder* recorder, const KeptS
   if (const int code = Close(recorder, metrics.Outcome(report->stats)); code != kExitOk) return code;
   if (const int code = Write(o, RecordedJson(*report), series); code != kExitOk) return code;
   if (report->steps_recorded == 0) {
-    return Fail(DataLoss(
+    return FailReplay(DataLoss(
         fmt::format("'{}' has no steps, so nothing was compared; record a run that answers requests", o.file)));
   }
   return report->identical() ? kExitOk : kExitFailed;
@@ -183,10 +183,10 @@ Status WriteSteps(const std::string& path, const std::vector<StepPrediction>& st
 
 int ReplayModel(const SimReplayOptions& o, RunRecorder* recorder, const KeptSeries* series) {
   auto model = MakeModel(o);
-  if (!model.ok()) return Fail(model.status());
+  if (!model.ok()) return FailReplay(model.status());
   std::fprintf(stderr, "step times: %s\n", model->about.c_str());
   auto replay = ReplayWithModel(o.file, *model->step_time, recorder);
-  if (!replay.ok()) return Fail(replay.status());
+  if (!replay.ok()) return FailReplay(replay.status());
   replay->most.chunks = {&replay->most_chunk, 1};
   std::string beyond;
   if (const auto* profile = dynamic_cast<const cost::StepProfile*>(model->step_time.get()))
@@ -209,7 +209,7 @@ int ReplayModel(const SimReplayOptions& o, RunRecorder* recorder, const KeptSeri
                    {"tbt", ErrorJson(replay->measured.tbt_ms, replay->predicted.tbt_ms)},
                    {"e2e", ErrorJson(replay->measured.e2e_ms, replay->predicted.e2e_ms)}}}};
   if (!o.steps_out.empty()) {
-    if (const Status status = WriteSteps(o.steps_out, replay->steps); !status.ok()) return Fail(status);
+    if (const Status status = WriteSteps(o.steps_out, replay->steps); !status.ok()) return FailReplay(status);
   }
   if (const int code = Close(recorder, replay->predicted); code != kExitOk) return code;
   if (!o.json) PrintTable(*replay);
@@ -220,7 +220,7 @@ int ReplayModel(const SimReplayOptions& o, RunRecorder* recorder, const KeptSeri
 
 int SimReplay(const SimReplayOptions& options, std::unique_ptr<RunFileWriter> run_file, KeptSeries* series) {
   if (!options.steps_out.empty()) {
-    if (const Status status = CheckWritable(options.steps_out, "steps-out"); !status.ok()) return Fail(status);
+    if (const Status status = CheckWritable(options.steps_out, "steps-out"); !status.ok()) return FailReplay(status);
   }
   std::optional<RunRecorder> recorder;
   if (run_file != nullptr || series != nullptr) recorder.emplace(std::move(run_file), kNever, series);

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kName = "sim step";
+constexpr const char* kStepName = "sim step";
 constexpr int64_t kMost = 1 << 30;  // tokens of a step, and before one
 
 struct StepOptions : SimCommandOptions {
@@ -145,14 +145,14 @@ int SimStepCommand(const Args& args) {
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   std::vector<ChunkShape> chunks;
   const auto shape = ShapeOf(options, &chunks);
-  if (!shape.ok()) return FailOf(kName, shape.status(), kExitUsage);
-  if (const Status status = CheckForMany(options); !status.ok()) return FailOf(kName, status, ExitCodeOf(status));
+  if (!shape.ok()) return FailOf(kStepName, shape.status(), kExitUsage);
+  if (const Status status = CheckForMany(options); !status.ok()) return FailOf(kStepName, status, ExitCodeOf(status));
   const auto setup = SetUpStepTimes(options.sim);
-  if (!setup.ok()) return FailOf(kName, setup.status(), ExitCodeOf(setup.status()));
+  if (!setup.ok()) return FailOf(kStepName, setup.status(), ExitCodeOf(setup.status()));
   const Json j = StepJson(*setup, *shape);
   if (!options.json) Print(j);
   const Status written = WriteResult(j, options.json, options.output);
-  return written.ok() ? kExitOk : FailOf(kName, written, kExitFailed);
+  return written.ok() ? kExitOk : FailOf(kStepName, written, kExitFailed);
 }
 
 }  // namespace tactus::cli

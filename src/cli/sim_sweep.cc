@@ -25,7 +25,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kName = "sim sweep";
+constexpr const char* kSweepName = "sim sweep";
 
 struct SweepOptions : SimManyOptions {
   std::string csv, best;
@@ -295,7 +295,7 @@ Status CheckWhatIsNotVaried(const std::vector<SweepRun>& runs) {
 }
 
 int Run(const SweepOptions& o) {
-  const auto fail = [](const Status& status) { return FailOf(kName, status, ExitCodeOf(status)); };
+  const auto fail = [](const Status& status) { return FailOf(kSweepName, status, ExitCodeOf(status)); };
   if (const Status status = CheckForMany(o); !status.ok()) return fail(status);
   if (const Status status = CheckApart({{"csv", o.csv}, {"output", o.output}}); !status.ok()) return fail(status);
   const auto shown = MetricsOf("show", o.show);
@@ -320,21 +320,22 @@ int Run(const SweepOptions& o) {
   const SweepSummary summary(*table, sweep.runs(), static_cast<size_t>(o.seeds));
   if (!o.json) std::printf("%s", o.csv.empty() ? table->Text(keys).c_str() : summary.Text(*shown).c_str());
   if (const Status written = WriteResult(TableJson(*table, keys), o.json, o.output); !written.ok())
-    return FailOf(kName, written, kExitFailed);
+    return FailOf(kSweepName, written, kExitFailed);
   for (const RunMetric& metric : *best) {
     const std::string text = summary.Best(metric);
     std::fprintf(o.json || o.csv.empty() ? stderr : stdout, "%s\n",
                  text.empty() ? fmt::format("no configuration has {}", metric.Name()).c_str() : text.c_str());
   }
   if (InterruptCount() > 0) {
-    std::fprintf(stderr, "tactus %s: interrupted; %s\n", kName,
+    std::fprintf(stderr, "tactus %s: interrupted; %s\n", kSweepName,
                  o.csv.empty() ? "what was done is above" : "the same command goes on");
     return kExitInterrupted;
   }
   std::string first;
   if (const size_t errors = CountErrors(*table, sweep.runs(), &first); errors > 0) {
     return FailOf(
-        kName, InvalidArgument(fmt::format("{} of {} runs have no result; the first: {}", errors, keys.size(), first)),
+        kSweepName,
+        InvalidArgument(fmt::format("{} of {} runs have no result; the first: {}", errors, keys.size(), first)),
         kExitFailed);
   }
   return kExitOk;

@@ -11,38 +11,38 @@
 namespace tactus {
 namespace {
 
-using Json = nlohmann::json;
+using Plain = nlohmann::json;  // where the order of keys says nothing
 
 constexpr int64_t kMaxTokenId = (int64_t{1} << 22) - 1;  // see kMaxVocabulary in tokenizer.cc
-constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";
+constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 
 Status Unsupported(const std::string& part, const std::string& what) {
   return Unimplemented("tokenizer.json: " + part + " " + what + " is not supported");
 }
 
-std::string TypeOf(const Json& part) {
+std::string TypeOf(const Plain& part) {
   return part.is_object() ? part.value("type", std::string()) : std::string();
 }
 
 // The steps of a normalizer, pre-tokenizer, ...: `Sequence` flattened, null nothing. `list`: the name of its member.
-std::vector<const Json*> StepsOf(const Json& part, const char* list, int depth = 0) {
-  std::vector<const Json*> steps;
+std::vector<const Plain*> StepsOf(const Plain& part, const char* list, int depth = 0) {
+  std::vector<const Plain*> steps;
   if (part.is_null() || depth > 8) return steps;
   if (TypeOf(part) != "Sequence") return {&part};
-  for (const Json& step : part.at(list)) {
-    for (const Json* inner : StepsOf(step, list, depth + 1)) steps.push_back(inner);
+  for (const Plain& step : part.at(list)) {
+    for (const Plain* inner : StepsOf(step, list, depth + 1)) steps.push_back(inner);
   }
   return steps;
 }
 
-const Json& Member(const Json& object, const char* name) {
-  static const Json kNull;
+const Plain& Member(const Plain& object, const char* name) {
+  static const Plain kNull;
   const auto found = object.find(name);
   return found == object.end() ? kNull : *found;
 }
 
-bool Flag(const Json& object, const char* name, bool fallback) {
-  const Json& value = Member(object, name);
+bool Flag(const Plain& object, const char* name, bool fallback) {
+  const Plain& value = Member(object, name);
   return value.is_null() ? fallback : value.get<bool>();
 }
 
@@ -78,39 +78,39 @@ using IdOfText = std::map<std::string, TokenId, std::less<>>;
 
 class TokenizerJsonReader {
  public:
-  Result<TokenizerSpec> Read(const Json& file) {
+  Result<TokenizerSpec> Read(const Plain& file) {
     TACTUS_RETURN_IF_ERROR(ReadModel(file.at("model")));
     TACTUS_RETURN_IF_ERROR(ReadAddedTokens(Member(file, "added_tokens")));
     const auto has_byte_level = [&](const char* part, const char* list) {
-      const std::vector<const Json*> steps = StepsOf(Member(file, part), list);
-      return std::any_of(steps.begin(), steps.end(), [](const Json* step) { return TypeOf(*step) == "ByteLevel"; });
+      const std::vector<const Plain*> steps = StepsOf(Member(file, part), list);
+      return std::any_of(steps.begin(), steps.end(), [](const Plain* step) { return TypeOf(*step) == "ByteLevel"; });
     };
     byte_level_ = has_byte_level("pre_tokenizer", "pretokenizers") || has_byte_level("decoder", "decoders");
     spec_.algorithm =
         byte_level_ ? TokenizerSpec::Algorithm::kByteLevelBpe : TokenizerSpec::Algorithm::kSentencePieceBpe;
-    for (const Json* step : StepsOf(Member(file, "normalizer"), "normalizers"))
+    for (const Plain* step : StepsOf(Member(file, "normalizer"), "normalizers"))
       TACTUS_RETURN_IF_ERROR(ReadNormalizer(*step));
-    for (const Json* step : StepsOf(Member(file, "pre_tokenizer"), "pretokenizers")) {
+    for (const Plain* step : StepsOf(Member(file, "pre_tokenizer"), "pretokenizers")) {
       TACTUS_RETURN_IF_ERROR(ReadPreTokenizer(*step));
     }
-    for (const Json* step : StepsOf(Member(file, "post_processor"), "processors")) {
+    for (const Plain* step : StepsOf(Member(file, "post_processor"), "processors")) {
       TACTUS_RETURN_IF_ERROR(ReadPostProcessor(*step));
     }
-    for (const Json* step : StepsOf(Member(file, "decoder"), "decoders")) TACTUS_RETURN_IF_ERROR(ReadDecoder(*step));
+    for (const Plain* step : StepsOf(Member(file, "decoder"), "decoders")) TACTUS_RETURN_IF_ERROR(ReadDecoder(*step));
     return Finish();
   }
 
  private:
-  Status ReadModel(const Json& model);
-  Status ReadMerges(const Json& merges);
-  Status ReadAddedTokens(const Json& added);
-  Status ReadNormalizer(const Json& step);
-  Status ReadPreTokenizer(const Json& step);
-  Status ReadSplit(const Json& step);
-  Status ReadMetaspace(const Json& step);
-  Status ReadPostProcessor(const Json& step);
-  Status ReadTemplate(const Json& step);
-  Status ReadDecoder(const Json& step);
+  Status ReadModel(const Plain& model);
+  Status ReadMerges(const Plain& merges);
+  Status ReadAddedTokens(const Plain& added);
+  Status ReadNormalizer(const Plain& step);
+  Status ReadPreTokenizer(const Plain& step);
+  Status ReadSplit(const Plain& step);
+  Status ReadMetaspace(const Plain& step);
+  Status ReadPostProcessor(const Plain& step);
+  Status ReadTemplate(const Plain& step);
+  Status ReadDecoder(const Plain& step);
   Result<TokenizerSpec> Finish();
 
   void AddSplit(std::string pattern, SplitBehavior behavior = SplitBehavior::kIsolated) {
@@ -126,26 +126,26 @@ class TokenizerJsonReader {
   bool byte_level_done_ = false;
 };
 
-Status TokenizerJsonReader::ReadModel(const Json& model) {
+Status TokenizerJsonReader::ReadModel(const Plain& model) {
   const std::string type = model.value("type", model.contains("merges") ? "BPE" : "");
   if (type != "BPE") return Unsupported("model", "\"" + type + "\"");
   for (const char* table : {"vocab", "merges"}) {  // merges: [] is a statement, and taken as the reference takes it
     if (!model.contains(table)) return DataLoss(std::string("tokenizer.json: model.") + table + " is missing");
   }
   for (const char* name : {"continuing_subword_prefix", "end_of_word_suffix"}) {
-    const Json& value = Member(model, name);
+    const Plain& value = Member(model, name);
     if (!value.is_null() && !value.get_ref<const std::string&>().empty()) return Unsupported("model", name);
   }
-  const Json& dropout = Member(model, "dropout");
+  const Plain& dropout = Member(model, "dropout");
   if (!dropout.is_null() && dropout.get<double>() != 0) return Unsupported("model", "dropout");
   spec_.ignore_merges = Flag(model, "ignore_merges", false);
   spec_.fuse_unknown = Flag(model, "fuse_unk", false);
   byte_fallback_ = Flag(model, "byte_fallback", false);
-  const Json& vocab = model.at("vocab");
+  const Plain& vocab = model.at("vocab");
   if (!vocab.is_object()) return DataLoss("tokenizer.json: model.vocab is not an object");
   spec_.tokens.reserve(vocab.size());
   for (const auto& [text, id] : vocab.items()) TACTUS_RETURN_IF_ERROR(PutToken(text, id.get<int64_t>(), &spec_));
-  const Json& unknown = Member(model, "unk_token");
+  const Plain& unknown = Member(model, "unk_token");
   if (!unknown.is_null()) {
     const auto& text = unknown.get_ref<const std::string&>();
     const auto found = vocab.find(text);
@@ -154,10 +154,10 @@ Status TokenizerJsonReader::ReadModel(const Json& model) {
   return ReadMerges(model.at("merges"));
 }
 
-Status TokenizerJsonReader::ReadMerges(const Json& merges) {
+Status TokenizerJsonReader::ReadMerges(const Plain& merges) {
   if (!merges.is_array()) return DataLoss("tokenizer.json: model.merges is not a list");
   spec_.merges.reserve(merges.size());
-  for (const Json& merge : merges) {
+  for (const Plain& merge : merges) {
     if (merge.is_array() && merge.size() == 2) {
       spec_.merges.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
       continue;
@@ -172,9 +172,9 @@ Status TokenizerJsonReader::ReadMerges(const Json& merges) {
   return {};
 }
 
-Status TokenizerJsonReader::ReadAddedTokens(const Json& added) {
+Status TokenizerJsonReader::ReadAddedTokens(const Plain& added) {
   if (added.is_null()) return {};
-  for (const Json& token : added) {
+  for (const Plain& token : added) {
     TokenizerSpec::Added entry;
     entry.content = token.at("content").get<std::string>();
     const auto id = token.at("id").get<int64_t>();
@@ -192,26 +192,26 @@ Status TokenizerJsonReader::ReadAddedTokens(const Json& added) {
   return {};
 }
 
-Status TokenizerJsonReader::ReadNormalizer(const Json& step) {
+Status TokenizerJsonReader::ReadNormalizer(const Plain& step) {
   const std::string type = TypeOf(step);
   if (type == "NFC") {
     // After a Prepend or Replace it would see their U+2581, which composes with nothing.
     spec_.nfc_normalize = true;
     return {};
   }
-  if (!byte_level_ && type == "Prepend" && !escapes_spaces_ && step.at("prepend") == kSpaceSymbol) {
+  if (!byte_level_ && type == "Prepend" && !escapes_spaces_ && step.at("prepend") == kMetaspace) {
     spec_.add_prefix_space = true;
     return {};
   }
-  if (!byte_level_ && type == "Replace" && step.at("content") == kSpaceSymbol &&
-      step.at("pattern") == Json{{"String", " "}}) {
+  if (!byte_level_ && type == "Replace" && step.at("content") == kMetaspace &&
+      step.at("pattern") == Plain{{"String", " "}}) {
     escapes_spaces_ = true;
     return {};
   }
   return Unsupported("normalizer", step.dump().substr(0, 100));
 }
 
-Status TokenizerJsonReader::ReadPreTokenizer(const Json& step) {
+Status TokenizerJsonReader::ReadPreTokenizer(const Plain& step) {
   const std::string type = TypeOf(step);
   if (byte_level_done_) return Unsupported("pre_tokenizer", type + " after ByteLevel");
   if (type == "Split") return ReadSplit(step);
@@ -239,8 +239,8 @@ Status TokenizerJsonReader::ReadPreTokenizer(const Json& step) {
   return Unsupported("pre_tokenizer", "\"" + type + "\"");
 }
 
-Status TokenizerJsonReader::ReadSplit(const Json& step) {
-  const Json& pattern = step.at("pattern");
+Status TokenizerJsonReader::ReadSplit(const Plain& step) {
+  const Plain& pattern = step.at("pattern");
   std::string regex;
   if (pattern.is_object() && pattern.contains("Regex")) {
     regex = pattern["Regex"].get<std::string>();
@@ -265,8 +265,8 @@ Status TokenizerJsonReader::ReadSplit(const Json& step) {
   return {};
 }
 
-Status TokenizerJsonReader::ReadMetaspace(const Json& step) {
-  if (step.value("replacement", std::string(kSpaceSymbol)) != kSpaceSymbol) {
+Status TokenizerJsonReader::ReadMetaspace(const Plain& step) {
+  if (step.value("replacement", std::string(kMetaspace)) != kMetaspace) {
     return Unsupported("pre_tokenizer Metaspace", "with another replacement than U+2581");
   }
   if (escapes_spaces_ || spec_.add_prefix_space || !spec_.split_patterns.empty()) {
@@ -279,11 +279,11 @@ Status TokenizerJsonReader::ReadMetaspace(const Json& step) {
   spec_.prefix_first_only = scheme == "first";
   spec_.prefix_unless_space = spec_.prefix_after_added = true;
   escapes_spaces_ = metaspace_ = true;
-  if (Flag(step, "split", true)) AddSplit(std::string(kSpaceSymbol), SplitBehavior::kMergedWithNext);
+  if (Flag(step, "split", true)) AddSplit(std::string(kMetaspace), SplitBehavior::kMergedWithNext);
   return {};
 }
 
-Status TokenizerJsonReader::ReadPostProcessor(const Json& step) {
+Status TokenizerJsonReader::ReadPostProcessor(const Plain& step) {
   const std::string type = TypeOf(step);
   if (type == "ByteLevel") return {};  // offsets only
   if (type == "TemplateProcessing") return ReadTemplate(step);
@@ -296,16 +296,16 @@ Status TokenizerJsonReader::ReadPostProcessor(const Json& step) {
   return Unsupported("post_processor", "\"" + type + "\"");
 }
 
-Status TokenizerJsonReader::ReadTemplate(const Json& step) {
+Status TokenizerJsonReader::ReadTemplate(const Plain& step) {
   bool seen_text = false;
-  for (const Json& piece : step.at("single")) {
+  for (const Plain& piece : step.at("single")) {
     if (piece.contains("Sequence")) {
       if (seen_text) return Unsupported("post_processor TemplateProcessing", "with the text twice");
       seen_text = true;
       continue;
     }
     const std::string name = piece.at("SpecialToken").at("id").get<std::string>();
-    const Json& ids = step.at("special_tokens").at(name).at("ids");
+    const Plain& ids = step.at("special_tokens").at(name).at("ids");
     bool& adds = seen_text ? spec_.add_eos : spec_.add_bos;
     if (adds || ids.size() != 1)
       return Unsupported("post_processor TemplateProcessing", "with several tokens on one side");
@@ -316,7 +316,7 @@ Status TokenizerJsonReader::ReadTemplate(const Json& step) {
   return {};
 }
 
-Status TokenizerJsonReader::ReadDecoder(const Json& step) {
+Status TokenizerJsonReader::ReadDecoder(const Plain& step) {
   const std::string type = TypeOf(step);
   if (type == "ByteLevel" || type == "ByteFallback" || type == "Fuse") return {};
   if (!byte_level_ && type == "Metaspace") {
@@ -328,7 +328,7 @@ Status TokenizerJsonReader::ReadDecoder(const Json& step) {
     return {};
   }
   if (!byte_level_ && type == "Replace" && step.at("content") == " " &&
-      step.at("pattern") == Json{{"String", kSpaceSymbol}}) {
+      step.at("pattern") == Plain{{"String", kMetaspace}}) {
     return {};
   }
   return Unsupported("decoder", step.dump().substr(0, 100));
@@ -351,16 +351,16 @@ Result<TokenizerSpec> TokenizerJsonReader::Finish() {
 }
 
 // "bos_token": "<s>" or {"content": "<s>", ...}.
-std::string TokenName(const Json& value) {
+std::string TokenName(const Plain& value) {
   if (value.is_string()) return value.get<std::string>();
   return value.is_object() ? value.value("content", std::string()) : std::string();
 }
 
 // transformers makes special tokens of what tokenizer_config.json names as such, also where tokenizer.json leaves
 // added_tokens out.
-void AddNamedTokens(const Json& config, TokenizerSpec* spec) {
+void AddNamedTokens(const Plain& config, TokenizerSpec* spec) {
   std::vector<TokenizerSpec::Added> named;
-  const auto name = [&](const Json& value, bool special) {
+  const auto name = [&](const Plain& value, bool special) {
     if (TokenName(value).empty()) return;
     TokenizerSpec::Added token{TokenName(value), -1, special, false, false, false, false};
     if (value.is_object()) {
@@ -371,14 +371,14 @@ void AddNamedTokens(const Json& config, TokenizerSpec* spec) {
     }
     named.push_back(std::move(token));
   };
-  const Json& listed = Member(config, "added_tokens_decoder");
+  const Plain& listed = Member(config, "added_tokens_decoder");
   if (listed.is_object()) {
     for (const auto& [id, value] : listed.items()) name(value, Flag(value, "special", false));
   }
   for (const char* key : {"bos_token", "eos_token", "unk_token", "pad_token"}) name(Member(config, key), true);
-  const Json& more = Member(config, "additional_special_tokens");
+  const Plain& more = Member(config, "additional_special_tokens");
   if (more.is_array()) {
-    for (const Json& value : more) name(value, true);
+    for (const Plain& value : more) name(value, true);
   }
   for (TokenizerSpec::Added& token : named) {
     const auto same = [&](const TokenizerSpec::Added& other) { return other.content == token.content; };
@@ -392,7 +392,7 @@ void AddNamedTokens(const Json& config, TokenizerSpec* spec) {
   }
 }
 
-Status ReadTokenizerConfig(const Json& config, TokenizerSpec* spec) {
+Status ReadTokenizerConfig(const Plain& config, TokenizerSpec* spec) {
   const auto find = [&](const char* name, TokenId* id) {
     const std::string text = TokenName(Member(config, name));
     if (text.empty()) return;
@@ -403,7 +403,7 @@ Status ReadTokenizerConfig(const Json& config, TokenizerSpec* spec) {
   if (!spec->add_bos) find("bos_token", &spec->bos_id);
   if (!spec->add_eos) find("eos_token", &spec->eos_id);
   const auto override_flag = [&](const char* name, TokenId id, bool* flag) {
-    const Json& value = Member(config, name);
+    const Plain& value = Member(config, name);
     if (value.is_boolean()) *flag = value.get<bool>() && id >= 0;
   };
   override_flag("add_bos_token", spec->bos_id, &spec->add_bos);
@@ -411,8 +411,8 @@ Status ReadTokenizerConfig(const Json& config, TokenizerSpec* spec) {
   return {};
 }
 
-Result<Json> ParseJson(std::string_view text, const char* name) {
-  Json json = Json::parse(text, nullptr, false);
+Result<Plain> ParseJson(std::string_view text, const char* name) {
+  Plain json = Plain::parse(text, nullptr, false);
   if (!json.is_object()) return DataLoss(std::string(name) + " is not a JSON object");
   return json;
 }
@@ -420,23 +420,23 @@ Result<Json> ParseJson(std::string_view text, const char* name) {
 }  // namespace
 
 Status ApplyTokenizerConfig(std::string_view tokenizer_config_json, TokenizerSpec* spec) {
-  TACTUS_ASSIGN_OR_RETURN(const Json config, ParseJson(tokenizer_config_json, "tokenizer_config.json"));
+  TACTUS_ASSIGN_OR_RETURN(const Plain config, ParseJson(tokenizer_config_json, "tokenizer_config.json"));
   try {
     return ReadTokenizerConfig(config, spec);
-  } catch (const Json::exception& error) {
+  } catch (const Plain::exception& error) {
     return DataLoss(std::string("tokenizer_config.json: ") + error.what());
   }
 }
 
 Result<TokenizerSpec> ParseTokenizerJson(std::string_view json, std::string_view tokenizer_config_json) {
-  TACTUS_ASSIGN_OR_RETURN(const Json file, ParseJson(json, "tokenizer.json"));
+  TACTUS_ASSIGN_OR_RETURN(const Plain file, ParseJson(json, "tokenizer.json"));
   try {
     TACTUS_ASSIGN_OR_RETURN(TokenizerSpec spec, TokenizerJsonReader().Read(file));
     if (tokenizer_config_json.empty()) return spec;
     TACTUS_RETURN_IF_ERROR(ApplyTokenizerConfig(tokenizer_config_json, &spec));
-    if (spec.added.empty()) AddNamedTokens(Json::parse(tokenizer_config_json), &spec);
+    if (spec.added.empty()) AddNamedTokens(Plain::parse(tokenizer_config_json), &spec);
     return spec;
-  } catch (const Json::exception& error) {
+  } catch (const Plain::exception& error) {
     return DataLoss(std::string("tokenizer.json: ") + error.what());
   }
 }
