@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Two builds of tactus against each other, in turn, so that a machine whose speed drifts is fair to both: 1,000 streams at
+"""Two builds of tactus against each other, in turn, so that a machine whose speed drifts is fair to both: 1,000 streams
+at
 once, the first answer of an idle server, and the simulator. Prints one Markdown row per figure: medians, and the
 median, least and largest of the ratios new/old pair by pair.
 
@@ -8,6 +9,7 @@ median, least and largest of the ratios new/old pair by pair.
 Without --model both serve random weights of a tiny shape, so that the server is what is measured. One client, the old
 binary's, loads both. CPU seconds are the measured program's own.
 """
+
 import argparse
 import json
 import os
@@ -22,13 +24,40 @@ import tempfile
 import time
 
 TINY = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
-    "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "bos_token_id": 1, "eos_token_id": 2,
-    "tie_word_embeddings": True, "hidden_act": "silu",
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 512,
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "tie_word_embeddings": True,
+    "hidden_act": "silu",
 }
-SIMULATION = ["sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "chat", "--rate", "10", "--requests",
-              "50000", "--prefix-caching", "off", "--ignore-eos", "off", "--json"]   # whatever a build's defaults are
+SIMULATION = [
+    "sim",
+    "--model",
+    "llama-3.1-8b",
+    "--device",
+    "h100",
+    "--workload",
+    "chat",
+    "--rate",
+    "10",
+    "--requests",
+    "50000",
+    "--prefix-caching",
+    "off",
+    "--ignore-eos",
+    "off",
+    "--json",
+]  # whatever a build's defaults are
 
 
 class Server:
@@ -60,15 +89,31 @@ def load(client, url, *flags):
 def serve_figures(binary, client, model):
     server = Server(binary, model)
     try:
-        first = load(client, server.url, "--requests", "200", "--concurrency", "1", "--workload", "random:in=32,out=1",
-                     "--warmup", "20")
+        first = load(
+            client,
+            server.url,
+            "--requests",
+            "200",
+            "--concurrency",
+            "1",
+            "--workload",
+            "random:in=32,out=1",
+            "--warmup",
+            "20",
+        )
         before = server.cpu_s()
-        streams = load(client, server.url, "--requests", "1000", "--concurrency", "1000", "--workload", "random:in=16,out=64")
+        streams = load(
+            client, server.url, "--requests", "1000", "--concurrency", "1000", "--workload", "random:in=16,out=64"
+        )
         if streams["requests"]["completed"] != 1000:
             sys.exit(f"{binary}: {streams['requests']} of 1,000 streams")
-        return {"first answer, P50 ms": first["ttft_ms"]["p50"], "first answer, P99 ms": first["ttft_ms"]["p99"],
-                "1,000 streams, s": streams["duration_s"], "1,000 streams, server CPU s": server.cpu_s() - before,
-                "1,000 streams, gap P50 ms": streams["tbt_ms"]["p50"]}
+        return {
+            "first answer, P50 ms": first["ttft_ms"]["p50"],
+            "first answer, P99 ms": first["ttft_ms"]["p99"],
+            "1,000 streams, s": streams["duration_s"],
+            "1,000 streams, server CPU s": server.cpu_s() - before,
+            "1,000 streams, gap P50 ms": streams["tbt_ms"]["p50"],
+        }
     finally:
         server.stop()
 
@@ -105,16 +150,29 @@ def main():
             got = {binary: measure(binary, args.old, model) for binary in order}
             rounds.append({"old": got[args.old][0], "new": got[args.new][0]})
             same = "equal" if got[args.old][1] == got[args.new][1] else "DIFFERENT"
-            print(f"round {turn + 1} of {args.rounds}: {time.monotonic() - started:.0f} s, simulated plans {same}", file=sys.stderr)
+            print(
+                f"round {turn + 1} of {args.rounds}: {time.monotonic() - started:.0f} s, simulated plans {same}",
+                file=sys.stderr,
+            )
     print("| figure | old | new | new/old | least | largest |\n|---|---|---|---|---|---|")
     for name in rounds[0]["old"]:
         old, new = ([r[side][name] for r in rounds] for side in ("old", "new"))
         ratios = [n / o for n, o in zip(new, old)]
-        print(f"| {name} | {statistics.median(old):.3g} | {statistics.median(new):.3g} | {statistics.median(ratios):.3f} | "
-              f"{min(ratios):.3f} | {max(ratios):.3f} |")
+        print(
+            f"| {name} | {statistics.median(old):.3g} | {statistics.median(new):.3g} | {statistics.median(ratios):.3f}"
+            f" | {min(ratios):.3f} | {max(ratios):.3f} |"
+        )
     if args.out:
-        versions = [subprocess.run([b, "--version"], check=True, capture_output=True, text=True).stdout.strip() for b in (args.old, args.new)]
-        args.out.write_text(json.dumps({"versions": versions, "model": args.model or "tiny, random weights", "rounds": rounds}, indent=1) + "\n")
+        versions = [
+            subprocess.run([b, "--version"], check=True, capture_output=True, text=True).stdout.strip()
+            for b in (args.old, args.new)
+        ]
+        args.out.write_text(
+            json.dumps(
+                {"versions": versions, "model": args.model or "tiny, random weights", "rounds": rounds}, indent=1
+            )
+            + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""First tokens of prompts that the server has not seen, has in memory, and has on disk after it was killed (docs/prompt_cache.md).
+"""First tokens of prompts that the server has not seen, has in memory, and has on disk after it was killed
+(docs/prompt_cache.md).
 
   bench/prompt_cache.py build/release/tactus MODEL [--prompts 20] [--tokens 1500]
 
-Also what keeping costs: processor time of the cold prompts, until all is written, with --kv-cache-dir beside that without; the runs in
+Also what keeping costs: processor time of the cold prompts, until all is written, with --kv-cache-dir beside that
+without; the runs in
 turn.
 """
+
 import argparse
 import json
 import os
@@ -22,8 +25,12 @@ import urllib.request
 
 class Server:
     def __init__(self, tactus, model, *args):
-        self.process = subprocess.Popen([tactus, "serve", model, "--port", "0", *map(str, args)], stdin=subprocess.DEVNULL,
-                                        stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [tactus, "serve", model, "--port", "0", *map(str, args)],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for line in self.process.stderr:
             if ready := re.match(r"ready: .* on (http://\S+)", line):
                 self.url = ready.group(1)
@@ -36,7 +43,9 @@ class Server:
         """Milliseconds to the first token, and the text."""
         body = json.dumps({"prompt": prompt, "max_tokens": 8, "temperature": 0}).encode()
         headers = {"Content-Type": "application/json", "x-tactus-explain": "1"}
-        with urllib.request.urlopen(urllib.request.Request(self.url + "/v1/completions", body, headers), timeout=120) as answer:
+        with urllib.request.urlopen(
+            urllib.request.Request(self.url + "/v1/completions", body, headers), timeout=120
+        ) as answer:
             answer = json.loads(answer.read())
         return answer["tactus_explain"], answer["choices"][0]["text"]
 
@@ -58,8 +67,11 @@ def show(what, explained):
     first_ms = sorted(e["ttft_ms"] for e in explained)
     cache = explained[0]["cache"]
     waits_ms = statistics.median(e["totals_ms"].get("disk", 0) for e in explained)
-    print(f"| {what} | {statistics.median(first_ms):.1f} | {first_ms[0]:.1f} to {first_ms[-1]:.1f} | {waits_ms:.1f} "
-          f"| {cache['memory_tokens']} | {cache['disk_tokens']} |", flush=True)
+    print(
+        f"| {what} | {statistics.median(first_ms):.1f} | {first_ms[0]:.1f} to {first_ms[-1]:.1f} | {waits_ms:.1f} "
+        f"| {cache['memory_tokens']} | {cache['disk_tokens']} |",
+        flush=True,
+    )
 
 
 def main():
@@ -74,7 +86,10 @@ def main():
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary) / "kv"
-        print("| prompts | first token (ms, median) | of all | of it waiting for the disk | tokens from memory | from disk |\n|---|---|---|---|---|---|")
+        print(
+            "| prompts | first token (ms, median) | of all | of it waiting for the disk | tokens from memory | from"
+            " disk |\n|---|---|---|---|---|---|"
+        )
         server = Server(a.tactus, a.model, "--kv-cache-dir", folder)
         cold = [server.ask(p) for p in prompts]
         show("cold", [e for e, _ in cold])
@@ -103,8 +118,12 @@ def main():
                     time.sleep(0.1)
                 seconds[how].append(server.processor_s() - begin_s)
                 server.end(signal.SIGTERM)
-        print("processor time of the cold prompts, s: " +
-              "; ".join(f"{how} --kv-cache-dir {', '.join(f'{s:.2f}' for s in sorted(all_s))}" for how, all_s in seconds.items()))
+        print(
+            "processor time of the cold prompts, s: "
+            + "; ".join(
+                f"{how} --kv-cache-dir {', '.join(f'{s:.2f}' for s in sorted(all_s))}" for how, all_s in seconds.items()
+            )
+        )
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 Marks the undefined symbols of CPython (Py*, _Py*) in the dynamic symbol table of a 64-bit little-endian ELF library as
 weak: the loader then leaves at 0 what nobody defines, instead of refusing the library. What calls one would crash, so
 only functions that need no Python may be used. No byte but the bindings of those symbols changes."""
+
 import pathlib
 import struct
 import sys

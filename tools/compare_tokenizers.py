@@ -3,10 +3,12 @@
 
   tools/compare_tokenizers.py build/release/tests/text/tokenize_lines [--gguf MODEL.gguf] [--count 10000] [--seed 1]
 
-Every tokenizer.json and tokenizer.model in tests/text/data, and a GGUF file's tokeniser where one is given: encoding with
+Every tokenizer.json and tokenizer.model in tests/text/data, and a GGUF file's tokeniser where one is given: encoding
+with
 special tokens read, encoding with them left as text, and decoding of random ids. Needs the packages that
 make_tokenizer_golden.py needs.
 """
+
 import argparse
 import json
 import pathlib
@@ -15,9 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-from tokenizers import Tokenizer
-
 from make_tokenizer_golden import DATA, ODD, gguf_fields, odd_strings, tokenizer_of_gguf
+from tokenizers import Tokenizer
 
 
 def ours(program, kind, path, flags, inputs):
@@ -37,11 +38,18 @@ def compare(name, inputs, expected, got):
 
 
 def random_ids(tokenizer, count, seed):
-    """Without added tokens with `normalized` (their decoding depends on the reference's version) and, for SentencePiece,
-    without byte tokens: the reference turns a whole run of them with one bad byte into U+FFFD, which cannot be streamed."""
+    """Without added tokens with `normalized` (their decoding depends on the reference's version) and, for
+    SentencePiece,
+    without byte tokens: the reference turns a whole run of them with one bad byte into U+FFFD, which cannot be
+    streamed.
+    """
     added = tokenizer.get_added_tokens_decoder()
     size = max(tokenizer.get_vocab().values()) + 1
-    ids = [i for i in range(size) if not (i in added and added[i].normalized) and not (tokenizer.id_to_token(i) or "").startswith("<0x")]
+    ids = [
+        i
+        for i in range(size)
+        if not (i in added and added[i].normalized) and not (tokenizer.id_to_token(i) or "").startswith("<0x")
+    ]
     rng = random.Random(seed)
     return [[rng.choice(ids) for _ in range(rng.randrange(0, 20))] for _ in range(count)]
 
@@ -54,17 +62,25 @@ def compare_huggingface(program, kind, path, tokenizer, count, seed, name):
         tokenizer.encode_special_tokens = literal
         expected = [tokenizer.encode(s, add_special_tokens=False).ids for s in strings]
         flags = ["--no-special"] if literal else []
-        wrong += compare(f"{name} encode {'literal' if literal else ''}", strings, expected, ours(program, kind, path, flags, strings))
+        wrong += compare(
+            f"{name} encode {'literal' if literal else ''}",
+            strings,
+            expected,
+            ours(program, kind, path, flags, strings),
+        )
     lists = random_ids(tokenizer, count, seed)
     for skip in (False, True):
         expected = [tokenizer.decode(ids, skip_special_tokens=skip) for ids in lists]
         flags = ["--decode"] + (["--bos"] if skip else [])
-        wrong += compare(f"{name} decode {'skip' if skip else ''}", lists, expected, ours(program, kind, path, flags, lists))
+        wrong += compare(
+            f"{name} decode {'skip' if skip else ''}", lists, expected, ours(program, kind, path, flags, lists)
+        )
     return wrong
 
 
 def compare_sentencepiece(program, path, count, seed):
     import sentencepiece
+
     processor = sentencepiece.SentencePieceProcessor(model_file=str(path))
     strings = ODD + odd_strings(count, seed)
     got = ours(program, "spm", path, ["--no-special"], strings)
@@ -75,14 +91,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the tokenize_lines executable")
     parser.add_argument("--gguf", help="a GGUF file with a byte-level tokeniser")
-    parser.add_argument("--model", action="append", default=[], help="a further tokenizer.json or SentencePiece tokenizer.model")
+    parser.add_argument(
+        "--model", action="append", default=[], help="a further tokenizer.json or SentencePiece tokenizer.model"
+    )
     parser.add_argument("--count", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     wrong = 0
-    for path in sorted(DATA.glob("*tokenizer.json")) + sorted(DATA.glob("*tokenizer.model")) + [pathlib.Path(p) for p in args.model]:
+    for path in (
+        sorted(DATA.glob("*tokenizer.json"))
+        + sorted(DATA.glob("*tokenizer.model"))
+        + [pathlib.Path(p) for p in args.model]
+    ):
         if path.suffix == ".json":
-            wrong += compare_huggingface(args.program, "json", path, Tokenizer.from_file(str(path)), args.count, args.seed, path.name)
+            wrong += compare_huggingface(
+                args.program, "json", path, Tokenizer.from_file(str(path)), args.count, args.seed, path.name
+            )
         else:
             wrong += compare_sentencepiece(args.program, path, args.count, args.seed)
     if args.gguf:
@@ -90,8 +114,15 @@ def main():
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(fields, file)
             file.flush()
-            wrong += compare_huggingface(args.program, "gguf-fields", file.name, tokenizer_of_gguf(fields), args.count, args.seed,
-                                         pathlib.Path(args.gguf).name)
+            wrong += compare_huggingface(
+                args.program,
+                "gguf-fields",
+                file.name,
+                tokenizer_of_gguf(fields),
+                args.count,
+                args.seed,
+                pathlib.Path(args.gguf).name,
+            )
     sys.exit(1 if wrong else 0)
 
 

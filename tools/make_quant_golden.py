@@ -7,16 +7,26 @@ One line per case, hexadecimal, little endian:
   dequantize NAME BLOCK_BYTES VALUES_F32
   quantize   NAME VALUES_F32 BLOCK_BYTES
 """
+
 import pathlib
 
 import numpy as np
 from gguf import quants
-from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType as Type
+from gguf.constants import GGML_QUANT_SIZES
+from gguf.constants import GGMLQuantizationType as Type
 
 FORMATS = ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
 QUANTIZED = ["F16", "BF16", "Q4_0", "Q4_1", "Q8_0"]
-HALF_SCALES = {"Q4_0": [0], "Q4_1": [0, 2], "Q5_0": [0], "Q5_1": [0, 2], "Q8_0": [0], "Q4_K": [0, 2], "Q5_K": [0, 2],
-               "Q6_K": [208]}
+HALF_SCALES = {
+    "Q4_0": [0],
+    "Q4_1": [0, 2],
+    "Q5_0": [0],
+    "Q5_1": [0, 2],
+    "Q8_0": [0],
+    "Q4_K": [0, 2],
+    "Q5_K": [0, 2],
+    "Q6_K": [208],
+}
 
 
 def hex_of(array: np.ndarray) -> str:
@@ -35,7 +45,7 @@ def main() -> None:
             # Random bytes, but finite scales: ordinary ones, then extreme ones (subnormal, large, negative).
             for at in HALF_SCALES.get(name, []):
                 scale = rng.uniform(1e-3, 0.1, count) if case == 0 else np.array([6e-8, -30000.0, -0.0])
-                data[:, at:at + 2] = scale.astype(np.float16).view(np.uint8).reshape(count, 2)
+                data[:, at : at + 2] = scale.astype(np.float16).view(np.uint8).reshape(count, 2)
             if name in ("F32", "F16", "BF16"):
                 values = (rng.standard_normal(count) * (1e-39 if case else 1.0)).astype(np.float32)
                 source = values if name == "F32" else values.astype(np.float16) if name == "F16" else None

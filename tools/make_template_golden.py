@@ -41,7 +41,8 @@ def environment():
         return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols]
+    )
     env.filters["tojson"] = tojson
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda format: datetime.datetime.fromtimestamp(NOW_S).strftime(format)
@@ -49,10 +50,28 @@ def environment():
 
 
 DATA = {
-    "t": True, "f": False, "n": None, "i": 7, "neg": -7, "x": 2.5, "s": "Hello World", "e": "", "u": "naïve Straße 你好 😀",
-    "l": [3, 1, 2], "names": ["b", "A", "c", "a"], "d": {"b": 1, "a": [1, "two", None], "items": 5, "C": {"k": "v"}},
-    "m": [{"role": "user", "content": "hi", "k": 2}, {"role": "assistant", "content": "<yo> & 'x'", "k": 1}, {"role": "user", "content": None}],
-    "lines": "one\n two\n\nthree \n", "html": "<a href=\"x\">'&'</a>", "empty": [], "num": "42.9", "tree": [{"n": "a", "c": [{"n": "b", "c": []}, {"n": "c", "c": [{"n": "d", "c": []}]}]}],
+    "t": True,
+    "f": False,
+    "n": None,
+    "i": 7,
+    "neg": -7,
+    "x": 2.5,
+    "s": "Hello World",
+    "e": "",
+    "u": "naïve Straße 你好 😀",
+    "l": [3, 1, 2],
+    "names": ["b", "A", "c", "a"],
+    "d": {"b": 1, "a": [1, "two", None], "items": 5, "C": {"k": "v"}},
+    "m": [
+        {"role": "user", "content": "hi", "k": 2},
+        {"role": "assistant", "content": "<yo> & 'x'", "k": 1},
+        {"role": "user", "content": None},
+    ],
+    "lines": "one\n two\n\nthree \n",
+    "html": "<a href=\"x\">'&'</a>",
+    "empty": [],
+    "num": "42.9",
+    "tree": [{"n": "a", "c": [{"n": "b", "c": []}, {"n": "c", "c": [{"n": "d", "c": []}]}]}],
 }
 
 SNIPPETS = r"""
@@ -122,12 +141,38 @@ SNIPPETS = r"""
 """.strip("\n").split("\n")
 
 BLOCKS = [
-    "a\n  {% if t %}\n  b\n  {% endif %}\nc\n", "a\n  {%- if t -%}\n  b\n  {%- endif -%}\nc\n", "a\n  {%+ if t +%}\n  b\n  {%+ endif %}\nc\n",
-    "  {{ i }}  \n  {{- i -}}  \n x", "{# c #}\n  {# d #}\nx {# e -#}  \n y", "x\n\n", "x\n", "\n\nx", "{% if t %}\n\nx{% endif %}\n", "a {% set q = 1 %} b\n {% set q = 2 %} c",
-    "{% raw %}\n  {{ x }}\n{% endraw %}\ny", "{%- raw -%}  a  {%- endraw -%}  b", "  {% raw %} a {% endraw %}\n b", "\r\nwin\r\n{% if t %}\r\nx\r\n{% endif %}\ry\r",
-    "{% for x in l %}\n  {{ x }}\n{% endfor %}\n", "{% for x in l -%}\n  {{ x }}\n{%- endfor %}", "{{ '{{' }} {{ '}}' }} {{ {'a': {}}}}", "a{#- c -#} b", " \t{% if t %}x{% endif %}", "x \t{% if t %}x{% endif %}",
-    "{{- s }}", "a\n \u00a0{%- if t %}b{% endif %}", "{%if t%}x{%endif%}", "{%- for x in l: %}{{ x }}{% endfor %}", "{ { % } {", "{{ s }}}", "a{%- if t %}\n{%- endif %}\n\nb", "é\n  {% if t %}ü{% endif %}\n", "{{ [1,\n2] }}\n{{ s }}\n",
-    "{% set x = [\n 1,\n 2\n] %}\n{{ x }}", "{% if f %}a{% elif n %}b{% elif i == 7 %}c{% else %}d{% endif %}", "{% if f %}a{% else %}d{% endif %}{% if f, %}tuple{% endif %}",
+    "a\n  {% if t %}\n  b\n  {% endif %}\nc\n",
+    "a\n  {%- if t -%}\n  b\n  {%- endif -%}\nc\n",
+    "a\n  {%+ if t +%}\n  b\n  {%+ endif %}\nc\n",
+    "  {{ i }}  \n  {{- i -}}  \n x",
+    "{# c #}\n  {# d #}\nx {# e -#}  \n y",
+    "x\n\n",
+    "x\n",
+    "\n\nx",
+    "{% if t %}\n\nx{% endif %}\n",
+    "a {% set q = 1 %} b\n {% set q = 2 %} c",
+    "{% raw %}\n  {{ x }}\n{% endraw %}\ny",
+    "{%- raw -%}  a  {%- endraw -%}  b",
+    "  {% raw %} a {% endraw %}\n b",
+    "\r\nwin\r\n{% if t %}\r\nx\r\n{% endif %}\ry\r",
+    "{% for x in l %}\n  {{ x }}\n{% endfor %}\n",
+    "{% for x in l -%}\n  {{ x }}\n{%- endfor %}",
+    "{{ '{{' }} {{ '}}' }} {{ {'a': {}}}}",
+    "a{#- c -#} b",
+    " \t{% if t %}x{% endif %}",
+    "x \t{% if t %}x{% endif %}",
+    "{{- s }}",
+    "a\n \u00a0{%- if t %}b{% endif %}",
+    "{%if t%}x{%endif%}",
+    "{%- for x in l: %}{{ x }}{% endfor %}",
+    "{ { % } {",
+    "{{ s }}}",
+    "a{%- if t %}\n{%- endif %}\n\nb",
+    "é\n  {% if t %}ü{% endif %}\n",
+    "{{ [1,\n2] }}\n{{ s }}\n",
+    "{% set x = [\n 1,\n 2\n] %}\n{{ x }}",
+    "{% if f %}a{% elif n %}b{% elif i == 7 %}c{% else %}d{% endif %}",
+    "{% if f %}a{% else %}d{% endif %}{% if f, %}tuple{% endif %}",
 ]
 
 CHAT = """{%- macro render(message) -%}
@@ -168,11 +213,29 @@ CHAT = """{%- macro render(message) -%}
 def chats():
     user, answer = {"role": "user", "content": " hi\n"}, {"role": "assistant", "content": "yo 你好"}
     system = {"role": "system", "content": "Be brief."}
-    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "number", "default": 1.0}}}}}]
-    for messages in ([user], [system, user], [user, answer, user], [answer], [], [user, user],
-                     [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}], [{"role": "user", "content": None}]):
+    tools = [
+        {
+            "type": "function",
+            "function": {
+                "name": "f",
+                "parameters": {"type": "object", "properties": {"a": {"type": "number", "default": 1.0}}},
+            },
+        }
+    ]
+    for messages in (
+        [user],
+        [system, user],
+        [user, answer, user],
+        [answer],
+        [],
+        [user, user],
+        [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}],
+        [{"role": "user", "content": None}],
+    ):
         for extra in ({}, {"add_generation_prompt": True}, {"tools": tools}):
-            yield dict({"messages": messages, "tools": None, "add_generation_prompt": False, "bos_token": "<s>"}, **extra)
+            yield dict(
+                {"messages": messages, "tools": None, "add_generation_prompt": False, "bos_token": "<s>"}, **extra
+            )
 
 
 # Templates that must fail, at run time or before; with jinja2's message where ours is the same.
@@ -246,12 +309,50 @@ FAIL = r"""
 """.strip("\n").split("\n")
 
 SYNTAX = [
-    "{{ s", "{{ s }", "a\nb\n{% if t %}", "{% endif %}", "a\n{% iff t %}", "{% if t %}{% endfor %}", "{{ }}", "{{ 1 + }}", "\n\n{{ s | }}", "{{ (1, 2 }}", "{{ [1 }}", "{{ {1} }}", "{{ 'abc }}",
-    "{% for x l %}{% endfor %}", "{% for x in l %}", "{% set 5 = 1 %}", "{% set x %}", "{% macro f( %}{% endmacro %}", "{% macro f(a=1, b) %}{% endmacro %}", "{{ f(a=1, 2) }}", "{{ f(**a, b) }}",
-    "{% break %}", "{% for x in l %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}", "{# x", "{% raw %} x", "{{ s ! }}", "{{ s ? 1 : 2 }}", "{% call s %}{% endcall %}", "x\ny\n{{ s | nosuch }}",
-    "{{ s is nosuch }}", "{% for loop in l %}{% endfor %}", "{{ s is string is string }}", "{% %}", "{{ a b }}", "{% if t %}a{% else %}b{% else %}c{% endif %}", "{% set true = 1 %}", "{{ ) }}", "{{ '\\x4' }}",
-    "{% macro f(a, a) %}{% endmacro %}", "{{ f(a=1, a=2) }}", "{% if f %}{% for x in l %}{{ x | nosuch }}{% endfor %}{% endif %}",
-    "{% for x in l %}{% set loop = 1 %}{% endfor %}", "{{ 08 }}", "{{ x.1.2 }}{{ 1..2 }}",
+    "{{ s",
+    "{{ s }",
+    "a\nb\n{% if t %}",
+    "{% endif %}",
+    "a\n{% iff t %}",
+    "{% if t %}{% endfor %}",
+    "{{ }}",
+    "{{ 1 + }}",
+    "\n\n{{ s | }}",
+    "{{ (1, 2 }}",
+    "{{ [1 }}",
+    "{{ {1} }}",
+    "{{ 'abc }}",
+    "{% for x l %}{% endfor %}",
+    "{% for x in l %}",
+    "{% set 5 = 1 %}",
+    "{% set x %}",
+    "{% macro f( %}{% endmacro %}",
+    "{% macro f(a=1, b) %}{% endmacro %}",
+    "{{ f(a=1, 2) }}",
+    "{{ f(**a, b) }}",
+    "{% break %}",
+    "{% for x in l %}{% macro m() %}{% break %}{% endmacro %}{% endfor %}",
+    "{# x",
+    "{% raw %} x",
+    "{{ s ! }}",
+    "{{ s ? 1 : 2 }}",
+    "{% call s %}{% endcall %}",
+    "x\ny\n{{ s | nosuch }}",
+    "{{ s is nosuch }}",
+    "{% for loop in l %}{% endfor %}",
+    "{{ s is string is string }}",
+    "{% %}",
+    "{{ a b }}",
+    "{% if t %}a{% else %}b{% else %}c{% endif %}",
+    "{% set true = 1 %}",
+    "{{ ) }}",
+    "{{ '\\x4' }}",
+    "{% macro f(a, a) %}{% endmacro %}",
+    "{{ f(a=1, a=2) }}",
+    "{% if f %}{% for x in l %}{{ x | nosuch }}{% endfor %}{% endif %}",
+    "{% for x in l %}{% set loop = 1 %}{% endfor %}",
+    "{{ 08 }}",
+    "{{ x.1.2 }}{{ 1..2 }}",
 ]
 
 
@@ -260,7 +361,9 @@ def run(env, template, variables):
     try:
         compiled = env.from_string(template)
     except (jinja2.exceptions.TemplateSyntaxError, SyntaxError) as error:
-        case["compile_error"] = error.message if isinstance(error, jinja2.exceptions.TemplateSyntaxError) else "invalid Python"
+        case["compile_error"] = (
+            error.message if isinstance(error, jinja2.exceptions.TemplateSyntaxError) else "invalid Python"
+        )
         case["line"] = error.lineno if isinstance(error, jinja2.exceptions.TemplateSyntaxError) else 0
         return case
     try:
@@ -291,10 +394,20 @@ def main():
     conversations = [dict(run(env, CHAT, variables), variables=variables) for variables in chats()]
     for case in conversations:
         del case["template"]
-    output = sys.argv[1] if len(sys.argv) > 1 else os.path.join(
-        os.path.dirname(os.path.abspath(__file__)), "../tests/text/data/templates/golden.json")
+    output = (
+        sys.argv[1]
+        if len(sys.argv) > 1
+        else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/text/data/templates/golden.json")
+    )
     os.makedirs(os.path.dirname(output), exist_ok=True)
-    golden = {"now_s": NOW_S, "jinja2": jinja2.__version__, "variables": DATA, "cases": cases, "chat": CHAT, "conversations": conversations}
+    golden = {
+        "now_s": NOW_S,
+        "jinja2": jinja2.__version__,
+        "variables": DATA,
+        "cases": cases,
+        "chat": CHAT,
+        "conversations": conversations,
+    }
     with open(output, "w", encoding="utf-8") as file:
         json.dump(golden, file, ensure_ascii=False, indent=1)
         file.write("\n")

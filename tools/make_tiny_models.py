@@ -10,6 +10,7 @@ Only for regenerating them: what it writes is committed. Needs torch, transforme
 The reference is transformers' own implementation in float32 with eager attention. tests/golden/data/README.md says
 what the files hold.
 """
+
 import argparse
 import json
 import pathlib
@@ -18,24 +19,34 @@ import shutil
 import numpy as np
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForCausalLM
-from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import AutoModelForCausalLM, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
 
 PROMPT_TOKENS = 48
 GREEDY_TOKENS = 24
-MIN_MARGIN = 0.01   # seeds are tried until every greedy choice is this clear, so that a test can ask for equal tokens
+MIN_MARGIN = 0.01  # seeds are tried until every greedy choice is this clear, so that a test can ask for equal tokens
 LOGIT_STRIDE = 4
-SHAPE = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-             num_key_value_heads=2, vocab_size=128, max_position_embeddings=256, rms_norm_eps=1e-5,
-             bos_token_id=1, eos_token_id=2, initializer_range=0.02)
+SHAPE = dict(
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    vocab_size=128,
+    max_position_embeddings=256,
+    rms_norm_eps=1e-5,
+    bos_token_id=1,
+    eos_token_id=2,
+    initializer_range=0.02,
+)
 
 
 def rope(kind, theta=10000.0, **more):
     return {"rope_type": kind, "rope_theta": theta, **more}
 
 
-LLAMA3_ROPE = rope("llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-                   original_max_position_embeddings=16)
+LLAMA3_ROPE = rope(
+    "llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16
+)
 
 # name -> (config class, what differs from SHAPE, storage dtype, shards)
 HF_MODELS = {
@@ -45,20 +56,35 @@ HF_MODELS = {
     "llama-gqa-f16": (LlamaConfig, dict(rope_parameters=LLAMA3_ROPE), "f16", 1),
     "llama-sharded": (LlamaConfig, dict(), "bf16", 3),
     "llama-bias": (LlamaConfig, dict(attention_bias=True, mlp_bias=True), "bf16", 1),
-    "llama-mqa-linear": (LlamaConfig, dict(num_key_value_heads=1, rope_parameters=rope("linear", factor=4.0)), "bf16", 1),
-    "llama-dynamic": (LlamaConfig, dict(max_position_embeddings=32, rope_parameters=rope("dynamic", factor=4.0)), "bf16", 1),
+    "llama-mqa-linear": (
+        LlamaConfig,
+        dict(num_key_value_heads=1, rope_parameters=rope("linear", factor=4.0)),
+        "bf16",
+        1,
+    ),
+    "llama-dynamic": (
+        LlamaConfig,
+        dict(max_position_embeddings=32, rope_parameters=rope("dynamic", factor=4.0)),
+        "bf16",
+        1,
+    ),
     "mistral-window": (MistralConfig, dict(sliding_window=16), "bf16", 1),
     "qwen2": (Qwen2Config, dict(tie_word_embeddings=True, rope_parameters=rope("default", 1000000.0)), "bf16", 1),
     "qwen2-window": (Qwen2Config, dict(use_sliding_window=True, sliding_window=12, max_window_layers=1), "bf16", 1),
     "qwen3": (Qwen3Config, dict(head_dim=16, rope_parameters=rope("default", 1000000.0), rms_norm_eps=1e-6), "bf16", 1),
-    "yi": (LlamaConfig, dict(rope_parameters=rope("default", 5000000.0), num_attention_heads=8, num_key_value_heads=1), "bf16", 1),
+    "yi": (
+        LlamaConfig,
+        dict(rope_parameters=rope("default", 5000000.0), num_attention_heads=8, num_key_value_heads=1),
+        "bf16",
+        1,
+    ),
 }
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 
 def randomize(model, seed):
     """Weights at which every part matters: logits of some spread, attention that is neither flat nor one-hot."""
-    embedding_gain = 0.25 if model.config.tie_word_embeddings else 0.7   # tied and large, it only repeats its input
+    embedding_gain = 0.25 if model.config.tie_word_embeddings else 0.7  # tied and large, it only repeats its input
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
@@ -133,10 +159,27 @@ def fresh(out):
 def config_json(config, storage):
     """config.json in the spelling that most published models have; two models keep the newer one."""
     values = config.to_dict()
-    keep = ["model_type", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-            "num_key_value_heads", "head_dim", "hidden_act", "max_position_embeddings", "rms_norm_eps", "bos_token_id",
-            "eos_token_id", "tie_word_embeddings", "attention_bias", "mlp_bias", "use_sliding_window", "sliding_window",
-            "max_window_layers"]
+    keep = [
+        "model_type",
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "hidden_act",
+        "max_position_embeddings",
+        "rms_norm_eps",
+        "bos_token_id",
+        "eos_token_id",
+        "tie_word_embeddings",
+        "attention_bias",
+        "mlp_bias",
+        "use_sliding_window",
+        "sliding_window",
+        "max_window_layers",
+    ]
     result = {k: values[k] for k in keep if k in values}
     result["architectures"] = [values["architectures"][0]]
     result["torch_dtype"] = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}[storage]
@@ -173,7 +216,8 @@ def save_hf(model, name, storage, shards, out):
             weight_map.update({k: file for k in part})
         size = sum(v.numel() * v.element_size() for v in state.values())
         (out / "model.safetensors.index.json").write_text(
-            json.dumps({"metadata": {"total_size": size}, "weight_map": weight_map}, indent=1) + "\n")
+            json.dumps({"metadata": {"total_size": size}, "weight_map": weight_map}, indent=1) + "\n"
+        )
     for file in out.glob("*.safetensors"):
         file.chmod(0o644)
     config = config_json(model.config, storage)
@@ -182,29 +226,51 @@ def save_hf(model, name, storage, shards, out):
     return state
 
 
-TOKENIZER_TEXT = ["The quick brown fox jumps over the lazy dog.", "What is the capital of France? Paris is the capital.",
-                  "Hello there, how are you today? I am fine, thank you.", "user assistant system message question answer"]
-CHAT_TEMPLATE = ("{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
-                 "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}")
+TOKENIZER_TEXT = [
+    "The quick brown fox jumps over the lazy dog.",
+    "What is the capital of France? Paris is the capital.",
+    "Hello there, how are you today? I am fine, thank you.",
+    "user assistant system message question answer",
+]
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
 
 
 def save_tokenizer(vocab, out):
     """A byte-level BPE of exactly `vocab` tokens, so that the model can be served in tests."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
     specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=vocab, min_frequency=1, special_tokens=specials, show_progress=False,
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        min_frequency=1,
+        special_tokens=specials,
+        show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
     tokenizer.train_from_iterator(TOKENIZER_TEXT, trainer)
     assert tokenizer.get_vocab_size() == vocab, tokenizer.get_vocab_size()
     tokenizer.save(str(out / "tokenizer.json"), pretty=False)
-    (out / "tokenizer_config.json").write_text(json.dumps(
-        {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|im_start|>", "eos_token": "<|im_end|>",
-         "chat_template": CHAT_TEMPLATE}, indent=2) + "\n")
-    (out / "generation_config.json").write_text(json.dumps(
-        {"bos_token_id": 1, "eos_token_id": [2, 0], "temperature": 0.7, "top_p": 0.9}, indent=2) + "\n")
+    (out / "tokenizer_config.json").write_text(
+        json.dumps(
+            {
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "bos_token": "<|im_start|>",
+                "eos_token": "<|im_end|>",
+                "chat_template": CHAT_TEMPLATE,
+            },
+            indent=2,
+        )
+        + "\n"
+    )
+    (out / "generation_config.json").write_text(
+        json.dumps({"bos_token_id": 1, "eos_token_id": [2, 0], "temperature": 0.7, "top_p": 0.9}, indent=2) + "\n"
+    )
 
 
 def make_hf(name, seed, root):
@@ -218,7 +284,7 @@ def make_hf(name, seed, root):
     model.config.architectures = config.architectures
     randomize(model, seed)
     state = save_hf(model, name, storage, shards, out)
-    model.load_state_dict({**model.state_dict(), **{k: v.float() for k, v in state.items()}})   # the rounded values
+    model.load_state_dict({**model.state_dict(), **{k: v.float() for k, v in state.items()}})  # the rounded values
     model.tie_weights()
     if name == "llama-gqa":
         save_tokenizer(config.vocab_size, out)
@@ -226,6 +292,7 @@ def make_hf(name, seed, root):
 
 
 # ---- GGUF ----------------------------------------------------------------------------------------------------------
+
 
 def permute_qk(w, heads):
     """transformers' halves (i, i + d/2) to GGUF Llama's pairs (2i, 2i + 1), by rows."""
@@ -242,12 +309,13 @@ K_BLOCK_BYTES = {"Q4_K": 144, "Q5_K": 176, "Q6_K": 210}
 
 
 def random_k_blocks(kind, rows, cols, generator):
-    """Random but valid blocks: any bits are valid but the f16 scales, which are set so that values have a spread of 1/16."""
+    """Random but valid blocks: any bits are valid but the f16 scales, which are set so that values have a spread of
+    1/16."""
     blocks = generator.integers(0, 256, size=(rows, cols // 256, K_BLOCK_BYTES[kind]), dtype=np.uint8)
     d = generator.uniform(0.5, 1.5, size=blocks.shape[:2])
-    if kind == "Q6_K":   # d * int8 scale * (q - 32)
+    if kind == "Q6_K":  # d * int8 scale * (q - 32)
         blocks[..., 208:210] = (d / 16 / (74 * 18)).astype("<f2")[..., None].view(np.uint8)
-    else:                # d * scale * q - dmin * min; 6-bit scales and mins, q of 4 or 5 bits
+    else:  # d * scale * q - dmin * min; 6-bit scales and mins, q of 4 or 5 bits
         largest = 15 if kind == "Q4_K" else 31
         blocks[..., 0:2] = (d / 16 / (36 * largest / 3)).astype("<f2")[..., None].view(np.uint8)
         blocks[..., 2:4] = (d / 16 / (36 * 2 / 3)).astype("<f2")[..., None].view(np.uint8)
@@ -262,12 +330,28 @@ MIXED = ["Q4_K", "Q6_K", "Q5_K", "Q8_0", "F16", "Q4_0", "BF16", "Q5_1", "Q4_1", 
 def make_gguf(kind, seed, root):
     import gguf
     from gguf import quants
+
     out = root / f"gguf-{kind}"
     fresh(out)
     k_quant = kind in ("q4_k", "q5_k", "q6_k", "mixed")
-    config = LlamaConfig(**{**SHAPE, **(dict(hidden_size=256, intermediate_size=32, num_attention_heads=2,
-                                             num_key_value_heads=1, head_dim=16, num_hidden_layers=2 if kind == "mixed" else 1,
-                                             vocab_size=96) if k_quant else {})})
+    config = LlamaConfig(
+        **{
+            **SHAPE,
+            **(
+                dict(
+                    hidden_size=256,
+                    intermediate_size=32,
+                    num_attention_heads=2,
+                    num_key_value_heads=1,
+                    head_dim=16,
+                    num_hidden_layers=2 if kind == "mixed" else 1,
+                    vocab_size=96,
+                )
+                if k_quant
+                else {}
+            ),
+        }
+    )
     config._attn_implementation = "eager"
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     randomize(model, seed)
@@ -290,7 +374,7 @@ def make_gguf(kind, seed, root):
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     factors = None
-    if kind == "f16":   # one file with the llama3 frequency factors
+    if kind == "f16":  # one file with the llama3 frequency factors
         factors = np.linspace(1.0, 4.0, config.head_dim // 2, dtype=np.float32)
         writer.add_tensor("rope_freqs.weight", factors)
 
@@ -328,45 +412,59 @@ def make_gguf(kind, seed, root):
     if factors is not None:
         rotary = model.model.rotary_emb
         rotary.inv_freq = rotary.inv_freq / torch.from_numpy(factors)
-    return write_golden(model, out, "transformers LlamaForCausalLM, float32, eager, weights dequantised by the gguf package")
+    return write_golden(
+        model, out, "transformers LlamaForCausalLM, float32, eager, weights dequantised by the gguf package"
+    )
 
 
 # ---- the default model -------------------------------------------------------------------------------------------
 
-DEFAULT_PROMPTS = ["What is the capital of France?", "Write a haiku about the sea.", "Name three primary colours.",
-                   "Explain why the sky is blue in one sentence.", "What is 12 times 12?"]
+DEFAULT_PROMPTS = [
+    "What is the capital of France?",
+    "Write a haiku about the sea.",
+    "Name three primary colours.",
+    "Explain why the sky is blue in one sentence.",
+    "What is 12 times 12?",
+]
 SYSTEM = "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
 
 
 def make_default(gguf_path, root):
-    """Greedy tokens and top logits of a few chats; token ids are made with the vocabulary and merges of the file itself."""
+    """Greedy tokens and top logits of a few chats; token ids are made with the vocabulary and merges of the file
+    itself."""
     path = pathlib.Path(gguf_path).resolve()
-    model = AutoModelForCausalLM.from_pretrained(str(path.parent), gguf_file=path.name, dtype=torch.float32,
-                                                 attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_pretrained(
+        str(path.parent), gguf_file=path.name, dtype=torch.float32, attn_implementation="eager"
+    ).eval()
     tokenizer = tokenizer_of(path)
     cases = []
     for i, prompt in enumerate(DEFAULT_PROMPTS):
-        text = (f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n")
+        text = f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         case = run_case(model, f"chat{i}", ids, 8192, 40, root, top=64)
         case["text"] = prompt
         case["answer"] = tokenizer.decode(case["greedy"], skip_special_tokens=False)
         cases.append(case)
-    golden = {"vocab_size": model.config.vocab_size,
-              "reference": "transformers, float32, eager, weights dequantised from the GGUF", "cases": cases}
+    golden = {
+        "vocab_size": model.config.vocab_size,
+        "reference": "transformers, float32, eager, weights dequantised from the GGUF",
+        "cases": cases,
+    }
     (root / "smollm2-135m.json").write_text(json.dumps(golden) + "\n")
 
 
 def tokenizer_of(path):
     import gguf
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
     reader = gguf.GGUFReader(path)
     tokens = reader.fields["tokenizer.ggml.tokens"].contents()
     merges = [tuple(m.split(" ")) for m in reader.fields["tokenizer.ggml.merges"].contents()]
     types = reader.fields["tokenizer.ggml.token_type"].contents()
     tokenizer = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
-                                                       pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(t, special=True) for t, k in zip(tokens, types) if k == 3])
     return tokenizer
@@ -375,7 +473,9 @@ def tokenizer_of(path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("names", nargs="*", help=f"of {', '.join(list(HF_MODELS) + ['gguf-' + g for g in GGUF_MODELS])}")
+    parser.add_argument(
+        "names", nargs="*", help=f"of {', '.join(list(HF_MODELS) + ['gguf-' + g for g in GGUF_MODELS])}"
+    )
     parser.add_argument("--default", metavar="FILE.gguf")
     args = parser.parse_args()
     torch.manual_seed(0)

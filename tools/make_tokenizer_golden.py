@@ -8,6 +8,7 @@
 Needs the packages tokenizers, sentencepiece and gguf. The output is committed; only changing the strings or adding a
 kind of tokeniser needs this script. Same packages, same output.
 """
+
 import argparse
 import json
 import pathlib
@@ -18,11 +19,14 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "text" / "data"
 
-LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
-          r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 
-CORPUS = """The cat sat on the mat, and the dog didn't mind; it's theirs, they've said, and we'll see.
+CORPUS = (
+    """The cat sat on the mat, and the dog didn't mind; it's theirs, they've said, and we'll see.
 I'd rather you're early than late. HELLO WORLD! Don't SHOUT, IT'S RUDE, said Anna in 1999 or 2024.
 for (int i = 0; i < 10; ++i) { total += values[i] * 3.14; }  // sums the values
 def square(x):\n    return x * x\n\n\nprint(square(12))\n\t\tindented with tabs\r\nand a carriage return
@@ -30,29 +34,200 @@ def square(x):\n    return x * x\n\n\nprint(square(12))\n\t\tindented with tabs\
 日本語のテキスト と 中文文本，以及 한국어 텍스트. مرحبا بالعالم שלום עולם สวัสดี नमस्ते 😀 😀 👩‍👩‍👧 🇫🇷 … — “quoted”
 The model reads tokens, writes tokens, and counts tokens: one two three four five six seven eight nine ten.
     spaces    everywhere      in        this line   \n \n  \n   end
-""" * 3
+"""
+    * 3
+)
 
 # Strings on which tokenisers differ from each other. Written out, so that a reader sees what is covered.
 ODD = [
-    "", " ", "  ", "   a", "a   ", "\n", "\n\n\n", " \n \n ", "\t", "\t\t x", "\r\n", "a\r\nb\r\n\r\nc", "a \n  b", "  \n\n  x",
-    "\u00a0", "a\u00a0b", "\u3000全角", "\u2003wide", "\u180e", "a\u180eb", "\u2028\u2029", "\x85next", "\x0b\x0c", "\x1c\x1d\x1e\x1f",
-    "Hello, world!", "hello world", "HELLO WORLD", "The cat sat.", " leading", "trailing ", "two  spaces", "ten          spaces",
-    "don't", "DON'T", "I'll we've they're it's he'd I'm", "I'LL WE'VE THEY'RE IT'S HE'D I'M", "'s", "'S", "''s", "x's's", "'\u017f",
-    "rock'n'roll", "\u2019s", "it\u2019s", "l'\u00e9t\u00e9", "1", "12", "123", "1234", "12345678901", "3.14159", "1,000,000", "0x1F", "v1.2.3",
-    "\uff11\uff12\uff13", "\u00b2\u00b3\u00b9", "\u00bd\u00be", "\u2167\u2168", "\u0663\u0664", "\u096a\u096b", "\u3007", "\u4e00\u4e8c\u4e09", "a1b2c3", "1st 2nd",
-    "e\u0301", "\u00e9", "A\u030a \u212b \u00c5", "\u1100\u1161\u11a8", "\uac01", "\u0958", "q\u0323\u0307", "q\u0307\u0323", "\u0345", "\u0301", "a\u0300\u0301\u0302\u0303b",
-    "\u65e5\u672c\u8a9e\u306e\u30c6\u30ad\u30b9\u30c8", "\u4e2d\u6587\uff0c\u6587\u672c\u3002", "\ud55c\uad6d\uc5b4 \ud14d\uc2a4\ud2b8", "\u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645", "\u0639\u064e\u0631\u064e\u0628\u0650\u064a\u0651", "\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd",
-    "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35", "\u0928\u092e\u0938\u094d\u0924\u0947", "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440!", "\u0393\u03b5\u03b9\u03ac", "\u0130stanbul \u0131", "Stra\u00dfe \u1e9e", "\ufb01 \ufb06", "\u01c5 \u01c8",
-    "\U0001f600", "\U0001f600\U0001f600", "a\U0001f600b", "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466", "\U0001f44d\U0001f3fd", "\U0001f1eb\U0001f1f7", "#\ufe0f\u20e3", "\u2764\ufe0f", "\U00020000\U0002a6d6", "\U0001d4d0\U0001d7d9",
-    "\u200b", "\u200c\u200d\u200e", "\ufeffbom", "\u00ad", "\x00", "a\x00b", "\x01\x02\x7f", "\ufffd", "\ufffe", "\uffff", "\U0010ffff", "\ue000",
-    "_under_score_", "__init__", "snake_case", "camelCase", "a-b--c---d", "...", "!!!???", "$100", "50%", "a+b=c", "C++", "C#", "~/.bashrc",
-    "http://example.com/a?b=c&d=%20e#f", "me@example.com", "{\"key\": [1, 2, null]}", "<p>text</p>", "[x](y)", "`code`", "a\\nb", "\\", "^_^", "\u00af\\_(\u30c4)_/\u00af",
-    "for (int i = 0; i < 10; ++i) {\n  total += i;\n}\n", "def f(x):\n\treturn x\n", "    four\n        eight\n", "a\n\n\nb", "a \t \n\t b",
-    "\u2581", "\u2581\u2581a", "a\u2581b", "a \u2581b", "\u0120a", "\u010a", "<0x0A>", "<unk>", "<s>", "</s>", "<s>a</s>", "a <s> b", "<|x|>",
-    "<|begin|>", "<|end|>", "<|begin|>user\nHi<|end|>\n", "<|begin|><|begin|>", "<|beg", "<|begin|", "<<|end|>>", "a<|end|>b", "a <|end|> b", "  <|end|>  ",
-    "[strip]", "a  [strip]  b", "[word]", "a [word] b", "a[word]b", "1[word]", "-[word]-", "[left]", "a \n[left] b", "[right] \n b", "caf\u00e9!", "cafe\u0301!",
-    "x[long]y", "[lon", "[longer]", "[long]er]", "a" * 50, "ab" * 40, " " * 60, "\n" * 40, "0" * 40, "\u00e9" * 30, "\U0001f600" * 12, "aaaaaaaab" * 6,
-    "Mixed \u65e5\u672c and \u0639\u0631\u0628\u064a with \U0001f600 1234 and \tTABS\n\nend", "The model's tokens, they've said, don't count 42 spaces    here.\n",
+    "",
+    " ",
+    "  ",
+    "   a",
+    "a   ",
+    "\n",
+    "\n\n\n",
+    " \n \n ",
+    "\t",
+    "\t\t x",
+    "\r\n",
+    "a\r\nb\r\n\r\nc",
+    "a \n  b",
+    "  \n\n  x",
+    "\u00a0",
+    "a\u00a0b",
+    "\u3000全角",
+    "\u2003wide",
+    "\u180e",
+    "a\u180eb",
+    "\u2028\u2029",
+    "\x85next",
+    "\x0b\x0c",
+    "\x1c\x1d\x1e\x1f",
+    "Hello, world!",
+    "hello world",
+    "HELLO WORLD",
+    "The cat sat.",
+    " leading",
+    "trailing ",
+    "two  spaces",
+    "ten          spaces",
+    "don't",
+    "DON'T",
+    "I'll we've they're it's he'd I'm",
+    "I'LL WE'VE THEY'RE IT'S HE'D I'M",
+    "'s",
+    "'S",
+    "''s",
+    "x's's",
+    "'\u017f",
+    "rock'n'roll",
+    "\u2019s",
+    "it\u2019s",
+    "l'\u00e9t\u00e9",
+    "1",
+    "12",
+    "123",
+    "1234",
+    "12345678901",
+    "3.14159",
+    "1,000,000",
+    "0x1F",
+    "v1.2.3",
+    "\uff11\uff12\uff13",
+    "\u00b2\u00b3\u00b9",
+    "\u00bd\u00be",
+    "\u2167\u2168",
+    "\u0663\u0664",
+    "\u096a\u096b",
+    "\u3007",
+    "\u4e00\u4e8c\u4e09",
+    "a1b2c3",
+    "1st 2nd",
+    "e\u0301",
+    "\u00e9",
+    "A\u030a \u212b \u00c5",
+    "\u1100\u1161\u11a8",
+    "\uac01",
+    "\u0958",
+    "q\u0323\u0307",
+    "q\u0307\u0323",
+    "\u0345",
+    "\u0301",
+    "a\u0300\u0301\u0302\u0303b",
+    "\u65e5\u672c\u8a9e\u306e\u30c6\u30ad\u30b9\u30c8",
+    "\u4e2d\u6587\uff0c\u6587\u672c\u3002",
+    "\ud55c\uad6d\uc5b4 \ud14d\uc2a4\ud2b8",
+    "\u0645\u0631\u062d\u0628\u0627 \u0628\u0627\u0644\u0639\u0627\u0644\u0645",
+    "\u0639\u064e\u0631\u064e\u0628\u0650\u064a\u0651",
+    "\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd",
+    "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35",
+    "\u0928\u092e\u0938\u094d\u0924\u0947",
+    "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440!",
+    "\u0393\u03b5\u03b9\u03ac",
+    "\u0130stanbul \u0131",
+    "Stra\u00dfe \u1e9e",
+    "\ufb01 \ufb06",
+    "\u01c5 \u01c8",
+    "\U0001f600",
+    "\U0001f600\U0001f600",
+    "a\U0001f600b",
+    "\U0001f469\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466",
+    "\U0001f44d\U0001f3fd",
+    "\U0001f1eb\U0001f1f7",
+    "#\ufe0f\u20e3",
+    "\u2764\ufe0f",
+    "\U00020000\U0002a6d6",
+    "\U0001d4d0\U0001d7d9",
+    "\u200b",
+    "\u200c\u200d\u200e",
+    "\ufeffbom",
+    "\u00ad",
+    "\x00",
+    "a\x00b",
+    "\x01\x02\x7f",
+    "\ufffd",
+    "\ufffe",
+    "\uffff",
+    "\U0010ffff",
+    "\ue000",
+    "_under_score_",
+    "__init__",
+    "snake_case",
+    "camelCase",
+    "a-b--c---d",
+    "...",
+    "!!!???",
+    "$100",
+    "50%",
+    "a+b=c",
+    "C++",
+    "C#",
+    "~/.bashrc",
+    "http://example.com/a?b=c&d=%20e#f",
+    "me@example.com",
+    '{"key": [1, 2, null]}',
+    "<p>text</p>",
+    "[x](y)",
+    "`code`",
+    "a\\nb",
+    "\\",
+    "^_^",
+    "\u00af\\_(\u30c4)_/\u00af",
+    "for (int i = 0; i < 10; ++i) {\n  total += i;\n}\n",
+    "def f(x):\n\treturn x\n",
+    "    four\n        eight\n",
+    "a\n\n\nb",
+    "a \t \n\t b",
+    "\u2581",
+    "\u2581\u2581a",
+    "a\u2581b",
+    "a \u2581b",
+    "\u0120a",
+    "\u010a",
+    "<0x0A>",
+    "<unk>",
+    "<s>",
+    "</s>",
+    "<s>a</s>",
+    "a <s> b",
+    "<|x|>",
+    "<|begin|>",
+    "<|end|>",
+    "<|begin|>user\nHi<|end|>\n",
+    "<|begin|><|begin|>",
+    "<|beg",
+    "<|begin|",
+    "<<|end|>>",
+    "a<|end|>b",
+    "a <|end|> b",
+    "  <|end|>  ",
+    "[strip]",
+    "a  [strip]  b",
+    "[word]",
+    "a [word] b",
+    "a[word]b",
+    "1[word]",
+    "-[word]-",
+    "[left]",
+    "a \n[left] b",
+    "[right] \n b",
+    "caf\u00e9!",
+    "cafe\u0301!",
+    "x[long]y",
+    "[lon",
+    "[longer]",
+    "[long]er]",
+    "a" * 50,
+    "ab" * 40,
+    " " * 60,
+    "\n" * 40,
+    "0" * 40,
+    "\u00e9" * 30,
+    "\U0001f600" * 12,
+    "aaaaaaaab" * 6,
+    "Mixed \u65e5\u672c and \u0639\u0631\u0628\u064a with \U0001f600 1234 and \tTABS\n\nend",
+    "The model's tokens, they've said, don't count 42 spaces    here.\n",
 ]
 
 
@@ -96,13 +271,21 @@ def odd_strings(count, seed, specials=()):
 
 
 def digits_then_gpt2():
-    return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True),
-                                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)])
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
 
 
 def regex_then_bytes(pattern):
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"),
-                                    pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(pattern), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
 
 
 def byte_level(pre_tokenizer, normalizer=None, ignore_merges=False):
@@ -112,24 +295,34 @@ def byte_level(pre_tokenizer, normalizer=None, ignore_merges=False):
         tokenizer.normalizer = normalizer
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
-    tokenizer.train_from_iterator(CORPUS.splitlines(keepends=True), trainers.BpeTrainer(
-        vocab_size=600, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer.train_from_iterator(
+        CORPUS.splitlines(keepends=True),
+        trainers.BpeTrainer(vocab_size=600, show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()),
+    )
     tokenizer.add_special_tokens(["<|begin|>", "<|end|>"])
     return tokenizer
 
 
 def with_every_flag(tokenizer):
-    tokenizer.add_tokens([
-        AddedToken("[strip]", lstrip=True, rstrip=True, normalized=False), AddedToken("[word]", single_word=True, normalized=False),
-        AddedToken("[left]", lstrip=True, normalized=False), AddedToken("[right]", rstrip=True, normalized=False),
-        AddedToken("[long]", normalized=False), AddedToken("[long]er]", normalized=False), AddedToken("cafe\u0301", normalized=True)])
+    tokenizer.add_tokens(
+        [
+            AddedToken("[strip]", lstrip=True, rstrip=True, normalized=False),
+            AddedToken("[word]", single_word=True, normalized=False),
+            AddedToken("[left]", lstrip=True, normalized=False),
+            AddedToken("[right]", rstrip=True, normalized=False),
+            AddedToken("[long]", normalized=False),
+            AddedToken("[long]er]", normalized=False),
+            AddedToken("cafe\u0301", normalized=True),
+        ]
+    )
     return tokenizer
 
 
 def with_template(tokenizer, bos, eos):
     pieces = ([bos] if bos else []) + ["$A"] + ([eos] if eos else [])
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=" ".join(pieces), special_tokens=[(t, tokenizer.token_to_id(t)) for t in (bos, eos) if t])
+        single=" ".join(pieces), special_tokens=[(t, tokenizer.token_to_id(t)) for t in (bos, eos) if t]
+    )
     return tokenizer
 
 
@@ -146,12 +339,23 @@ def byte_level_flavors():
 
 def train_sentencepiece(path):
     import io
+
     import sentencepiece
+
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(line for line in CORPUS.split("\n") if line), model_writer=model, model_type="bpe", vocab_size=560,
-        byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False, character_coverage=0.98,
-        user_defined_symbols=["<|begin|>", "[long]", "[long]er]"], num_threads=1, minloglevel=2)
+        sentence_iterator=iter(line for line in CORPUS.split("\n") if line),
+        model_writer=model,
+        model_type="bpe",
+        vocab_size=560,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        character_coverage=0.98,
+        user_defined_symbols=["<|begin|>", "[long]", "[long]er]"],
+        num_threads=1,
+        minloglevel=2,
+    )
     path.write_bytes(model.getvalue())
     return sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
 
@@ -174,8 +378,9 @@ def llama2_json(processor, metaspace_scheme):
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=metaspace_scheme, split=False)
     else:
         tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")])
-    tokenizer.decoder = decoders.Sequence([decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(),
-                                           decoders.Strip(" ", 1, 0)])
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace("\u2581", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
     tokenizer.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in ("<unk>", "<s>", "</s>")])
     tokenizer.add_tokens([AddedToken(t, normalized=bool(not metaspace_scheme)) for t in ("<|begin|>",)])
     return with_template(tokenizer, "<s>", None)
@@ -202,7 +407,9 @@ def cases_of(tokenizer, strings):
 
 
 def write(path, value):
-    path.write_text(json.dumps(value, ensure_ascii=True, separators=(",", ":")).replace('},{"text"', '},\n{"text"') + "\n")
+    path.write_text(
+        json.dumps(value, ensure_ascii=True, separators=(",", ":")).replace('},{"text"', '},\n{"text"') + "\n"
+    )
     print(path, path.stat().st_size)
 
 
@@ -216,13 +423,25 @@ def make_small():
     for name, tokenizer in flavors.items():
         (DATA / f"{name}.tokenizer.json").write_text(tokenizer.to_str(pretty=False) + "\n")
         write(DATA / f"{name}.golden.json", {"cases": cases_of(tokenizer, ODD)})
-    write(DATA / "spm.golden.json", {"cases": [
-        {"text": text, "ids": processor.encode(text), "pieces": processor.encode(text, out_type=str),
-         "decoded": processor.decode(processor.encode(text))} for text in ODD]})
+    write(
+        DATA / "spm.golden.json",
+        {
+            "cases": [
+                {
+                    "text": text,
+                    "ids": processor.encode(text),
+                    "pieces": processor.encode(text, out_type=str),
+                    "decoded": processor.decode(processor.encode(text)),
+                }
+                for text in ODD
+            ]
+        },
+    )
 
 
 def gguf_fields(path):
     from gguf import GGUFReader
+
     reader = GGUFReader(path)
 
     def get(key, default=None):
@@ -230,11 +449,20 @@ def gguf_fields(path):
         return default if field is None else field.contents()
 
     prefix = "tokenizer.ggml."
-    fields = {"model": get(prefix + "model", ""), "pre": get(prefix + "pre", ""), "model_name": get("general.name", ""),
-              "tokens": get(prefix + "tokens", []), "types": get(prefix + "token_type", []), "scores": get(prefix + "scores", []),
-              "merges": get(prefix + "merges", []), "bos": get(prefix + "bos_token_id", -1), "eos": get(prefix + "eos_token_id", -1),
-              "unk": get(prefix + "unknown_token_id", -1), "add_space_prefix": get(prefix + "add_space_prefix", True),
-              "add_eos": get(prefix + "add_eos_token", False)}
+    fields = {
+        "model": get(prefix + "model", ""),
+        "pre": get(prefix + "pre", ""),
+        "model_name": get("general.name", ""),
+        "tokens": get(prefix + "tokens", []),
+        "types": get(prefix + "token_type", []),
+        "scores": get(prefix + "scores", []),
+        "merges": get(prefix + "merges", []),
+        "bos": get(prefix + "bos_token_id", -1),
+        "eos": get(prefix + "eos_token_id", -1),
+        "unk": get(prefix + "unknown_token_id", -1),
+        "add_space_prefix": get(prefix + "add_space_prefix", True),
+        "add_eos": get(prefix + "add_eos_token", False),
+    }
     if get(prefix + "add_bos_token") is not None:
         fields["add_bos"] = get(prefix + "add_bos_token")
     return fields
@@ -242,11 +470,19 @@ def gguf_fields(path):
 
 def tokenizer_of_gguf(fields):
     """The reference for a GGUF file: its vocabulary and merges in the tokenizers package, its own pre-tokenisation."""
-    pre = {"gpt-2": lambda: pre_tokenizers.ByteLevel(add_prefix_space=False), "smollm": digits_then_gpt2,
-           "llama-bpe": lambda: regex_then_bytes(LLAMA3), "qwen2": lambda: regex_then_bytes(QWEN2)}[fields["pre"]]
-    tokenizer = Tokenizer(models.BPE(vocab={t: i for i, t in enumerate(fields["tokens"])},
-                                     merges=[tuple(m.split(" ")) for m in fields["merges"]],
-                                     ignore_merges=fields["pre"] == "llama-bpe"))
+    pre = {
+        "gpt-2": lambda: pre_tokenizers.ByteLevel(add_prefix_space=False),
+        "smollm": digits_then_gpt2,
+        "llama-bpe": lambda: regex_then_bytes(LLAMA3),
+        "qwen2": lambda: regex_then_bytes(QWEN2),
+    }[fields["pre"]]
+    tokenizer = Tokenizer(
+        models.BPE(
+            vocab={t: i for i, t in enumerate(fields["tokens"])},
+            merges=[tuple(m.split(" ")) for m in fields["merges"]],
+            ignore_merges=fields["pre"] == "llama-bpe",
+        )
+    )
     tokenizer.pre_tokenizer = pre()
     if fields["pre"] == "qwen2":
         tokenizer.normalizer = normalizers.NFC()

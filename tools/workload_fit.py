@@ -4,24 +4,53 @@
   tools/workload_fit.py DATA              prints docs/workloads.md's table of distances
   tools/workload_fit.py DATA --write      writes src/sim/named_workloads.def too
 
-A workload is two quantile tables (prompt and output tokens at KNOTS, the logarithm interpolated between them) and the rank
+A workload is two quantile tables (prompt and output tokens at KNOTS, the logarithm interpolated between them) and the
+rank
 correlation of the two, which a Gaussian copula carries. Distances are Kolmogorov-Smirnov's, the largest gap between two
 cumulative distributions (0: equal, 1: disjoint): of the whole fit to the whole trace, and of a fit of the even rows to
 the odd ones, which it has not seen.
 """
+
 import argparse
 import csv
 import math
 import pathlib
 
-KNOTS = [0, 0.005, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98,
-         0.995, 1]
-FITS = [("chat", "azure2023_conv", "lengths like a public trace of chats"),
-        ("code", "azure2023_code", "lengths like a public trace of a coding assistant"),
-        ("summarize", "arxiv_summarization_4k", "lengths like summaries of papers"),
-        ("long-output", "bwb_4k", "lengths like translations of books"),
-        ("sharegpt", "openchat_sharegpt4", "lengths like published conversations with an assistant"),
-        ("long-context", "mooncake_conversation", "lengths like a public trace of chats over long documents")]
+KNOTS = [
+    0,
+    0.005,
+    0.02,
+    0.05,
+    0.1,
+    0.15,
+    0.2,
+    0.25,
+    0.3,
+    0.35,
+    0.4,
+    0.45,
+    0.5,
+    0.55,
+    0.6,
+    0.65,
+    0.7,
+    0.75,
+    0.8,
+    0.85,
+    0.9,
+    0.95,
+    0.98,
+    0.995,
+    1,
+]
+FITS = [
+    ("chat", "azure2023_conv", "lengths like a public trace of chats"),
+    ("code", "azure2023_code", "lengths like a public trace of a coding assistant"),
+    ("summarize", "arxiv_summarization_4k", "lengths like summaries of papers"),
+    ("long-output", "bwb_4k", "lengths like translations of books"),
+    ("sharegpt", "openchat_sharegpt4", "lengths like published conversations with an assistant"),
+    ("long-context", "mooncake_conversation", "lengths like a public trace of chats over long documents"),
+]
 TARGET = pathlib.Path(__file__).resolve().parents[1] / "src" / "sim" / "named_workloads.def"
 
 
@@ -43,7 +72,8 @@ def quantiles(values):
 
 
 def cdf(table, value):
-    """Share of the fit's whole numbers that are at most `value`: a draw is rounded, so the edge is half a token above."""
+    """Share of the fit's whole numbers that are at most `value`: a draw is rounded, so the edge is half a token
+    above."""
     edge = value + 0.5
     if edge < table[0]:
         return 0.0
@@ -92,10 +122,18 @@ def main():
     parser.add_argument("data", type=pathlib.Path)
     parser.add_argument("--write", action="store_true")
     args = parser.parse_args()
-    lines = ["// Written by tools/workload_fit.py: quantiles of prompt and of output tokens at kKnots, and the correlation of the normal",
-             "// variables behind them. Name, help, prompt quantiles, output quantiles, correlation.",
-             "#define TACTUS_WORKLOAD_KNOTS " + ", ".join(f"{k}" for k in KNOTS)]
-    print("| workload | trace | prompt median / P90 | distance, held out | output median / P90 | distance, held out | rank correlation |")
+    lines = [
+        (
+            "// Written by tools/workload_fit.py: quantiles of prompt and of output tokens at kKnots, and the"
+            " correlation of the normal"
+        ),
+        "// variables behind them. Name, help, prompt quantiles, output quantiles, correlation.",
+        "#define TACTUS_WORKLOAD_KNOTS " + ", ".join(f"{k}" for k in KNOTS),
+    ]
+    print(
+        "| workload | trace | prompt median / P90 | distance, held out | output median / P90 | distance, held out |"
+        " rank correlation |"
+    )
     print("|---|---|---|---|---|---|---|")
     for name, trace, about in FITS:
         rows = read(args.data / "traces" / f"{trace}.csv")
@@ -104,7 +142,9 @@ def main():
             values = [r[column] for r in rows]
             table = quantiles(values)
             held_out = distance(quantiles(values[::2]), values[1::2])
-            cells.append(f"{table[KNOTS.index(0.5)]} / {table[KNOTS.index(0.9)]} | {distance(table, values):.3f}, {held_out:.3f}")
+            cells.append(
+                f"{table[KNOTS.index(0.5)]} / {table[KNOTS.index(0.9)]} | {distance(table, values):.3f}, {held_out:.3f}"
+            )
             tables.append(table)
         correlation, spearman = copula([r[0] for r in rows], [r[1] for r in rows])
         print(f"| `{name}` | {trace} | {cells[0]} | {cells[1]} | {spearman:.2f} |")

@@ -1,6 +1,8 @@
-"""What a result's figures say: speeds, ratios to the best peer, shares of the ceiling, and each aim with "met" or by how much it is missed.
+"""What a result's figures say: speeds, ratios to the best peer, shares of the ceiling, and each aim with "met" or by
+how much it is missed.
 Nothing here measures.
 """
+
 from __future__ import annotations
 
 import math
@@ -10,22 +12,24 @@ import shape
 
 FORMATS = ["bf16", "int8", "int4"]
 DEFAULT, LIKE = "default", "like for like"
-CEILING_SHARE = 0.75           # in every cell that arithmetic bounds
+CEILING_SHARE = 0.75  # in every cell that arithmetic bounds
 LOADED = 0.03
 
 
 def first_of(result: dict) -> str:
-    """How our ways run whose name says nothing of activations. In results of before 2026-11-25 they had 8-bit activations."""
+    """How our ways run whose name says nothing of activations. In results of before 2026-11-25 they had 8-bit
+    activations."""
     return result.get("first", LIKE)
 
 
 def basis(name: str, first: str) -> str | None:
-    """Whether a way of ours is what a user gets who asks for nothing, or has the peers' 8-bit activations; None: neither. bf16 is both and
+    """Whether a way of ours is what a user gets who asks for nothing, or has the peers' 8-bit activations; None:
+    neither. bf16 is both and
     counts as the first."""
     if "int8 activations" in name:
         return LIKE
     if "default numerics" in name:
-        return DEFAULT             # older results' name for it; 16-bit activations were the default before
+        return DEFAULT  # older results' name for it; 16-bit activations were the default before
     if "int16 activations" in name:
         return None if first == DEFAULT else DEFAULT
     return first
@@ -101,30 +105,64 @@ def share_of(cell: dict, name: str, limits: list[float]) -> float:
 
 
 def cell_rows(fmt: str, cells: dict, kv: str = "bf16") -> list[dict]:
-    """One row per cell and engine of ours: tokens/s, the best peer's name and our ratio to it, the ceiling in tokens/s and our share of it,
+    """One row per cell and engine of ours: tokens/s, the best peer's name and our ratio to it, the ceiling in tokens/s
+    and our share of it,
     and whether arithmetic is what bounds the cell there (in most of our turns)."""
     rows = []
     for key, cell in cells.items():
         work, tokens = work_of(key)
-        theirs = {n: statistics.median(speeds(cell, n, tokens)) for n in cell if n != "ceilings" and not is_ours(n) and speeds(cell, n, tokens)}
+        theirs = {
+            n: statistics.median(speeds(cell, n, tokens))
+            for n in cell
+            if n != "ceilings" and not is_ours(n) and speeds(cell, n, tokens)
+        }
         best = max(theirs, key=theirs.get, default=None)
         for name in [n for n in cell if is_ours(n) and speeds(cell, n, tokens)]:
             value = statistics.median(speeds(cell, name, tokens))
             ceilings, own_kv = ceilings_of_turns(cell, name), kv_of(name, kv)
             limits = [shape.least_s(work, fmt, c, own_kv) for c in ceilings]
             by_arithmetic = [shape.arithmetic_s(work, fmt, c) > shape.reading_s(work, fmt, c, own_kv) for c in ceilings]
-            rows.append({"format": fmt, "cell": key, "name": name, "value": value, "best": best, "limit": tokens / statistics.median(limits) if limits else math.nan,
-                         "share": share_of(cell, name, limits), "ratio": value / theirs[best] if best else math.nan, "compute_bound": 2 * sum(by_arithmetic) > len(by_arithmetic)})
+            rows.append(
+                {
+                    "format": fmt,
+                    "cell": key,
+                    "name": name,
+                    "value": value,
+                    "best": best,
+                    "limit": tokens / statistics.median(limits) if limits else math.nan,
+                    "share": share_of(cell, name, limits),
+                    "ratio": value / theirs[best] if best else math.nan,
+                    "compute_bound": 2 * sum(by_arithmetic) > len(by_arithmetic),
+                }
+            )
     return rows
 
 
 def aim(what: str, who: str, basis: str, found: str, wanted: str, met: bool, short: str) -> dict:
-    return {"what": what, "who": who, "basis": basis, "found": found, "aim": wanted, "met": met, "verdict": "met" if met else f"short by {short}"}
+    return {
+        "what": what,
+        "who": who,
+        "basis": basis,
+        "found": found,
+        "aim": wanted,
+        "met": met,
+        "verdict": "met" if met else f"short by {short}",
+    }
 
 
-def at_least(what: str, who: str, basis: str, value: float, wanted: float, unit: str = "", percent: bool = False) -> dict:
+def at_least(
+    what: str, who: str, basis: str, value: float, wanted: float, unit: str = "", percent: bool = False
+) -> dict:
     show = (lambda v: f"{v * 100:.1f} %") if percent else (lambda v: f"{v:.2f}")
-    return aim(what, who, basis, (show(value) + unit), f"at least {f'{wanted * 100:g} %' if percent else f'{wanted:g}'}", value >= wanted, f"{(1 - value / wanted) * 100:.1f} %")
+    return aim(
+        what,
+        who,
+        basis,
+        (show(value) + unit),
+        f"at least {f'{wanted * 100:g} %' if percent else f'{wanted:g}'}",
+        value >= wanted,
+        f"{(1 - value / wanted) * 100:.1f} %",
+    )
 
 
 def wanted_ratio(fmt: str, key: str) -> float | None:
@@ -146,9 +184,15 @@ def cells(result: dict) -> list[dict]:
         for row in cell_rows(fmt, result["cells"].get(fmt, {}), result.get("kv", "bf16")):
             of, want, what = basis(row["name"], first), wanted_ratio(fmt, row["cell"]), f"{fmt} {row['cell']}"
             if of and want and row["best"]:
-                found.append(at_least(f"{what}, times the best peer", row["name"], of, row["ratio"], want, f" ({row['best']})"))
+                found.append(
+                    at_least(f"{what}, times the best peer", row["name"], of, row["ratio"], want, f" ({row['best']})")
+                )
             if of and row["compute_bound"] and not math.isnan(row["share"]):
-                found.append(at_least(f"{what}, share of the ceiling", row["name"], of, row["share"], CEILING_SHARE, percent=True))
+                found.append(
+                    at_least(
+                        f"{what}, share of the ceiling", row["name"], of, row["share"], CEILING_SHARE, percent=True
+                    )
+                )
     return found
 
 
@@ -157,15 +201,30 @@ def hybrid(result: dict) -> list[dict]:
     for fmt, cell in result.get("hybrid", {}).items():
         for name in [n for n in cell if is_ours(n) and basis(n, first_of(result))]:
             ratio = statistics.median(flat(cell[name]["hybrid"])) / statistics.median(flat(cell[name]["chunk"]))
-            found.append(aim(f"{fmt} hybrid step, times its chunk alone", name, basis(name, first_of(result)), f"{ratio:.2f}", "at most 1.15", ratio <= 1.15, f"{ratio - 1.15:.2f}"))
+            found.append(
+                aim(
+                    f"{fmt} hybrid step, times its chunk alone",
+                    name,
+                    basis(name, first_of(result)),
+                    f"{ratio:.2f}",
+                    "at most 1.15",
+                    ratio <= 1.15,
+                    f"{ratio - 1.15:.2f}",
+                )
+            )
     return found
 
 
 def saturation(result: dict) -> list[dict]:
-    """Our default beside the best peer at its default, 8-bit activations beside the best of all. A server that its time box cut counts with
+    """Our default beside the best peer at its default, 8-bit activations beside the best of all. A server that its time
+    box cut counts with
     what it had done by then."""
     rows = result.get("served", {}).get("saturation", {})
-    done = {n: r["output_tokens_per_s"] for n, r in rows.items() if not is_ours(n) and (r["completed"] == r["requests"] or r.get("cut"))}
+    done = {
+        n: r["output_tokens_per_s"]
+        for n, r in rows.items()
+        if not is_ours(n) and (r["completed"] == r["requests"] or r.get("cut"))
+    }
     found = []
     for name in [n for n in rows if is_ours(n)]:
         of = basis(name, first_of(result))
@@ -173,7 +232,16 @@ def saturation(result: dict) -> list[dict]:
         if not of or not theirs:
             continue
         best = max(theirs, key=theirs.get)
-        found.append(at_least("served tokens/s at saturation, times the best peer", name, of, rows[name]["output_tokens_per_s"] / theirs[best], 1.7, f" ({best})"))
+        found.append(
+            at_least(
+                "served tokens/s at saturation, times the best peer",
+                name,
+                of,
+                rows[name]["output_tokens_per_s"] / theirs[best],
+                1.7,
+                f" ({best})",
+            )
+        )
     return found
 
 
@@ -181,8 +249,17 @@ def loaded(result: dict) -> list[dict]:
     loss = loaded_loss(result.get("loaded", {}))
     if loss is None:
         return []
-    return [aim("32 streams through the server, slower than the bare engine", "tactus", first_of(result), f"{loss * 100:+.1f} %", f"at most {LOADED * 100:g} %", loss <= LOADED,
-                f"{(loss - LOADED) * 100:.1f} points")]
+    return [
+        aim(
+            "32 streams through the server, slower than the bare engine",
+            "tactus",
+            first_of(result),
+            f"{loss * 100:+.1f} %",
+            f"at most {LOADED * 100:g} %",
+            loss <= LOADED,
+            f"{(loss - LOADED) * 100:.1f} points",
+        )
+    ]
 
 
 def loaded_loss(loaded: dict) -> float | None:
@@ -199,7 +276,9 @@ def stall_points(result: dict) -> tuple[dict, dict]:
     """Our points of the stall test, those of one way to run the format, and the peers'."""
     first = first_of(result)
     rows = {n: r for n, r in result.get("stall", {}).items() if r["ttft_s"]}
-    return {n: r for n, r in rows.items() if is_ours(n) and basis(n, first) == first}, {n: r for n, r in rows.items() if not is_ours(n)}
+    return {n: r for n, r in rows.items() if is_ours(n) and basis(n, first) == first}, {
+        n: r for n, r in rows.items() if not is_ours(n)
+    }
 
 
 def stall(result: dict) -> list[dict]:
@@ -207,19 +286,58 @@ def stall(result: dict) -> list[dict]:
     first, found = first_of(result), []
     if "tactus, --tbt-slo" in ours and "tactus" in ours:
         row = ours["tactus, --tbt-slo"]
-        gap, limit = row["disturbed"]["p99_s"], 1.5 * max(ours["tactus"]["quiet"]["p99_s"], min((r["quiet"]["p99_s"] for r in theirs.values()), default=0.0))
-        found.append(aim("stall test: P99 of the gaps with --tbt-slo", "tactus, --tbt-slo", first, f"{gap * 1000:.0f} ms", f"at most {limit * 1000:.0f} ms, 1.5 times the undisturbed", gap <= limit,
-                         f"{(gap / limit - 1) * 100:.0f} %"))
+        gap, limit = (
+            row["disturbed"]["p99_s"],
+            1.5
+            * max(ours["tactus"]["quiet"]["p99_s"], min((r["quiet"]["p99_s"] for r in theirs.values()), default=0.0)),
+        )
+        found.append(
+            aim(
+                "stall test: P99 of the gaps with --tbt-slo",
+                "tactus, --tbt-slo",
+                first,
+                f"{gap * 1000:.0f} ms",
+                f"at most {limit * 1000:.0f} ms, 1.5 times the undisturbed",
+                gap <= limit,
+                f"{(gap / limit - 1) * 100:.0f} %",
+            )
+        )
         openvino = min((mean_ttft(r) for n, r in theirs.items() if n.startswith("OpenVINO")), default=None)
         if openvino is not None:
             ttft = mean_ttft(row)
-            found.append(aim("stall test: that prompt's TTFT", "tactus, --tbt-slo", first, f"{ttft:.2f} s", f"at most OpenVINO's best, {openvino:.2f} s", ttft <= openvino, f"{(ttft / openvino - 1) * 100:.0f} %"))
+            found.append(
+                aim(
+                    "stall test: that prompt's TTFT",
+                    "tactus, --tbt-slo",
+                    first,
+                    f"{ttft:.2f} s",
+                    f"at most OpenVINO's best, {openvino:.2f} s",
+                    ttft <= openvino,
+                    f"{(ttft / openvino - 1) * 100:.0f} %",
+                )
+            )
     if ours and theirs:
         above = undominated(ours, theirs)
-        found.append(aim("stall test: points of theirs that none of ours beats", "tactus, all budgets", first, "; ".join(above) or "none", "none", not above, f"{len(above)} of {len(theirs)} points"))
+        found.append(
+            aim(
+                "stall test: points of theirs that none of ours beats",
+                "tactus, all budgets",
+                first,
+                "; ".join(above) or "none",
+                "none",
+                not above,
+                f"{len(above)} of {len(theirs)} points",
+            )
+        )
     return found
 
 
 def undominated(ours: dict, theirs: dict) -> list[str]:
     """The peers' points (gap P99, TTFT) that no point of ours is at least as good as in both."""
-    return [n for n, t in theirs.items() if not any(o["disturbed"]["p99_s"] <= t["disturbed"]["p99_s"] and mean_ttft(o) <= mean_ttft(t) for o in ours.values())]
+    return [
+        n
+        for n, t in theirs.items()
+        if not any(
+            o["disturbed"]["p99_s"] <= t["disturbed"]["p99_s"] and mean_ttft(o) <= mean_ttft(t) for o in ours.values()
+        )
+    ]

@@ -1,18 +1,21 @@
-"""The cells: prefill, decode, the hybrid step and the operators of one format, every engine taking its turn with every cell and the
+"""The cells: prefill, decode, the hybrid step and the operators of one format, every engine taking its turn with every
+cell and the
 ceilings measured before and after each turn.
 """
+
 from __future__ import annotations
 
 import engines
 import plan
 from engines import CellError
 
-SLOW_TURN_S = 12.0        # who takes longer has one turn at that cell
+SLOW_TURN_S = 12.0  # who takes longer has one turn at that cell
 CEILINGS = ("bf16_ops", "int8_ops", "f32_ops", "read_bytes")
 
 
 class Bench:
-    """The processes of one format, plus the ceilings' process. `run` keeps the result, notes and progress (run.py); `label` is what they
+    """The processes of one format, plus the ceilings' process. `run` keeps the result, notes and progress (run.py);
+    `label` is what they
     call this bench."""
 
     def __init__(self, run, fmt: str, limits: engines.Limits = engines.Limits(), label: str = ""):
@@ -21,7 +24,7 @@ class Bench:
         self.ceilings: engines.Process | None = None
         self.broken: set[tuple[str, str]] = set()
 
-    def __enter__(self) -> "Bench":
+    def __enter__(self) -> Bench:
         return self
 
     def __exit__(self, *_) -> None:
@@ -30,7 +33,10 @@ class Bench:
 
     def load(self) -> None:
         self.run.progress(f"{self.label}: loading")
-        for spec in [engines.ceilings_spec(self.run.places), *engines.specs(self.run.places, self.fmt, self.run.args.engines, self.limits)]:
+        for spec in [
+            engines.ceilings_spec(self.run.places),
+            *engines.specs(self.run.places, self.fmt, self.run.args.engines, self.limits),
+        ]:
             process = self.start(spec)
             if process and spec.name == "ceilings":
                 self.ceilings = process
@@ -43,7 +49,7 @@ class Bench:
         try:
             process = engines.Process(spec, self.run.logs / f"{self.label}-{spec.name}.log".replace(" ", "-"))
             if spec.name != "ceilings":
-                process.ask("prefill tokens=128 repeat=1")      # touches every page once
+                process.ask("prefill tokens=128 repeat=1")  # touches every page once
             return process
         except (CellError, OSError) as error:
             self.run.note(f"{self.label} {spec.name}: {error}")
@@ -81,8 +87,10 @@ class Bench:
             return None
 
     def turns(self, cells: dict, key: str, commands: dict[str, str], count: int, warm: str = "", skip: int = 0) -> None:
-        """cells[key]: every engine's turn with every command, `count` times, beginning with another engine each time. `warm` is sent once
-        to every engine before the first turn; the first `skip` steps of every answer are not kept. A turn's ceilings are the mean of
+        """cells[key]: every engine's turn with every command, `count` times, beginning with another engine each time.
+        `warm` is sent once
+        to every engine before the first turn; the first `skip` steps of every answer are not kept. A turn's ceilings
+        are the mean of
         those just before it and just after it."""
         self.revive()
         cell = cells[key] = {"ceilings": {}}
@@ -107,7 +115,9 @@ class Bench:
                     row = cell.setdefault(process.spec.name, {})
                     for command, seconds in answers.items():
                         row.setdefault(command, []).append(seconds)
-                    row.setdefault("ceilings", []).append({k: (before[k] + after[k]) / 2 for k in CEILINGS if k in before and k in after})
+                    row.setdefault("ceilings", []).append(
+                        {k: (before[k] + after[k]) / 2 for k in CEILINGS if k in before and k in after}
+                    )
                 for k, value in after.items():
                     cell["ceilings"].setdefault(k, []).append(value)
                 before = after
@@ -124,21 +134,37 @@ def run_cells(run, bench: Bench) -> None:
     rounds, cells = run.args.rounds, run.result["cells"].setdefault(bench.fmt, {})
     for tokens in prefills:
         run.progress(f"{bench.fmt}: prefill {tokens}")
-        bench.turns(cells, f"prefill {tokens}", {"all": f"prefill tokens={tokens} repeat=1"}, plan.prefill_turns(rounds))
+        bench.turns(
+            cells, f"prefill {tokens}", {"all": f"prefill tokens={tokens} repeat=1"}, plan.prefill_turns(rounds)
+        )
     for context in contexts:
         for batch in batches:
             run.progress(f"{bench.fmt}: decode {batch} at context {context}")
             turns, steps = plan.decode_turns(batch, rounds)
             cell = f"decode batch={batch} context={context}"
             # Contexts first, all of them, so that the turns themselves are short and follow each other closely.
-            bench.turns(cells, f"decode {batch} at {context}", {"all": f"{cell} steps={steps + 1}"}, turns, warm=f"{cell} steps=1", skip=1)
+            bench.turns(
+                cells,
+                f"decode {batch} at {context}",
+                {"all": f"{cell} steps={steps + 1}"},
+                turns,
+                warm=f"{cell} steps=1",
+                skip=1,
+            )
 
 
 def run_hybrid(run, bench: Bench) -> None:
     run.progress(f"{bench.fmt}: hybrid step, 512 + 16, and its parts")
-    bench.turns(run.result["hybrid"], bench.fmt,
-                {"chunk": "prefill tokens=512 repeat=1", "decode": "decode batch=16 context=128 steps=3", "hybrid": "hybrid chunk=512 batch=16 context=128 steps=1"},
-                run.args.rounds)
+    bench.turns(
+        run.result["hybrid"],
+        bench.fmt,
+        {
+            "chunk": "prefill tokens=512 repeat=1",
+            "decode": "decode batch=16 context=128 steps=3",
+            "hybrid": "hybrid chunk=512 batch=16 context=128 steps=1",
+        },
+        run.args.rounds,
+    )
 
 
 def run_operators(run, bench: Bench) -> None:
@@ -161,6 +187,7 @@ def run_operators(run, bench: Bench) -> None:
 
 
 # --- What the plan says of each ---------------------------------------------------------------------------------------
+
 
 def cells_s(run, fmt: str, names: list[str]) -> float:
     return plan.cells_s(names, fmt, run.args.rounds, *shapes(run.args.quick))

@@ -1,6 +1,8 @@
-"""The engines as processes that answer one line with one JSON line, so that they can take turns cell by cell with their weights
+"""The engines as processes that answer one line with one JSON line, so that they can take turns cell by cell with their
+weights
 loaded once. The commands are in bench/model/model_speed.cc, llama_driver.cc and openvino_driver.py, which share them.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -25,6 +27,7 @@ class CellError(Exception):
 @dataclasses.dataclass
 class Spec:
     """An engine in one format: how its process starts and what is said about it."""
+
     name: str
     command: list[str]
     settings: str
@@ -36,7 +39,9 @@ class Process:
         self.spec = spec
         self.log = log
         with log.open("ab") as errors:
-            self.process = subprocess.Popen(spec.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+            self.process = subprocess.Popen(
+                spec.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, start_new_session=True
+            )
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.process.stdout, selectors.EVENT_READ)
         self.buffer = b""
@@ -62,7 +67,7 @@ class Process:
         while True:
             while b"\n" in self.buffer:
                 line, self.buffer = self.buffer.split(b"\n", 1)
-                if line.startswith(b"{"):       # libraries print to stdout too
+                if line.startswith(b"{"):  # libraries print to stdout too
                     return json.loads(line)
             if not self.selector.select(max(0.0, end - time.monotonic())):
                 self.close()
@@ -91,14 +96,15 @@ class Process:
 @dataclasses.dataclass
 class Places:
     """Where everything is; any peer may be missing."""
+
     models: pathlib.Path
     build: pathlib.Path
     threads: int
     openvino_python: pathlib.Path | None
-    llama: pathlib.Path | None          # folder with bin/llama-server and llama_driver
+    llama: pathlib.Path | None  # folder with bin/llama-server and llama_driver
     ik: pathlib.Path | None
     tactus_args: list[str]
-    variants: int = 2                   # of each format, in the order of VARIANTS; 0: all
+    variants: int = 2  # of each format, in the order of VARIANTS; 0: all
 
     @property
     def tactus(self) -> pathlib.Path:
@@ -108,6 +114,7 @@ class Places:
 @dataclasses.dataclass(frozen=True)
 class Limits:
     """The most that cells ask of an engine: tokens of a prompt and of a context, decodes at once."""
+
     prompt: int = 2048
     context: int = 1024
     batch: int = 32
@@ -117,24 +124,33 @@ class Limits:
         return self.context > 2048
 
 
-STEPS = 256            # room behind a long context
+STEPS = 256  # room behind a long context
 
-# Our own ways to run a format: (label, whose file, flags). int4_nearest has int4's form and speed; noise needs no minutes of least squares. First what a user gets who asks for nothing, then 8-bit activations, which
+# Our own ways to run a format: (label, whose file, flags). int4_nearest has int4's form and speed; noise needs no
+# minutes of least squares. First what a user gets who asks for nothing, then 8-bit activations, which
 # the peers have under quantised weights. The others are measured on request (--variants).
 VARIANTS = {
     "bf16": [("tactus", "bf16", [])],
-    "int8": [("tactus int8", "bf16", ["--quantization", "int8"]), ("tactus int8, int8 activations", "bf16", ["--quantization", "int8", "--activation-dtype", "int8"]),
-             ("tactus int8, int16 activations", "bf16", ["--quantization", "int8", "--activation-dtype", "int16"]),
-             ("tactus Q8_0", "int8", []), ("tactus Q8_0, int8 activations", "int8", ["--activation-dtype", "int8"])],
-    "int4": [("tactus int4", "bf16", ["--quantization", "int4_nearest"]), ("tactus int4, int8 activations", "bf16", ["--quantization", "int4_nearest", "--activation-dtype", "int8"]),
-             ("tactus int4, int16 activations", "bf16", ["--quantization", "int4_nearest", "--activation-dtype", "int16"]),
-             ("tactus Q4_0", "int4", []), ("tactus Q4_0, int8 activations", "int4", ["--activation-dtype", "int8"])],
+    "int8": [
+        ("tactus int8", "bf16", ["--quantization", "int8"]),
+        ("tactus int8, int8 activations", "bf16", ["--quantization", "int8", "--activation-dtype", "int8"]),
+        ("tactus int8, int16 activations", "bf16", ["--quantization", "int8", "--activation-dtype", "int16"]),
+        ("tactus Q8_0", "int8", []),
+        ("tactus Q8_0, int8 activations", "int8", ["--activation-dtype", "int8"]),
+    ],
+    "int4": [
+        ("tactus int4", "bf16", ["--quantization", "int4_nearest"]),
+        ("tactus int4, int8 activations", "bf16", ["--quantization", "int4_nearest", "--activation-dtype", "int8"]),
+        ("tactus int4, int16 activations", "bf16", ["--quantization", "int4_nearest", "--activation-dtype", "int16"]),
+        ("tactus Q4_0", "int4", []),
+        ("tactus Q4_0, int8 activations", "int4", ["--activation-dtype", "int8"]),
+    ],
 }
 
 
 def tactus_models(places: Places, fmt: str) -> list[tuple[str, list[str]]]:
     """(label, model and flags) of the variants that are run."""
-    chosen = VARIANTS[fmt][:places.variants] or VARIANTS[fmt]
+    chosen = VARIANTS[fmt][: places.variants] or VARIANTS[fmt]
     return [(label, [str(make_models.gguf_path(places.models, file)), *flags]) for label, file, flags in chosen]
 
 
@@ -147,25 +163,49 @@ def specs(places: Places, fmt: str, only: list[str], limits: Limits = Limits()) 
     size = ["--max-prefill", str(limits.prompt), "--max-context", str(limits.context), "--max-batch", str(limits.batch)]
     for label, model in models:
         flags = [*size, *places.tactus_args]
-        found.append(Spec(label, [str(places.build / "bench/model/model_speed"), *model, "--serve", "on", "--threads", threads, *flags],
-                          f"model_speed {' '.join(pathlib.Path(m).name for m in model)} {' '.join(flags)}".strip(), is_peer=False))
+        found.append(
+            Spec(
+                label,
+                [str(places.build / "bench/model/model_speed"), *model, "--serve", "on", "--threads", threads, *flags],
+                f"model_speed {' '.join(pathlib.Path(m).name for m in model)} {' '.join(flags)}".strip(),
+                is_peer=False,
+            )
+        )
     if places.openvino_python:
         folder = str(make_models.openvino_path(places.models, fmt))
         base = [str(places.openvino_python), str(HERE / "openvino_driver.py"), folder, "--threads", threads]
-        found.append(Spec("OpenVINO GenAI", base, "ContinuousBatchingPipeline, precision hint bf16, KV cache at its default (u8), activations quantised as by its default, "
-                          "dynamic split fuse, steps of at most 2112 tokens, prefix caching off"))
+        found.append(
+            Spec(
+                "OpenVINO GenAI",
+                base,
+                "ContinuousBatchingPipeline, precision hint bf16, KV cache at its default (u8), activations quantised"
+                " as by its default, dynamic split fuse, steps of at most 2112 tokens, prefix caching off",
+            )
+        )
     for label, folder in (("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
         if folder:
-            layout = ["1", "512", *llama_layout(label, limits)]       # repacking on, ubatch 512
-            found.append(Spec(label, [str(folder / "llama_driver"), str(make_models.gguf_path(places.models, fmt)), threads, *layout],
-                              "libllama, flash attention on, ubatch 512, batch 2112, KV f16, "
-                              + (f"weights repacked as by its default, {'one KV stream' if layout[-1] == '1' else 'one KV stream per sequence'}" if label == "llama.cpp" else "weights repacked (-rtr), its fused operators on")))
+            layout = ["1", "512", *llama_layout(label, limits)]  # repacking on, ubatch 512
+            found.append(
+                Spec(
+                    label,
+                    [str(folder / "llama_driver"), str(make_models.gguf_path(places.models, fmt)), threads, *layout],
+                    "libllama, flash attention on, ubatch 512, batch 2112, KV f16, "
+                    + (
+                        "weights repacked as by its default,"
+                        f" {'one KV stream' if layout[-1] == '1' else 'one KV stream per sequence'}"
+                        if label == "llama.cpp"
+                        else "weights repacked (-rtr), its fused operators on"
+                    ),
+                )
+            )
     return [s for s in found if not only or any(s.name.startswith(o) for o in only)]
 
 
 def llama_layout(label: str, limits: Limits) -> list[str]:
-    """Sequences, tokens of each, and whether they share one KV stream. llama.cpp has a stream per sequence where there are several, and the
-    longest prompt must fit into one; the fork has one for all. A single long context is put together from copies, which takes a second
+    """Sequences, tokens of each, and whether they share one KV stream. llama.cpp has a stream per sequence where there
+    are several, and the
+    longest prompt must fit into one; the fork has one for all. A single long context is put together from copies, which
+    takes a second
     sequence and one stream (llama_driver.cc)."""
     if limits.is_long and limits.batch == 1:
         return ["2", str((limits.context + 2 * STEPS) // 2), "1"]
@@ -175,17 +215,29 @@ def llama_layout(label: str, limits: Limits) -> list[str]:
 
 
 def ceilings_spec(places: Places) -> Spec:
-    return Spec("ceilings", [str(places.build / "bench/cpu/cpu_operators"), str(places.threads)], "register loops and a sweep over 512 MiB", is_peer=False)
+    return Spec(
+        "ceilings",
+        [str(places.build / "bench/cpu/cpu_operators"), str(places.threads)],
+        "register loops and a sweep over 512 MiB",
+        is_peer=False,
+    )
 
 
 def versions(places: Places) -> dict[str, str]:
     found = {}
     root = HERE.parents[1]
     git = lambda *a: subprocess.run(["git", "-C", str(root), *a], capture_output=True, text=True).stdout.strip()
-    found["tactus"] = git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+    found["tactus"] = git("rev-parse", "--short=12", "HEAD") + (
+        "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+    )
     if places.openvino_python:
-        code = "import importlib.metadata as m; print(*(p + ' ' + m.version(p) for p in ('openvino', 'openvino-genai', 'optimum-intel', 'nncf') if any(m.distributions(name=p))), sep=', ')"
-        found["OpenVINO GenAI"] = subprocess.run([str(places.openvino_python), "-c", code], capture_output=True, text=True).stdout.strip()
+        code = (
+            "import importlib.metadata as m; print(*(p + ' ' + m.version(p) for p in ('openvino', 'openvino-genai',"
+            " 'optimum-intel', 'nncf') if any(m.distributions(name=p))), sep=', ')"
+        )
+        found["OpenVINO GenAI"] = subprocess.run(
+            [str(places.openvino_python), "-c", code], capture_output=True, text=True
+        ).stdout.strip()
     for label, folder in (("llama.cpp", places.llama), ("ik_llama.cpp", places.ik)):
         if folder:
             note = folder / "version.txt"
@@ -200,9 +252,13 @@ def machine() -> dict:
     name = re.search(r"model name\s*:\s*(.*)", text)
     flags = set((re.search(r"flags\s*:\s*(.*)", text) or [None, ""])[1].split())
     memory = re.search(r"MemTotal:\s*(\d+)", pathlib.Path("/proc/meminfo").read_text())
-    return {"cpu": name.group(1) if name else "", "cores": os.cpu_count(), "memory_gib": round(int(memory.group(1)) / 2**20, 1),
-            "isa": sorted(flags & {"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8"}),
-            "load_average": os.getloadavg()[0]}
+    return {
+        "cpu": name.group(1) if name else "",
+        "cores": os.cpu_count(),
+        "memory_gib": round(int(memory.group(1)) / 2**20, 1),
+        "isa": sorted(flags & {"avx2", "avx512f", "avx512_vnni", "avx512_bf16", "avx_vnni", "amx_bf16", "amx_int8"}),
+        "load_average": os.getloadavg()[0],
+    }
 
 
 def warn(text: str) -> None:

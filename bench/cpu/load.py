@@ -1,7 +1,9 @@
-"""The served scenarios: the stall test, saturation, and Poisson arrivals with bursts of long prompts; and what is said about each.
+"""The served scenarios: the stall test, saturation, and Poisson arrivals with bursts of long prompts; and what is said
+about each.
 
 Lengths, arrival times and token ids are drawn once per scenario from a seed, so every server gets the same requests.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -30,13 +32,22 @@ def prompt(rng: random.Random, tokens: int) -> list[int]:
 
 
 def summary(values: list[float]) -> dict:
-    return {"n": len(values), "p50_s": percentile(values, 0.5), "p99_s": percentile(values, 0.99), "max_s": max(values, default=math.nan)}
+    return {
+        "n": len(values),
+        "p50_s": percentile(values, 0.5),
+        "p99_s": percentile(values, 0.99),
+        "max_s": max(values, default=math.nan),
+    }
 
 
 # --- Stalls: streams are running, long prompts arrive ---------------------------------------------------------------
 
-async def stall(server: Server, streams: int = 6, prompts: int = 2, quiet_s: float = 6.0, long_prompt: int = 2048) -> dict:
-    """Gaps between tokens of `streams` decodes (128-token prompts) for `quiet_s`, then while long prompts arrive one after the other, each
+
+async def stall(
+    server: Server, streams: int = 6, prompts: int = 2, quiet_s: float = 6.0, long_prompt: int = 2048
+) -> dict:
+    """Gaps between tokens of `streams` decodes (128-token prompts) for `quiet_s`, then while long prompts arrive one
+    after the other, each
     a moment after the one before has its first token; and those prompts' times to first token."""
     rng = random.Random(11)
     running: list[Served] = []
@@ -67,7 +78,7 @@ async def stall(server: Server, streams: int = 6, prompts: int = 2, quiet_s: flo
                 ttfts.append(long.ttft_s)
             await asyncio.sleep(0.3)
         end = time.monotonic()
-        await asyncio.sleep(0.5)   # the gap that the last prompt's end cut in two
+        await asyncio.sleep(0.5)  # the gap that the last prompt's end cut in two
     finally:
         waiter.cancel()
         for task in tasks:
@@ -76,12 +87,20 @@ async def stall(server: Server, streams: int = 6, prompts: int = 2, quiet_s: flo
     without = [g for r in running for t, g in r.gaps() if quiet_start < t <= quiet_end]
     # A gap belongs to the prompts when it overlaps their time at all.
     disturbed = [g for r in running for t, g in r.gaps() if t > quiet_end and t - g < end]
-    return {"streams": streams, "long_prompt": long_prompt, "quiet": summary(without), "disturbed": summary(disturbed), "ttft_s": ttfts, "errors": errors,
-            "settings": server.settings}
+    return {
+        "streams": streams,
+        "long_prompt": long_prompt,
+        "quiet": summary(without),
+        "disturbed": summary(disturbed),
+        "ttft_s": ttfts,
+        "errors": errors,
+        "settings": server.settings,
+    }
 
 
 async def streams(server: Server, count: int, prompt_tokens: int, max_tokens: int) -> dict:
-    """`count` streams at once: how long a step takes while all of them decode, from the mean over all gaps that lie within that time."""
+    """`count` streams at once: how long a step takes while all of them decode, from the mean over all gaps that lie
+    within that time."""
     rng = random.Random(12)
     served = await asyncio.gather(*(server.send(Request(prompt(rng, prompt_tokens), max_tokens)) for _ in range(count)))
     errors = sorted({s.error for s in served if s.error})
@@ -95,13 +114,15 @@ async def streams(server: Server, count: int, prompt_tokens: int, max_tokens: in
 
 # --- Load -----------------------------------------------------------------------------------------------------------
 
+
 def saturation_requests(count: int = 20, seed: int = 5) -> list[Request]:
     rng = random.Random(seed)
     return [Request(prompt(rng, rng.randint(256, 768)), rng.randint(32, 64)) for _ in range(count)]
 
 
 def poisson_requests(count: int, rate: float, bursts: int, seed: int = 6) -> list[Request]:
-    """Poisson arrivals of 256-1024 tokens in and 32-64 out, the first at once; `bursts` times, evenly spread, two prompts of 2,000 tokens
+    """Poisson arrivals of 256-1024 tokens in and 32-64 out, the first at once; `bursts` times, evenly spread, two
+    prompts of 2,000 tokens
     besides."""
     rng = random.Random(seed)
     requests, at = [], 0.0
@@ -115,7 +136,8 @@ def poisson_requests(count: int, rate: float, bursts: int, seed: int = 6) -> lis
 
 
 async def saturate(server: Server, requests: list[Request], at_once: int = 8, box_s: float = math.inf) -> dict:
-    """`at_once` requests at any time until all are done, or until `box_s` is over: what has arrived by then is what counts."""
+    """`at_once` requests at any time until all are done, or until `box_s` is over: what has arrived by then is what
+    counts."""
     gate = asyncio.Semaphore(at_once)
 
     async def one(request: Request) -> Served:
@@ -142,7 +164,7 @@ async def boxed(server: Server, sending: list, requests: list[Request], box_s: f
     _, late = await asyncio.wait(tasks, timeout=None if math.isinf(box_s) else box_s)
     end = time.monotonic()
     for task in late:
-        task.cancel()        # send() then answers with what it has; a request that was not sent yet has nothing
+        task.cancel()  # send() then answers with what it has; a request that was not sent yet has nothing
     served = []
     for task, request in zip(tasks, requests):
         try:
@@ -153,15 +175,29 @@ async def boxed(server: Server, sending: list, requests: list[Request], box_s: f
 
 
 def load_report(served: list[Served], start: float, server: Server, cut_s: float | None = None) -> dict:
-    """`cut_s`: when the time box closed, if it did. Tokens that had arrived by then count, of requests that had not ended too; prompts
+    """`cut_s`: when the time box closed, if it did. Tokens that had arrived by then count, of requests that had not
+    ended too; prompts
     count once their first token is there."""
     good = [s for s in served if not s.error and s.done_s]
     begun = [s for s in served if s.token_times and (s in good or cut_s is not None)]
     end = cut_s if cut_s is not None else max((s.done_s for s in good), default=start)
-    tokens = sum(s.request.max_tokens if s in good else s.tokens for s in begun)   # every engine was told to ignore the end of the text
+    tokens = sum(
+        s.request.max_tokens if s in good else s.tokens for s in begun
+    )  # every engine was told to ignore the end of the text
     seconds = end - start
     rate = lambda amount: amount / seconds if seconds > 0 else 0.0
     errors = {s.error for s in served if s.error and (cut_s is None or s.error not in ("cancelled", "not sent"))}
-    return {"requests": len(served), "completed": len(good), "cut": cut_s is not None, "seconds": seconds, "requests_per_s": rate(len(good)), "output_tokens_per_s": rate(tokens),
-            "all_tokens_per_s": rate(tokens + sum(len(s.request.prompt) for s in begun)), "ttft": summary([s.ttft_s for s in begun if s.ttft_s is not None]),
-            "tbt": summary([g for s in begun for _, g in s.gaps()]), "streamed_tokens": sum(s.tokens for s in begun), "errors": sorted(errors)[:3], "settings": server.settings}
+    return {
+        "requests": len(served),
+        "completed": len(good),
+        "cut": cut_s is not None,
+        "seconds": seconds,
+        "requests_per_s": rate(len(good)),
+        "output_tokens_per_s": rate(tokens),
+        "all_tokens_per_s": rate(tokens + sum(len(s.request.prompt) for s in begun)),
+        "ttft": summary([s.ttft_s for s in begun if s.ttft_s is not None]),
+        "tbt": summary([g for s in begun for _, g in s.gaps()]),
+        "streamed_tokens": sum(s.tokens for s in begun),
+        "errors": sorted(errors)[:3],
+        "settings": server.settings,
+    }

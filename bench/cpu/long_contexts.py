@@ -1,7 +1,9 @@
-"""Long contexts: decode after 8,192 and 32,768 tokens and prompts of these lengths, in --serve-format, ours with K and V in bf16 and in
+"""Long contexts: decode after 8,192 and 32,768 tokens and prompts of these lengths, in --serve-format, ours with K and
+V in bf16 and in
 int8. Every engine's limit is a setting of its process; no model file is changed for it. Positions beyond the file's own
 `context_length` cost what others cost.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -15,8 +17,8 @@ from cells import Bench
 @dataclasses.dataclass(frozen=True)
 class Shape:
     context: int
-    batches: list[int]         # descending: OpenVINO's larger set is cut down
-    prompt_box_s: int          # what a whole prompt may take; 0: any time will do
+    batches: list[int]  # descending: OpenVINO's larger set is cut down
+    prompt_box_s: int  # what a whole prompt may take; 0: any time will do
 
 
 SHAPES = [Shape(8192, [4, 1], 0), Shape(32768, [1], 60)]
@@ -31,7 +33,12 @@ def run_long(run) -> None:
     fmt, quick = run.args.serve_format, run.args.quick
     cells = run.result["long"].setdefault(fmt, {})
     for shape in shapes(quick):
-        with Bench(run, fmt, engines.Limits(shape.context, shape.context, max(shape.batches)), f"{fmt}, context {shape.context}") as bench:
+        with Bench(
+            run,
+            fmt,
+            engines.Limits(shape.context, shape.context, max(shape.batches)),
+            f"{fmt}, context {shape.context}",
+        ) as bench:
             bench.load()
             if not quick:
                 prompt(run, bench, cells, shape)
@@ -39,7 +46,14 @@ def run_long(run) -> None:
                 run.progress(f"{fmt}: decode {batch} at context {shape.context}")
                 turns, steps = turns_of(run.args.rounds)
                 cell = f"decode batch={batch} context={shape.context}"
-                bench.turns(cells, f"decode {batch} at {shape.context}", {"all": f"{cell} steps={steps + 1}"}, turns, warm=f"{cell} steps=1", skip=1)
+                bench.turns(
+                    cells,
+                    f"decode {batch} at {shape.context}",
+                    {"all": f"{cell} steps={steps + 1}"},
+                    turns,
+                    warm=f"{cell} steps=1",
+                    skip=1,
+                )
 
 
 def prompt(run, bench: Bench, cells: dict, shape: Shape) -> None:
@@ -49,14 +63,22 @@ def prompt(run, bench: Bench, cells: dict, shape: Shape) -> None:
         least = least_s(cells, name, shape.context)
         if least > shape.prompt_box_s:
             bench.broken.add((name, key))
-            run.note(f"{bench.label} {name}, {key}: not measured, it would take more than {shape.prompt_box_s} s ({least:.0f} by the shorter prompt's speed)")
+            run.note(
+                f"{bench.label} {name}, {key}: not measured, it would take more than {shape.prompt_box_s} s"
+                f" ({least:.0f} by the shorter prompt's speed)"
+            )
     run.progress(f"{bench.fmt}: {key}")
     bench.turns(cells, key, {"all": f"prefill tokens={shape.context} repeat=1 box={shape.prompt_box_s}"}, 1)
 
 
 def least_s(cells: dict, name: str, tokens: int) -> float:
-    """What a prompt takes at least: as many seconds per token as the longest shorter one took. 0 where none is known."""
-    known = {int(key.split()[1]): cell[name]["all"] for key, cell in cells.items() if key.startswith("prefill") and name in cell}
+    """What a prompt takes at least: as many seconds per token as the longest shorter one took. 0 where none is
+    known."""
+    known = {
+        int(key.split()[1]): cell[name]["all"]
+        for key, cell in cells.items()
+        if key.startswith("prefill") and name in cell
+    }
     shorter = max((n for n in known if n < tokens), default=None)
     return statistics.median(s for turn in known[shorter] for s in turn) * tokens / shorter if shorter else 0.0
 
@@ -75,7 +97,9 @@ def planned(run) -> list[tuple[str, float]]:
         for name in names:
             whole = plan.prompt_s(name, fmt, shape.context)
             asked = not run.args.quick and (not shape.prompt_box_s or whole <= shape.prompt_box_s)
-            seconds += (whole if asked else 0) + plan.long_fill_s(name, fmt, max(shape.batches), shape.context, has_prompt=asked)
+            seconds += (whole if asked else 0) + plan.long_fill_s(
+                name, fmt, max(shape.batches), shape.context, has_prompt=asked
+            )
             for batch in shape.batches:
                 turns, steps = turns_of(run.args.rounds)
                 seconds += turns * ((steps + 1) * plan.decode_step_s(name, batch, shape.context) + plan.CEILINGS_S)

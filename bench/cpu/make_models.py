@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Writes the models of the comparison, seeded noise in TinyLlama's shape, for every engine: GGUF files (bf16, Q8_0, Q4_0) and
+"""Writes the models of the comparison, seeded noise in TinyLlama's shape, for every engine: GGUF files (bf16, Q8_0,
+Q4_0) and
 OpenVINO folders (bf16, int8 per channel, int4 in groups of 64), the latter as `optimum-cli export openvino` makes them.
 
   make_models.py --out DIR [--only gguf|openvino] [--formats bf16,int8,int4]
 
-About 8 GB with the Hugging Face folder in between, 7 GB without; what exists is kept. Every engine gets the same seeds, not the same
+About 8 GB with the Hugging Face folder in between, 7 GB without; what exists is kept. Every engine gets the same seeds,
+not the same
 values: speed does not depend on them.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -40,7 +43,7 @@ def write_gguf(path: pathlib.Path, fmt: str) -> None:
     part = path.with_suffix(".part")
     w = gguf.GGUFWriter(part, "llama")
     w.add_name(f"tinyllama-shape-{fmt}")
-    w.add_file_type(gguf.LlamaFileType[f"MOSTLY_{s.GGUF_NAMES[fmt]}"])   # OpenVINO GenAI reads no file without it
+    w.add_file_type(gguf.LlamaFileType[f"MOSTLY_{s.GGUF_NAMES[fmt]}"])  # OpenVINO GenAI reads no file without it
     w.add_context_length(s.CONTEXT)
     w.add_embedding_length(s.HIDDEN)
     w.add_block_count(s.LAYERS)
@@ -91,9 +94,18 @@ def write_hugging_face(folder: pathlib.Path) -> None:
 
     torch.manual_seed(1)
     config = transformers.LlamaConfig(
-        hidden_size=s.HIDDEN, num_hidden_layers=s.LAYERS, num_attention_heads=s.HEADS, num_key_value_heads=s.KV_HEADS,
-        intermediate_size=s.FFN, vocab_size=s.VOCAB, max_position_embeddings=s.CONTEXT, rms_norm_eps=1e-5, bos_token_id=1,
-        eos_token_id=2, tie_word_embeddings=False)
+        hidden_size=s.HIDDEN,
+        num_hidden_layers=s.LAYERS,
+        num_attention_heads=s.HEADS,
+        num_key_value_heads=s.KV_HEADS,
+        intermediate_size=s.FFN,
+        vocab_size=s.VOCAB,
+        max_position_embeddings=s.CONTEXT,
+        rms_norm_eps=1e-5,
+        bos_token_id=1,
+        eos_token_id=2,
+        tie_word_embeddings=False,
+    )
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16)
     model = transformers.LlamaForCausalLM(config)
@@ -103,7 +115,9 @@ def write_hugging_face(folder: pathlib.Path) -> None:
     tokenizer = Tokenizer(models.WordLevel({t: i for i, t in enumerate(tokens)}, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.decoder = decoders.WordPiece()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>").save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    ).save_pretrained(folder)
 
 
 def write_openvino(hugging_face: pathlib.Path, folder: pathlib.Path, fmt: str) -> None:
@@ -167,7 +181,11 @@ def main() -> None:
             for fmt in missing:
                 say(f"exporting {openvino_path(args.out, fmt)}")
                 write_openvino(pathlib.Path(temporary), openvino_path(args.out, fmt), fmt)
-    print(json.dumps({f: {"gguf": str(gguf_path(args.out, f)), "openvino": str(openvino_path(args.out, f))} for f in formats}))
+    print(
+        json.dumps(
+            {f: {"gguf": str(gguf_path(args.out, f)), "openvino": str(openvino_path(args.out, f))} for f in formats}
+        )
+    )
 
 
 if __name__ == "__main__":

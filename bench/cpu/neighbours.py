@@ -1,6 +1,8 @@
-"""Beside a neighbour: cells undisturbed and with a busy process on one core, in turns, in --serve-format. The neighbour is bound to the
+"""Beside a neighbour: cells undisturbed and with a busy process on one core, in turns, in --serve-format. The neighbour
+is bound to the
 first core, the engines are not; every process has a session of its own.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -15,11 +17,13 @@ import plan
 from cells import Bench
 
 ALONE = "alone"
-NEIGHBOURS = {"computing": "while True: pass",
-              "copying memory": "a, b = memoryview(bytearray(1 << 28)), memoryview(bytearray(1 << 28))\nwhile True: a[:] = b"}
-BATCHES = [32, 8, 1]       # descending: OpenVINO's larger set is cut down
+NEIGHBOURS = {
+    "computing": "while True: pass",
+    "copying memory": "a, b = memoryview(bytearray(1 << 28)), memoryview(bytearray(1 << 28))\nwhile True: a[:] = b",
+}
+BATCHES = [32, 8, 1]  # descending: OpenVINO's larger set is cut down
 PROMPT = 512
-SETTLES_S = 0.5            # for the neighbour to be at it
+SETTLES_S = 0.5  # for the neighbour to be at it
 
 
 @contextlib.contextmanager
@@ -38,12 +42,15 @@ def neighbour(kind: str):
 
 
 def kinds(quick: bool) -> list[str]:
-    return [ALONE, *NEIGHBOURS][:2 if quick else None]
+    return [ALONE, *NEIGHBOURS][: 2 if quick else None]
 
 
 def lines() -> dict[str, str]:
     """Cell and command; the first step of a decode is not counted."""
-    return {**{f"decode {b} at 128": f"decode batch={b} context=128 steps={9 if b > 1 else 25}" for b in BATCHES}, f"prefill {PROMPT}": f"prefill tokens={PROMPT} repeat=1"}
+    return {
+        **{f"decode {b} at 128": f"decode batch={b} context=128 steps={9 if b > 1 else 25}" for b in BATCHES},
+        f"prefill {PROMPT}": f"prefill tokens={PROMPT} repeat=1",
+    }
 
 
 def run_neighbours(run) -> None:
@@ -52,7 +59,7 @@ def run_neighbours(run) -> None:
     cells.clear()
     with Bench(run, fmt, label=f"{fmt}, neighbours") as bench:
         bench.load()
-        for key, line in lines().items():           # contexts first
+        for key, line in lines().items():  # contexts first
             for process in bench.processes:
                 bench.ask(process, key, line)
         for turn in range(run.args.rounds):
@@ -64,14 +71,18 @@ def run_neighbours(run) -> None:
                             seconds = bench.ask(process, key, line)
                             if seconds:
                                 counted = seconds[1:] if key.startswith("decode") else seconds
-                                cells.setdefault(key, {}).setdefault(process.spec.name, {}).setdefault(kind, []).append(round(statistics.mean(counted), 7))
+                                cells.setdefault(key, {}).setdefault(process.spec.name, {}).setdefault(kind, []).append(
+                                    round(statistics.mean(counted), 7)
+                                )
                 run.save()
 
 
 def planned(run) -> list[tuple[str, float]]:
     fmt = run.args.serve_format
     names = [s.name for s in engines.specs(run.places, fmt, run.args.engines)]
-    once = sum(8 * plan.decode_step_s(n, b, 128) * (1 if b > 1 else 3) for n in names for b in BATCHES) + sum(PROMPT / plan.prefill_rate(n, fmt) for n in names)
+    once = sum(8 * plan.decode_step_s(n, b, 128) * (1 if b > 1 else 3) for n in names for b in BATCHES) + sum(
+        PROMPT / plan.prefill_rate(n, fmt) for n in names
+    )
     turns = 1 + run.args.rounds * (1 + 1.7 * (len(kinds(run.args.quick)) - 1))
     return [(f"{fmt}: beside a neighbour", plan.loading_s(names, fmt) + once * turns)]
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""OpenVINO GenAI's ContinuousBatchingPipeline behind the line protocol of engines.py, and as the serving back end of servers.py: it
+"""OpenVINO GenAI's ContinuousBatchingPipeline behind the line protocol of engines.py, and as the serving back end of
+servers.py: it
 has no server of its own, so this process is one, with lines instead of HTTP (which is in its favour).
 
   openvino_driver.py FOLDER [--threads 2] [--chunk N | --no-split-fuse] [--cache-gib 3] [--max-seqs 33]
@@ -7,9 +8,12 @@ has no server of its own, so this process is one, with lines instead of HTTP (wh
 Cells (one JSON line per answer, {"seconds": [...]} of every step):
   prefill tokens=N repeat=R [box=T] | decode batch=B context=C steps=S | hybrid chunk=N batch=B context=C steps=S
 An answer is an error once a prompt has taken T seconds.
-Serving: "serve" switches to it for good. Then every line {"id": 7, "prompt": [ids], "max_tokens": 32} is a request, and the answers are
-{"id": 7, "tokens": n, "time": t} as tokens appear and {"id": 7, "done": true}; t is CLOCK_MONOTONIC in seconds, taken here.
+Serving: "serve" switches to it for good. Then every line {"id": 7, "prompt": [ids], "max_tokens": 32} is a request, and
+the answers are
+{"id": 7, "tokens": n, "time": t} as tokens appear and {"id": 7, "done": true}; t is CLOCK_MONOTONIC in seconds, taken
+here.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -24,8 +28,7 @@ import numpy as np
 import openvino as ov
 import openvino_genai as genai
 
-
-STEPS = 2048       # more than a set of decodes is ever asked for
+STEPS = 2048  # more than a set of decodes is ever asked for
 
 
 def generation(max_tokens: int) -> genai.GenerationConfig:
@@ -47,9 +50,15 @@ class Driver:
         scheduler.max_num_batched_tokens = args.chunk
         scheduler.dynamic_split_fuse = args.split_fuse
         scheduler.enable_prefix_caching = args.prefix_caching
-        properties = {"INFERENCE_NUM_THREADS": args.threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "bf16"}
+        properties = {
+            "INFERENCE_NUM_THREADS": args.threads,
+            "PERFORMANCE_HINT": "LATENCY",
+            "INFERENCE_PRECISION_HINT": "bf16",
+        }
         if args.tokenizer:
-            self.pipeline = genai.ContinuousBatchingPipeline(args.folder, genai.Tokenizer(args.tokenizer), scheduler, "CPU", **properties)
+            self.pipeline = genai.ContinuousBatchingPipeline(
+                args.folder, genai.Tokenizer(args.tokenizer), scheduler, "CPU", **properties
+            )
         else:
             self.pipeline = genai.ContinuousBatchingPipeline(args.folder, scheduler, "CPU", properties, {})
         self.vocabulary = args.vocab
@@ -72,7 +81,7 @@ class Driver:
         for handle in handles:
             handle.cancel()
         if handles:
-            self.pipeline.step()   # what was cancelled leaves in the next step
+            self.pipeline.step()  # what was cancelled leaves in the next step
         for handle in handles:
             drain(handle)
 
@@ -93,7 +102,8 @@ class Driver:
         return seconds
 
     def fill(self, batch: int, context: int) -> None:
-        """`batch` sequences that hold about `context` tokens; a larger set of the same context is cut down, which costs nothing."""
+        """`batch` sequences that hold about `context` tokens; a larger set of the same context is cut down, which costs
+        nothing."""
         if self.context == context and len(self.running) > batch:
             self.stop(self.running[batch:])
             del self.running[batch:]
@@ -103,7 +113,7 @@ class Driver:
         self.running, self.context = [], context
         self.running = [self.add(context, STEPS) for _ in range(batch)]
         waiting = list(self.running)
-        while waiting:     # the first ones decode a few tokens while the last ones' prompts are computed
+        while waiting:  # the first ones decode a few tokens while the last ones' prompts are computed
             self.pipeline.step()
             waiting = [h for h in waiting if not h.can_read()]
         self.drain_all()
@@ -119,7 +129,8 @@ class Driver:
         return seconds
 
     def hybrid(self, chunk: int, batch: int, context: int, steps: int) -> list[float]:
-        """Steps that hold a prompt's chunk and the decodes. The pipeline decides what a step holds: --chunk must leave room for
+        """Steps that hold a prompt's chunk and the decodes. The pipeline decides what a step holds: --chunk must leave
+        room for
         chunk + batch, or the prompt takes several (their sum is the answer)."""
         self.fill(batch, context)
         seconds = []
@@ -145,7 +156,9 @@ class Driver:
                         running.pop(message["id"]).cancel()
                     continue
                 ids = np.array([message["prompt"]], dtype=np.int64)
-                running[message["id"]] = self.pipeline.add_request(message["id"], ov.Tensor(ids), generation(message["max_tokens"]))
+                running[message["id"]] = self.pipeline.add_request(
+                    message["id"], ov.Tensor(ids), generation(message["max_tokens"])
+                )
             if not self.pipeline.has_non_finished_requests():
                 continue
             self.pipeline.step()
@@ -160,7 +173,8 @@ class Driver:
 
 
 class Lines:
-    """Standard input by lines. No thread reads it: none would run while the pipeline steps, which keeps the interpreter's lock."""
+    """Standard input by lines. No thread reads it: none would run while the pipeline steps, which keeps the
+    interpreter's lock."""
 
     def __init__(self, fd: int = 0):
         self.fd, self.buffer, self.open = fd, b"", True
@@ -205,7 +219,13 @@ def main() -> None:
     args = parser.parse_args()
     start = time.monotonic()
     driver = Driver(args)
-    say({"ready": True, "load_seconds": time.monotonic() - start, "version": genai.get_version() if hasattr(genai, "get_version") else genai.__version__})
+    say(
+        {
+            "ready": True,
+            "load_seconds": time.monotonic() - start,
+            "version": genai.get_version() if hasattr(genai, "get_version") else genai.__version__,
+        }
+    )
     lines = Lines()
     while (line := lines.next()) is not None:
         op, *words = line.split()
@@ -216,7 +236,7 @@ def main() -> None:
         try:
             cell = {"prefill": driver.prefill, "decode": driver.decode, "hybrid": driver.hybrid}[op]
             say({"seconds": cell(**values)})
-        except Exception as error:   # the run goes on with the other cells and says what this one met
+        except Exception as error:  # the run goes on with the other cells and says what this one met
             say({"error": f"{type(error).__name__}: {error}"})
 
 

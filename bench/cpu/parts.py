@@ -1,4 +1,5 @@
 """The parts of a run, in the order in which they are done. One more is one more entry here, and its module."""
+
 from __future__ import annotations
 
 import asyncio
@@ -29,15 +30,19 @@ class Part:
     """A part keeps what it measures in result[name] and calls run.save() whenever there is more.
 
     Parts with `per_format` are played one after the other in the loaded engines of each of --formats: `planned` then is
-    (run, format, engines' names) -> seconds and `play` (run, cells.Bench) -> None. The others start what they need, in --serve-format:
+    (run, format, engines' names) -> seconds and `play` (run, cells.Bench) -> None. The others start what they need, in
+    --serve-format:
     `planned` is (run) -> [(what, seconds)] and `play` (run) -> None. The estimates are plan.py's.
     """
+
     name: str
     planned: typing.Callable
     play: typing.Callable
-    section: typing.Callable[[dict], list[str]]                 # of the whole result, Markdown by lines; [] where it has nothing of this part
-    aims: typing.Callable[[dict], list[dict]] = no_aims         # of the whole result, as aims.aim() makes them
-    programs: tuple[str, ...] = ()                              # of --build
+    section: typing.Callable[
+        [dict], list[str]
+    ]  # of the whole result, Markdown by lines; [] where it has nothing of this part
+    aims: typing.Callable[[dict], list[dict]] = no_aims  # of the whole result, as aims.aim() makes them
+    programs: tuple[str, ...] = ()  # of --build
     per_format: bool = False
     empty: typing.Callable[[], dict | list] = dict
 
@@ -46,10 +51,26 @@ PARTS = [
     Part("served", served.plan_served, alone(served.run_served), tables.served, aims.saturation, (SERVER,)),
     Part("stall", served.plan_stall, alone(served.run_stall), tables.stall, aims.stall, (SERVER,)),
     Part("loaded", served.plan_loaded, alone(served.run_loaded), tables.loaded, aims.loaded, (SERVER, EXECUTOR)),
-    Part("operators", cells.operators_s, cells.run_operators, tables.operators, programs=(OPERATORS,), per_format=True, empty=list),
+    Part(
+        "operators",
+        cells.operators_s,
+        cells.run_operators,
+        tables.operators,
+        programs=(OPERATORS,),
+        per_format=True,
+        empty=list,
+    ),
     Part("cells", cells.cells_s, cells.run_cells, tables.cells, aims.cells, (EXECUTOR, OPERATORS), per_format=True),
-    Part("hybrid", cells.hybrid_s, cells.run_hybrid, tables.hybrid, aims.hybrid, (EXECUTOR, OPERATORS), per_format=True),
+    Part(
+        "hybrid", cells.hybrid_s, cells.run_hybrid, tables.hybrid, aims.hybrid, (EXECUTOR, OPERATORS), per_format=True
+    ),
     Part("long", long_contexts.planned, long_contexts.run_long, tables.long, programs=(EXECUTOR, OPERATORS)),
-    Part("neighbours", neighbours.planned, neighbours.run_neighbours, tables.beside_neighbours, programs=(EXECUTOR, OPERATORS)),
+    Part(
+        "neighbours",
+        neighbours.planned,
+        neighbours.run_neighbours,
+        tables.beside_neighbours,
+        programs=(EXECUTOR, OPERATORS),
+    ),
 ]
 NAMES = [p.name for p in PARTS]

@@ -1,19 +1,24 @@
-"""How long a run should take, from nominal speeds of two cores of a Zen 5: the estimate that run.py prints first, nothing that is reported.
+"""How long a run should take, from nominal speeds of two cores of a Zen 5: the estimate that run.py prints first,
+nothing that is reported.
 
 Every constant was read off a run; a machine of half the speed takes twice as long, which the progress lines show early.
 """
+
 from __future__ import annotations
 
 PREFILLS = [128, 512, 2048]
-BATCHES = [32, 16, 8, 4, 1]          # descending: OpenVINO's larger set is cut down, which saves its prompts
+BATCHES = [32, 16, 8, 4, 1]  # descending: OpenVINO's larger set is cut down, which saves its prompts
 CONTEXTS = [128, 1024]
-BOX_S = {"saturation": 90.0, "poisson": 40.0}      # per server: as a whole; after the last arrival
+BOX_S = {"saturation": 90.0, "poisson": 40.0}  # per server: as a whole; after the last arrival
 
 # Prompt tokens per second, ours with its default activations.
-PREFILL = {"bf16": {"tactus": 430, "OpenVINO": 345, "llama.cpp": 235, "ik_llama.cpp": 330}, "int8": {"tactus": 640, "OpenVINO": 400, "llama.cpp": 126, "ik_llama.cpp": 320},
-           "int4": {"tactus": 600, "OpenVINO": 450, "llama.cpp": 240, "ik_llama.cpp": 320}}
-INT8_ACTIVATIONS = 1.1                              # times as fast as the default's
-CEILINGS_S = 0.05                                   # before and after every engine's turn
+PREFILL = {
+    "bf16": {"tactus": 430, "OpenVINO": 345, "llama.cpp": 235, "ik_llama.cpp": 330},
+    "int8": {"tactus": 640, "OpenVINO": 400, "llama.cpp": 126, "ik_llama.cpp": 320},
+    "int4": {"tactus": 600, "OpenVINO": 450, "llama.cpp": 240, "ik_llama.cpp": 320},
+}
+INT8_ACTIVATIONS = 1.1  # times as fast as the default's
+CEILINGS_S = 0.05  # before and after every engine's turn
 LOAD_S = {"tactus": 3, "OpenVINO": 4, "llama.cpp": 4, "ik_llama.cpp": 6}
 
 
@@ -41,7 +46,7 @@ def decode_step_s(name: str, batch: int, context: int) -> float:
     if engine == "OpenVINO":
         return (0.03 + 0.0028 * batch) * (1.7 if far else 1)
     if engine == "ik_llama.cpp" and far:
-        return 0.03 + 0.0014 * batch * batch         # every query passes over every sequence's cells
+        return 0.03 + 0.0014 * batch * batch  # every query passes over every sequence's cells
     return 0.03 + 0.008 * batch * (1.5 if far else 1)
 
 
@@ -60,7 +65,8 @@ def fill_s(name: str, fmt: str, batch: int, context: int) -> float:
 
 
 def long_fill_s(name: str, fmt: str, batch: int, context: int, has_prompt: bool) -> float:
-    """Ours copies what 2,048 tokens have left, the llama.cpp family too where there is one sequence, else the prompt before."""
+    """Ours copies what 2,048 tokens have left, the llama.cpp family too where there is one sequence, else the prompt
+    before."""
     engine = kind(name)
     if engine == "OpenVINO":
         return batch * prompt_s(name, fmt, context)
@@ -69,7 +75,9 @@ def long_fill_s(name: str, fmt: str, batch: int, context: int, has_prompt: bool)
     return (0 if has_prompt else prompt_s(name, fmt, context)) + batch
 
 
-def cells_s(names: list[str], fmt: str, rounds: int, prefills: list[int], batches: list[int], contexts: list[int]) -> float:
+def cells_s(
+    names: list[str], fmt: str, rounds: int, prefills: list[int], batches: list[int], contexts: list[int]
+) -> float:
     total = 0.0
     for name in names:
         for tokens in prefills:
@@ -96,9 +104,19 @@ def served_s(name: str, fmt: str, scenario: str, prompt_tokens: int, output_toke
     """One server in one load: its start, and its work or its time box."""
     decode = output_tokens * decode_step_s(name, 8, 600) / 8
     work = prompt_tokens / prefill_rate(name, fmt) + decode
-    return LOAD_S[kind(name)] + (min(BOX_S[scenario], work) if scenario == "saturation" else arrivals_s + min(BOX_S[scenario], 5 + max(0.0, work - arrivals_s)))
+    return LOAD_S[kind(name)] + (
+        min(BOX_S[scenario], work)
+        if scenario == "saturation"
+        else arrivals_s + min(BOX_S[scenario], 5 + max(0.0, work - arrivals_s))
+    )
 
 
 def stall_s(name: str, fmt: str, prompts: int, quiet_s: float) -> float:
     slow = 2.0 if "-b 64" in name else 1.0
-    return LOAD_S[kind(name)] + 6 * 128 / prefill_rate(name, fmt) * slow + 1 + quiet_s + prompts * (0.3 + 1.1 * slow * 2048 / prefill_rate(name, fmt))
+    return (
+        LOAD_S[kind(name)]
+        + 6 * 128 / prefill_rate(name, fmt) * slow
+        + 1
+        + quiet_s
+        + prompts * (0.3 + 1.1 * slow * 2048 / prefill_rate(name, fmt))
+    )

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""A run's JSON as Markdown: each aim with "met" or by how much it is missed, every cell beside the best peer and beside the cell's own
+"""A run's JSON as Markdown: each aim with "met" or by how much it is missed, every cell beside the best peer and beside
+the cell's own
 ceiling, the operators' shares, the stall test's trade-off curve and the load tests.
 
   report.py FILE.json
 """
+
 from __future__ import annotations
 
 import json
@@ -17,7 +19,22 @@ from tables import spread, table
 
 def check(result: object) -> None:
     """Raises ValueError with what is missing in something that run.py did not write."""
-    keys = {"date", "command", "machine", "versions", "threads", "cells", "hybrid", "operators", "stall", "served", "loaded", "settings", "load_s", "notes"}
+    keys = {
+        "date",
+        "command",
+        "machine",
+        "versions",
+        "threads",
+        "cells",
+        "hybrid",
+        "operators",
+        "stall",
+        "served",
+        "loaded",
+        "settings",
+        "load_s",
+        "notes",
+    }
     missing = sorted(keys - set(result)) if isinstance(result, dict) else ["everything"]
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}")
@@ -37,11 +54,19 @@ def ceilings_line(result: dict) -> list[str]:
     everything: dict[str, list[float]] = {}
     for group in ("cells", "hybrid"):
         for cells in result[group].values():
-            for cell in (cells.values() if group == "cells" else [cells]):
+            for cell in cells.values() if group == "cells" else [cells]:
                 for k, v in cell.get("ceilings", {}).items():
                     everything.setdefault(k, []).extend(v)
-    parts = [f"{label} {spread(sorted(x / scale for x in everything[k] if x), 2)} {unit}" for k, label, scale, unit in
-             (("bf16_ops", "bf16", 1e12, "TFLOP/s"), ("int8_ops", "int8", 1e12, "TOP/s"), ("f32_ops", "f32", 1e12, "TFLOP/s"), ("read_bytes", "reading", 1e9, "GB/s")) if any(everything.get(k, []))]
+    parts = [
+        f"{label} {spread(sorted(x / scale for x in everything[k] if x), 2)} {unit}"
+        for k, label, scale, unit in (
+            ("bf16_ops", "bf16", 1e12, "TFLOP/s"),
+            ("int8_ops", "int8", 1e12, "TOP/s"),
+            ("f32_ops", "f32", 1e12, "TFLOP/s"),
+            ("read_bytes", "reading", 1e9, "GB/s"),
+        )
+        if any(everything.get(k, []))
+    ]
     return [f"Ceilings in this run, median (least-most): {'; '.join(parts)}.", ""] if parts else []
 
 
@@ -50,19 +75,34 @@ def head(result: dict) -> list[str]:
     out = []
     for run in result.get("runs") or [result]:
         m = run["machine"]
-        out.append(f"- {run['date']}, commit {run['versions'].get('tactus', '?')}, {run.get('seconds', 0) / 60:.1f} minutes, {m['cpu']}, {result['threads']} threads of {m['cores']} cores, "
-                   f"{m['memory_gib']} GiB, load average {m['load_average']:.1f} at the start: `{run['command']}`")
+        out.append(
+            f"- {run['date']}, commit {run['versions'].get('tactus', '?')}, {run.get('seconds', 0) / 60:.1f} minutes,"
+            f" {m['cpu']}, {result['threads']} threads of {m['cores']} cores, {m['memory_gib']} GiB, load average"
+            f" {m['load_average']:.1f} at the start: `{run['command']}`"
+        )
     return out + [f"- {name}: {text}" for name, text in result["versions"].items() if name != "tactus"] + [""]
 
 
 def aims_tables(result: dict) -> list[str]:
     out, everything = [], judged(result)
-    titles = {aims.DEFAULT: "Default settings, beside the best peer at its default", aims.LIKE: "Like for like: 8-bit activations as the peers have them, beside the best peer"}
+    titles = {
+        aims.DEFAULT: "Default settings, beside the best peer at its default",
+        aims.LIKE: "Like for like: 8-bit activations as the peers have them, beside the best peer",
+    }
     for which, title in titles.items():
         rows = [a for a in everything if a["basis"] == which]
         if rows:
-            out += [f"### {title}", "", f"{sum(a['met'] for a in rows)} of {len(rows)} met.", "",
-                    table(["what", "ours", "found", "aim", "verdict"], [[a["what"], a["who"], a["found"], a["aim"], a["verdict"]] for a in rows]), ""]
+            out += [
+                f"### {title}",
+                "",
+                f"{sum(a['met'] for a in rows)} of {len(rows)} met.",
+                "",
+                table(
+                    ["what", "ours", "found", "aim", "verdict"],
+                    [[a["what"], a["who"], a["found"], a["aim"], a["verdict"]] for a in rows],
+                ),
+                "",
+            ]
     return ["## Aims", "", *out] if out else []
 
 
@@ -70,7 +110,11 @@ def markdown(result: dict) -> str:
     out = head(result) + ceilings_line(result) + aims_tables(result)
     for part in cells_first():
         out += part.section(result)
-    settings = dict(result["settings"]) | {f"stall, {n}": r["settings"] for n, r in result["stall"].items()} | {f"{s}, {n}": r["settings"] for s, rows in result["served"].items() for n, r in rows.items()}
+    settings = (
+        dict(result["settings"])
+        | {f"stall, {n}": r["settings"] for n, r in result["stall"].items()}
+        | {f"{s}, {n}": r["settings"] for s, rows in result["served"].items() for n, r in rows.items()}
+    )
     if settings:
         out += ["## What each ran with", ""] + [f"- {name}: {text}" for name, text in settings.items()] + [""]
     if result["load_s"]:

@@ -1,4 +1,5 @@
 """The result of a long run, written after every cell, and what is said while it runs: for bench/cpu and bench/slo."""
+
 from __future__ import annotations
 
 import json
@@ -9,7 +10,8 @@ from engines import warn
 
 
 class ResultFile:
-    """`result` has the lists `runs` (the last is this one) and `notes`. `expected_s`: about how long everything takes."""
+    """`result` has the lists `runs` (the last is this one) and `notes`. `expected_s`: about how long everything
+    takes."""
 
     def __init__(self, output: pathlib.Path):
         self.output = output

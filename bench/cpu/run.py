@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""One run of everything: this engine beside OpenVINO GenAI, llama.cpp and ik_llama.cpp, taking turns cell by cell, with the machine's
+"""One run of everything: this engine beside OpenVINO GenAI, llama.cpp and ik_llama.cpp, taking turns cell by cell, with
+the machine's
 ceilings measured in the same turns.
 
   bench/cpu/setup.sh CACHE                       once: Python packages, llama.cpp, models (about 16 GB)
-  bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--parts served,stall,loaded,operators,cells,hybrid,long,neighbours] [--formats int8,bf16,int4]
+  bench/cpu/run.py --cache CACHE [-o FILE.json] [--quick] [--parts
+  served,stall,loaded,operators,cells,hybrid,long,neighbours] [--formats int8,bf16,int4]
                    [--minutes N] [--append] [--plan]
 
-Prints what it will do and about how long that takes, then progress, then a Markdown report. The JSON is written after every cell, so
-Ctrl-C keeps what is done; `report.py FILE.json` prints the report again. Nothing else should run on the machine. What each engine runs
+Prints what it will do and about how long that takes, then progress, then a Markdown report. The JSON is written after
+every cell, so
+Ctrl-C keeps what is done; `report.py FILE.json` prints the report again. Nothing else should run on the machine. What
+each engine runs
 with is in the report.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -27,10 +32,11 @@ import cells
 import engines
 import make_models
 import plan
-import report
 from engines import warn
 from parts import NAMES, PARTS, Part
 from result_file import ResultFile
+
+import report
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -45,7 +51,11 @@ class OutOfTime(Exception):
 def kv_format(tactus_args: str) -> str:
     """Of our K and V, which decides how many bytes a cell must read; the peers keep theirs as they do by default."""
     words = tactus_args.replace("=", " ").split()
-    return "int8" if "--kv-cache-dtype" in words and words[words.index("--kv-cache-dtype") + 1:][:1] == ["int8"] else "bf16"
+    return (
+        "int8"
+        if "--kv-cache-dtype" in words and words[words.index("--kv-cache-dtype") + 1 :][:1] == ["int8"]
+        else "bf16"
+    )
 
 
 class Run(ResultFile):
@@ -55,15 +65,30 @@ class Run(ResultFile):
         super().__init__(args.output)
         self.args, self.places = args, places
         self.logs = pathlib.Path(tempfile.mkdtemp(prefix="tactus-bench-"))
-        this = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "command": " ".join(["bench/cpu/run.py", *args.public]),
-                "machine": engines.machine(), "versions": engines.versions(places)}
-        self.result = {**this, "runs": [], "first": aims.DEFAULT, "threads": places.threads, "kv": kv_format(args.tactus_args), "settings": {}, "load_s": {},
-                       **{part.name: part.empty() for part in PARTS}, "notes": []}
+        this = {
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "command": " ".join(["bench/cpu/run.py", *args.public]),
+            "machine": engines.machine(),
+            "versions": engines.versions(places),
+        }
+        self.result = {
+            **this,
+            "runs": [],
+            "first": aims.DEFAULT,
+            "threads": places.threads,
+            "kv": kv_format(args.tactus_args),
+            "settings": {},
+            "load_s": {},
+            **{part.name: part.empty() for part in PARTS},
+            "notes": [],
+        }
         if args.append and args.output.exists():
             before = json.loads(args.output.read_text())
             for key in ("settings", "load_s", *NAMES, "notes"):
                 self.result[key] = before.get(key, self.result[key])
-            self.result["runs"] = before.get("runs") or [{k: before[k] for k in ("date", "command", "machine", "versions", "seconds") if k in before}]
+            self.result["runs"] = before.get("runs") or [
+                {k: before[k] for k in ("date", "command", "machine", "versions", "seconds") if k in before}
+            ]
         self.result["runs"].append({**this, "seconds": 0.0})
 
     def save(self) -> None:
@@ -77,6 +102,7 @@ class Run(ResultFile):
 
 
 # --- The plan --------------------------------------------------------------------------------------------------------
+
 
 def planned(run: Run) -> list[tuple[str, float]]:
     """(what, about how many seconds), in the order in which it is done."""
@@ -95,7 +121,9 @@ def planned(run: Run) -> list[tuple[str, float]]:
 def wanted_parts(args: argparse.Namespace) -> list[tuple[bool, list[Part]]]:
     """The chosen parts in their order, in groups of those that are played format by format and those that are not."""
     chosen_ones = [p for p in PARTS if p.name in args.parts]
-    return [(per_format, list(group)) for per_format, group in itertools.groupby(chosen_ones, key=lambda p: p.per_format)]
+    return [
+        (per_format, list(group)) for per_format, group in itertools.groupby(chosen_ones, key=lambda p: p.per_format)
+    ]
 
 
 def print_plan(run: Run) -> None:
@@ -105,36 +133,74 @@ def print_plan(run: Run) -> None:
         warn(f"{seconds:6.0f} s  {what}")
     limit = f", and nothing new begins after {run.args.minutes:g} minutes" if run.args.minutes else ""
     if run.result["machine"]["load_average"] > 0.5:
-        warn(f"  ! the load average is {run.result['machine']['load_average']:.1f}: what else runs here will show in every figure")
+        warn(
+            f"  ! the load average is {run.result['machine']['load_average']:.1f}: what else runs here will show in"
+            " every figure"
+        )
     warn(f"About {run.expected_s / 60:.0f} minutes on two cores of a Zen 5{limit}; into {run.args.output}")
 
 
 # --- The command line ------------------------------------------------------------------------------------------------
 
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=pathlib.Path, required=True, help="the folder that setup.sh filled")
-    parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="a build of this project with -DTACTUS_BUILD_BENCH=ON")
-    parser.add_argument("--ik", type=pathlib.Path, help="folder with ik_llama.cpp's bin/llama-server and llama_driver, where setup.sh did not build it")
+    parser.add_argument(
+        "--build",
+        type=pathlib.Path,
+        default=ROOT / "build/release",
+        help="a build of this project with -DTACTUS_BUILD_BENCH=ON",
+    )
+    parser.add_argument(
+        "--ik",
+        type=pathlib.Path,
+        help="folder with ik_llama.cpp's bin/llama-server and llama_driver, where setup.sh did not build it",
+    )
     parser.add_argument("-o", "--output", type=pathlib.Path, help="default: bench/results/DATE-cpu.json")
     parser.add_argument("--parts", default=",".join(NAMES), help=f"default: {','.join(NAMES)}")
     parser.add_argument("--formats", help=f"of the in-process cells; default: {','.join(FORMATS)}, with --quick int8")
-    parser.add_argument("--serve-format", default="int8", choices=["bf16", "int8", "int4"], help="of the stall test, the load tests and long contexts")
-    parser.add_argument("--engines", default="", help="names that begin so only, comma-separated: tactus,OpenVINO,llama.cpp,ik_llama.cpp")
-    parser.add_argument("--variants", type=int, default=2, help="how many of our own ways to run a format (engines.py lists them); 0: all")
+    parser.add_argument(
+        "--serve-format",
+        default="int8",
+        choices=["bf16", "int8", "int4"],
+        help="of the stall test, the load tests and long contexts",
+    )
+    parser.add_argument(
+        "--engines",
+        default="",
+        help="names that begin so only, comma-separated: tactus,OpenVINO,llama.cpp,ik_llama.cpp",
+    )
+    parser.add_argument(
+        "--variants",
+        type=int,
+        default=2,
+        help="how many of our own ways to run a format (engines.py lists them); 0: all",
+    )
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1))
-    parser.add_argument("--rounds", type=int, default=2, help="turns of every engine per cell: one more for prompts, twice as many for decode steps")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=2,
+        help="turns of every engine per cell: one more for prompts, twice as many for decode steps",
+    )
     parser.add_argument("--rate", type=float, default=0.15, help="Poisson arrivals per second, bursts not counted")
     parser.add_argument("--poisson-requests", type=int, default=10)
     parser.add_argument("--tactus-args", default="", help="more flags for our own side, space-separated")
     parser.add_argument("--quick", action="store_true", help="a few cells of everything in one format, one turn each")
     parser.add_argument("--minutes", type=float, default=0, help="begin nothing new after so long; 0: no limit")
-    parser.add_argument("--append", action="store_true", help="add to what --output holds, replacing the cells that are measured again")
-    parser.add_argument("--plan", action="store_true", help="say what would be done and about how long it takes, and do nothing")
+    parser.add_argument(
+        "--append", action="store_true", help="add to what --output holds, replacing the cells that are measured again"
+    )
+    parser.add_argument(
+        "--plan", action="store_true", help="say what would be done and about how long it takes, and do nothing"
+    )
     args = parser.parse_args()
     args.parts = chosen(parser, "--parts", args.parts, NAMES)
     args.formats = chosen(parser, "--formats", args.formats or ("int8" if args.quick else ",".join(FORMATS)), FORMATS)
-    args.engines = chosen(parser, "--engines", args.engines, ["tactus", *PEERS], lambda e, k: any(x.startswith(e) for x in k))
+    args.engines = chosen(
+        parser, "--engines", args.engines, ["tactus", *PEERS], lambda e, k: any(x.startswith(e) for x in k)
+    )
     for name in ("threads", "rounds", "poisson_requests"):
         if getattr(args, name) < 1:
             parser.error(f"--{name.replace('_', '-')} {getattr(args, name)}: at least 1")
@@ -149,7 +215,9 @@ def parse() -> argparse.Namespace:
     return args
 
 
-def chosen(parser: argparse.ArgumentParser, flag: str, text: str, known: list[str], fits=lambda e, k: e in k) -> list[str]:
+def chosen(
+    parser: argparse.ArgumentParser, flag: str, text: str, known: list[str], fits=lambda e, k: e in k
+) -> list[str]:
     words = [w for w in text.split(",") if w]
     unknown = [w for w in words if not fits(w, known)]
     if unknown:
@@ -179,9 +247,14 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     needed = dict.fromkeys(n for p in wanted for n in p.programs)
     missing = [n for n in needed if not os.access(args.build / n, os.X_OK)]
     if missing:
-        parser.error(f"--build {args.build} has no {', '.join(missing)}: cmake --preset release -DTACTUS_BUILD_BENCH=ON && cmake --build build/release")
+        parser.error(
+            f"--build {args.build} has no {', '.join(missing)}: cmake --preset release -DTACTUS_BUILD_BENCH=ON && cmake"
+            " --build build/release"
+        )
     formats = {fmt for p in wanted for fmt in (args.formats if p.per_format else [args.serve_format])}
-    files = {make_models.gguf_path(args.cache / "models", f) for f in formats | {"bf16"}}       # ours quantises the bf16 file
+    files = {
+        make_models.gguf_path(args.cache / "models", f) for f in formats | {"bf16"}
+    }  # ours quantises the bf16 file
     if is_wanted(args, "OpenVINO GenAI") and (args.cache / "venv").exists():
         files |= {make_models.openvino_path(args.cache / "models", f) for f in formats}
     lost = sorted(p.name for p in files if not p.exists())
@@ -189,7 +262,10 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         parser.error(f"{args.cache / 'models'} lacks {', '.join(lost)}: {script} {args.cache} writes what is missing")
     for name in PEERS:
         if args.engines and is_wanted(args, name) and not place(args, name):
-            parser.error(f"--engines asks for {name}, which is not in {args.cache}: {script} {args.cache}{' IK_SOURCE' if name.startswith('ik') else ''} puts it there")
+            parser.error(
+                f"--engines asks for {name}, which is not in {args.cache}: {script}"
+                f" {args.cache}{' IK_SOURCE' if name.startswith('ik') else ''} puts it there"
+            )
     folder = args.output.resolve().parent
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         parser.error(f"-o {args.output}: cannot write to {folder}")
@@ -200,7 +276,10 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         except ValueError as error:
             parser.error(f"--append: {args.output} is not a result of this program: {error}")
         if aims.first_of(before) != aims.DEFAULT:
-            parser.error(f"--append: {args.output} is older than the names of today, a plain one of which is the default: give another file to -o")
+            parser.error(
+                f"--append: {args.output} is older than the names of today, a plain one of which is the default: give"
+                " another file to -o"
+            )
 
 
 def is_wanted(args: argparse.Namespace, name: str) -> bool:
@@ -210,7 +289,11 @@ def is_wanted(args: argparse.Namespace, name: str) -> bool:
 def place(args: argparse.Namespace, name: str) -> pathlib.Path | None:
     """Where a peer is; None where setup.sh has not put it."""
     cache = args.cache.resolve()
-    folder = {"OpenVINO GenAI": cache / "venv", "llama.cpp": cache / "llama.cpp", "ik_llama.cpp": args.ik or cache / "ik_llama.cpp"}[name]
+    folder = {
+        "OpenVINO GenAI": cache / "venv",
+        "llama.cpp": cache / "llama.cpp",
+        "ik_llama.cpp": args.ik or cache / "ik_llama.cpp",
+    }[name]
     probes = ["bin/python"] if name.startswith("OpenVINO") else ["llama_driver", "bin/llama-server"]
     if not all((folder / p).exists() for p in probes):
         return None
@@ -219,8 +302,16 @@ def place(args: argparse.Namespace, name: str) -> pathlib.Path | None:
 
 def main() -> None:
     args = parse()
-    places = engines.Places(args.cache.resolve() / "models", args.build.resolve(), args.threads, place(args, "OpenVINO GenAI"), place(args, "llama.cpp"),
-                            place(args, "ik_llama.cpp"), args.tactus_args.split(), args.variants)
+    places = engines.Places(
+        args.cache.resolve() / "models",
+        args.build.resolve(),
+        args.threads,
+        place(args, "OpenVINO GenAI"),
+        place(args, "llama.cpp"),
+        place(args, "ik_llama.cpp"),
+        args.tactus_args.split(),
+        args.variants,
+    )
     run = Run(args, places)
     for name in PEERS:
         if is_wanted(args, name) and place(args, name) is None:
@@ -233,7 +324,7 @@ def main() -> None:
         before = args.output.with_suffix(".json.before")
         args.output.rename(before)
         warn(f"{args.output} was there: it is now {before.name} (--append would have added to it)")
-    signal.signal(signal.SIGINT, signal.default_int_handler)      # a shell's background jobs begin with it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         for per_format, parts in wanted_parts(args):
@@ -245,7 +336,9 @@ def main() -> None:
                     for part in parts:
                         part.play(run, bench)
     except (KeyboardInterrupt, OutOfTime) as reason:
-        run.note(f"{'out of time' if isinstance(reason, OutOfTime) else 'interrupted'}: what comes after this is missing")
+        run.note(
+            f"{'out of time' if isinstance(reason, OutOfTime) else 'interrupted'}: what comes after this is missing"
+        )
     run.save()
     warn(f"written to {args.output} after {run.gone_s() / 60:.1f} minutes; engines' messages are in {run.logs}")
     print(report.markdown(run.result))

@@ -1,4 +1,5 @@
 """The parts that need servers: the stall test, the loads, and the loaded server beside the bare engine."""
+
 from __future__ import annotations
 
 import asyncio
@@ -11,21 +12,27 @@ import servers
 from engines import CellError
 
 Row = tuple[str, servers.Server]
-STALL_BUDGETS = [32, 64, 128, 256, 512]       # 2,048 gives no earlier first token than 512
-OPENVINO_STEPS = [(256, True), (2048, False)]     # max_num_batched_tokens, dynamic_split_fuse: its default and what is fastest at saturation
+STALL_BUDGETS = [32, 64, 128, 256, 512]  # 2,048 gives no earlier first token than 512
+OPENVINO_STEPS = [
+    (256, True),
+    (2048, False),
+]  # max_num_batched_tokens, dynamic_split_fuse: its default and what is fastest at saturation
 LIKE = "tactus, int8 activations"
-NOT_CHOSEN = "llama.cpp, -b 64"     # in the stall test: 31 s to a first token; the fork's gap is a third of its, in a third of the time (2026-11-21)
+# in the stall test: 31 s to a first token; the fork's gap is a third of its, in a third of the time (2026-11-21)
+NOT_CHOSEN = "llama.cpp, -b 64"
 
 
 async def with_server(run, server: servers.Server, scenario) -> dict | None:
     try:
         try:
             await server.start()
-            await asyncio.wait_for(server.send(servers.Request(list(range(300, 364)), 4)), 120)     # touches every page once
+            await asyncio.wait_for(
+                server.send(servers.Request(list(range(300, 364)), 4)), 120
+            )  # touches every page once
             return await scenario(server)
         finally:
             await server.stop()
-    except (CellError, RuntimeError, asyncio.TimeoutError, OSError) as error:
+    except (TimeoutError, CellError, RuntimeError, OSError) as error:
         run.note(f"{server.name}: {error or type(error).__name__}")
         return None
 
@@ -50,7 +57,8 @@ def peers(run, llama_flags: list[list[str]], steps: list[tuple[int, bool]]) -> l
 
 
 def tactus(run, label: str, args: list[str], variant: int = 0) -> list[Row]:
-    """Our server; `variant` counts the ways to run the format (engines.VARIANTS): 0 is the default, 1 rounds activations to 8 bits as the peers do."""
+    """Our server; `variant` counts the ways to run the format (engines.VARIANTS): 0 is the default, 1 rounds
+    activations to 8 bits as the peers do."""
     models = engines.tactus_models(run.places, run.args.serve_format)
     if variant >= len(models) or not wanted(run, "tactus"):
         return []
@@ -59,18 +67,34 @@ def tactus(run, label: str, args: list[str], variant: int = 0) -> list[Row]:
 
 # --- Stalls ----------------------------------------------------------------------------------------------------------
 
+
 async def profile(run) -> pathlib.Path | None:
-    """Step times of this machine for --tbt-slo, measured by `tactus profile` in this run; once more with twice the time where it was not
+    """Step times of this machine for --tbt-slo, measured by `tactus profile` in this run; once more with twice the time
+    where it was not
     enough."""
     path = run.logs / "profile.csv"
     model = engines.tactus_models(run.places, run.args.serve_format)[0][1]
     for limit_s in (profile_limit_s(run.args.quick), 2 * profile_limit_s(run.args.quick)):
-        command = [str(run.places.tactus), "profile", *model, "--threads", str(run.places.threads), "--max-context", "4096", "--time-limit", f"{limit_s}s",
-                   *run.places.tactus_args, "-o", str(path)]
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, start_new_session=True)
+        command = [
+            str(run.places.tactus),
+            "profile",
+            *model,
+            "--threads",
+            str(run.places.threads),
+            "--max-context",
+            "4096",
+            "--time-limit",
+            f"{limit_s}s",
+            *run.places.tactus_args,
+            "-o",
+            str(path),
+        ]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, start_new_session=True
+        )
         try:
             _, errors = await asyncio.wait_for(process.communicate(), 300)
-        except (asyncio.TimeoutError, asyncio.CancelledError):
+        except (TimeoutError, asyncio.CancelledError):
             process.kill()
             raise
         if not process.returncode and path.exists():
@@ -94,14 +118,21 @@ def slo_s(run) -> float:
 def stall_rows(run) -> list[Row]:
     quick = run.args.quick
     rows = tactus(run, "tactus", []) + ([] if quick else tactus(run, LIKE, [], variant=1))
-    rows += [(n, s) for n, s in peers(run, [["-b", "64"]] if quick else [[], ["-b", "64"]], OPENVINO_STEPS[:1] if quick else OPENVINO_STEPS) if n != NOT_CHOSEN]
+    rows += [
+        (n, s)
+        for n, s in peers(
+            run, [["-b", "64"]] if quick else [[], ["-b", "64"]], OPENVINO_STEPS[:1] if quick else OPENVINO_STEPS
+        )
+        if n != NOT_CHOSEN
+    ]
     for budget in [128] if quick else STALL_BUDGETS:
         rows += tactus(run, f"tactus, budget {budget}", ["--max-num-batched-tokens", str(budget)])
     return rows
 
 
 def stall_shape(run, name: str) -> tuple[int, float]:
-    """How many long prompts, and the undisturbed seconds before them. One where a prompt takes tens of seconds, or all at once: its single
+    """How many long prompts, and the undisturbed seconds before them. One where a prompt takes tens of seconds, or all
+    at once: its single
     gap is the same every time."""
     once = is_llama(name) or "2048" in name or "no split fuse" in name
     return (1, 3.0) if run.args.quick else (1 if once else 2, 4.0)
@@ -124,11 +155,14 @@ async def run_stall(run) -> None:
     run.progress("stall test: profile for --tbt-slo")
     path = await profile(run)
     if path:
-        for name, server in tactus(run, "tactus, --tbt-slo", ["--tbt-slo", f"{slo * 1000:.0f}ms", "--profile", str(path)]):
+        for name, server in tactus(
+            run, "tactus, --tbt-slo", ["--tbt-slo", f"{slo * 1000:.0f}ms", "--profile", str(path)]
+        ):
             await measure(name, server)
 
 
 # --- Loads -----------------------------------------------------------------------------------------------------------
+
 
 def served_rows(run) -> list[Row]:
     rows = tactus(run, "tactus", [])
@@ -149,7 +183,8 @@ def is_llama(name: str) -> bool:
 
 
 def poisson_rows(rows: list[Row]) -> list[Row]:
-    """Without the llama.cpp family, which falls behind these arrivals by minutes (the faster one completed 4 of 14 requests in 86 s on 2026-11-21)."""
+    """Without the llama.cpp family, which falls behind these arrivals by minutes (the faster one completed 4 of 14
+    requests in 86 s on 2026-11-21)."""
     return [(n, s) for n, s in rows if not is_llama(n)]
 
 
@@ -157,7 +192,10 @@ async def run_served(run) -> None:
     rows = served_rows(run)
     for scenario, requests in scenarios(run).items():
         box = plan.BOX_S[scenario]
-        play = {"saturation": lambda s: load.saturate(s, requests, box_s=box), "poisson": lambda s: load.arrive(s, requests, box_s=box)}[scenario]
+        play = {
+            "saturation": lambda s: load.saturate(s, requests, box_s=box),
+            "poisson": lambda s: load.arrive(s, requests, box_s=box),
+        }[scenario]
         for name, server in rows if scenario == "saturation" else poisson_rows(rows):
             run.progress(f"served, {scenario}: {name}")
             row = await with_server(run, server, play)
@@ -167,7 +205,8 @@ async def run_served(run) -> None:
 
 
 async def run_loaded(run) -> None:
-    """What HTTP and the engine cost: 32 streams through the server against 32 sequences in the bare executor, in turns."""
+    """What HTTP and the engine cost: 32 streams through the server against 32 sequences in the bare executor, in
+    turns."""
     rows = tactus(run, "tactus", ["--max-num-seqs", "32"])
     if not rows:
         return
@@ -179,7 +218,9 @@ async def run_loaded(run) -> None:
             bare = engines.Process(spec, run.logs / "bare.log")
             try:
                 bare.ask("prefill tokens=128 repeat=1")
-                out.setdefault("bare_step_s", []).extend(bare.ask("decode batch=32 context=144 steps=33")["seconds"][1:])
+                out.setdefault("bare_step_s", []).extend(
+                    bare.ask("decode batch=32 context=144 steps=33")["seconds"][1:]
+                )
             finally:
                 bare.close()
         except CellError as error:
@@ -194,21 +235,35 @@ async def run_loaded(run) -> None:
 
 # --- What the plan says of each ---------------------------------------------------------------------------------------
 
+
 def plan_served(run) -> list[tuple[str, float]]:
     rows = []
     for scenario, requests in scenarios(run).items():
         named = served_rows(run)
         names = [n for n, _ in (poisson_rows(named) if scenario == "poisson" else named)]
         tokens, answers = sum(len(r.prompt) for r in requests), sum(r.max_tokens for r in requests)
-        rows.append((f"served, {scenario}: {len(names)} servers",
-                     sum(plan.served_s(n, run.args.serve_format, scenario, tokens, answers, max(r.due_s for r in requests)) for n in names)))
+        rows.append(
+            (
+                f"served, {scenario}: {len(names)} servers",
+                sum(
+                    plan.served_s(n, run.args.serve_format, scenario, tokens, answers, max(r.due_s for r in requests))
+                    for n in names
+                ),
+            )
+        )
     return rows
 
 
 def plan_stall(run) -> list[tuple[str, float]]:
     names = [n for n, _ in stall_rows(run)]
-    return [(f"stall test: {len(names)} servers and --tbt-slo with its profile",
-             sum(plan.stall_s(n, run.args.serve_format, *stall_shape(run, n)) for n in names) + profile_limit_s(run.args.quick) + 20)]
+    return [
+        (
+            f"stall test: {len(names)} servers and --tbt-slo with its profile",
+            sum(plan.stall_s(n, run.args.serve_format, *stall_shape(run, n)) for n in names)
+            + profile_limit_s(run.args.quick)
+            + 20,
+        )
+    ]
 
 
 def plan_loaded(run) -> list[tuple[str, float]]:

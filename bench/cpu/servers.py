@@ -1,15 +1,16 @@
 """The servers under load, all behind one interface: start, send a request of token ids, get token times, stop.
 
-tactus, llama-server and the fork speak HTTP with server-sent events; OpenVINO GenAI has no server and is driven by lines
+tactus, llama-server and the fork speak HTTP with server-sent events; OpenVINO GenAI has no server and is driven by
+lines
 (openvino_driver.py). Times are CLOCK_MONOTONIC seconds: here when bytes arrive, in the driver when a step has ended.
 """
+
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 import signal
 import socket
@@ -24,13 +25,15 @@ import make_models
 class Request:
     prompt: list[int]
     max_tokens: int
-    due_s: float = 0.0                 # since the scenario's start
+    due_s: float = 0.0  # since the scenario's start
     label: str = ""
 
 
 @dataclasses.dataclass
 class Served:
-    """What came back. token_times has one entry per arrival that carried text, counts how many tokens each was taken for."""
+    """What came back. token_times has one entry per arrival that carried text, counts how many tokens each was taken
+    for."""
+
     request: Request
     sent_s: float
     token_times: list[float] = dataclasses.field(default_factory=list)
@@ -49,6 +52,7 @@ class Served:
 
 class Server:
     """One running server. `send` returns when the request has ended or was cancelled."""
+
     name = ""
     settings = ""
 
@@ -64,6 +68,7 @@ class Server:
 
 class HttpServer(Server):
     """A process that listens on a port: subclasses say how it is started and what a request looks like."""
+
     ready_path = "/health"
     path = "/v1/completions"
 
@@ -84,9 +89,17 @@ class HttpServer(Server):
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
         with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(*self.command, "--host", "127.0.0.1", "--port", str(self.port), stdout=log, stderr=log,
-                                                                cwd=self.log.resolve().parent,   # ik_llama.cpp writes a llama.log where it stands
-                                                                start_new_session=True)          # Ctrl-C is the run's to handle
+            self.process = await asyncio.create_subprocess_exec(
+                *self.command,
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(self.port),
+                stdout=log,
+                stderr=log,
+                cwd=self.log.resolve().parent,  # ik_llama.cpp writes a llama.log where it stands
+                start_new_session=True,
+            )  # Ctrl-C is the run's to handle
         end = time.monotonic() + 180
         while time.monotonic() < end:
             if self.process.returncode is not None:
@@ -111,14 +124,17 @@ class HttpServer(Server):
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 22)
             body = json.dumps(self.body(request)).encode()
-            writer.write(f"POST {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-                         "Connection: close\r\n\r\n".encode() + body)
+            writer.write(
+                f"POST {self.path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length:"
+                f" {len(body)}\r\nConnection: close\r\n\r\n".encode()
+                + body
+            )
             await writer.drain()
             status = int((await reader.readline()).split()[1])
             if status != 200:
                 served.error = f"HTTP {status}: {(await reader.read(2000)).decode(errors='replace')[-300:]}"
                 return served
-            while line := await reader.readline():     # chunk sizes and headers are lines too; events begin with "data:"
+            while line := await reader.readline():  # chunk sizes and headers are lines too; events begin with "data:"
                 if not line.startswith(b"data:") or line.startswith(b"data: [DONE]"):
                     continue
                 now = time.monotonic()
@@ -143,7 +159,7 @@ class HttpServer(Server):
             self.process.send_signal(signal.SIGTERM)
             try:
                 await asyncio.wait_for(self.process.wait(), 10)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 self.process.kill()
                 await self.process.wait()
 
@@ -151,14 +167,37 @@ class HttpServer(Server):
 class Tactus(HttpServer):
     ready_path = "/ready"
 
-    def __init__(self, places: engines.Places, model: list[str], log: pathlib.Path, args: list[str], label: str = "tactus"):
-        flags = ["--threads", str(places.threads), "--kv-cache-memory", "1GiB", "--prefix-caching", "off", *places.tactus_args, *args]
+    def __init__(
+        self, places: engines.Places, model: list[str], log: pathlib.Path, args: list[str], label: str = "tactus"
+    ):
+        flags = [
+            "--threads",
+            str(places.threads),
+            "--kv-cache-memory",
+            "1GiB",
+            "--prefix-caching",
+            "off",
+            *places.tactus_args,
+            *args,
+        ]
         if "--max-num-seqs" not in flags:
             flags += ["--max-num-seqs", "8"]
-        super().__init__(label, [str(places.tactus), "serve", *model, "--served-model-name", "x", *flags], "tactus serve " + " ".join([pathlib.Path(model[0]).name, *model[1:], *flags]), log)
+        super().__init__(
+            label,
+            [str(places.tactus), "serve", *model, "--served-model-name", "x", *flags],
+            "tactus serve " + " ".join([pathlib.Path(model[0]).name, *model[1:], *flags]),
+            log,
+        )
 
     def body(self, request: Request) -> dict:
-        return {"model": "x", "prompt": request.prompt, "max_tokens": request.max_tokens, "temperature": 0, "stream": True, "ignore_eos": True}
+        return {
+            "model": "x",
+            "prompt": request.prompt,
+            "max_tokens": request.max_tokens,
+            "temperature": 0,
+            "stream": True,
+            "ignore_eos": True,
+        }
 
     def count(self, event: dict) -> int:
         return 1 if event.get("choices") and event["choices"][0].get("text") else 0
@@ -167,18 +206,43 @@ class Tactus(HttpServer):
 class Llama(HttpServer):
     path = "/completion"
 
-    def __init__(self, label: str, folder: pathlib.Path, places: engines.Places, fmt: str, log: pathlib.Path, args: list[str]):
-        flags = ["-t", str(places.threads), "-tb", str(places.threads), "-c", str(8 * 2816), "-np", "8", "-fa", "on", *args]
+    def __init__(
+        self, label: str, folder: pathlib.Path, places: engines.Places, fmt: str, log: pathlib.Path, args: list[str]
+    ):
+        flags = [
+            "-t",
+            str(places.threads),
+            "-tb",
+            str(places.threads),
+            "-c",
+            str(8 * 2816),
+            "-np",
+            "8",
+            "-fa",
+            "on",
+            *args,
+        ]
         if label == "llama.cpp":
             flags += ["--cache-ram", "0", "--no-kv-unified"]
         else:
             flags += ["--cache-ram", "0", "-rtr"]
-        super().__init__(label, [str(folder / "bin/llama-server"), "-m", str(make_models.gguf_path(places.models, fmt)), *flags],
-                         "llama-server " + " ".join(flags), log)
+        super().__init__(
+            label,
+            [str(folder / "bin/llama-server"), "-m", str(make_models.gguf_path(places.models, fmt)), *flags],
+            "llama-server " + " ".join(flags),
+            log,
+        )
 
     def body(self, request: Request) -> dict:
-        return {"prompt": request.prompt, "n_predict": request.max_tokens, "temperature": 0, "stream": True, "ignore_eos": True, "cache_prompt": False,
-                "return_tokens": True}
+        return {
+            "prompt": request.prompt,
+            "n_predict": request.max_tokens,
+            "temperature": 0,
+            "stream": True,
+            "ignore_eos": True,
+            "cache_prompt": False,
+            "return_tokens": True,
+        }
 
     def count(self, event: dict) -> int:
         if event.get("stop"):
@@ -190,9 +254,24 @@ class OpenVino(Server):
     def __init__(self, places: engines.Places, fmt: str, log: pathlib.Path, chunk: int, split_fuse: bool = True):
         self.name = f"OpenVINO GenAI, {f'chunks of {chunk}' if split_fuse else 'no split fuse'}"
         self.log = log
-        self.command = [str(places.openvino_python), str(engines.HERE / "openvino_driver.py"), str(make_models.openvino_path(places.models, fmt)), "--threads",
-                        str(places.threads), "--max-seqs", "8", "--chunk", str(chunk), "--cache-gib", "1", *([] if split_fuse else ["--no-split-fuse"])]
-        self.settings = f"ContinuousBatchingPipeline in its own process, max_num_batched_tokens {chunk}, dynamic_split_fuse {split_fuse}, max_num_seqs 8"
+        self.command = [
+            str(places.openvino_python),
+            str(engines.HERE / "openvino_driver.py"),
+            str(make_models.openvino_path(places.models, fmt)),
+            "--threads",
+            str(places.threads),
+            "--max-seqs",
+            "8",
+            "--chunk",
+            str(chunk),
+            "--cache-gib",
+            "1",
+            *([] if split_fuse else ["--no-split-fuse"]),
+        ]
+        self.settings = (
+            f"ContinuousBatchingPipeline in its own process, max_num_batched_tokens {chunk}, dynamic_split_fuse"
+            f" {split_fuse}, max_num_seqs 8"
+        )
         self.process: asyncio.subprocess.Process | None = None
         self.waiting: dict[int, tuple[Served, asyncio.Event, typing.Callable | None]] = {}
         self.next_id = 0
@@ -200,8 +279,13 @@ class OpenVino(Server):
 
     async def start(self) -> None:
         with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(*self.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=log,
-                                                                start_new_session=True)
+            self.process = await asyncio.create_subprocess_exec(
+                *self.command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
         while line := await asyncio.wait_for(self.process.stdout.readline(), 180):
             if line.startswith(b"{"):
                 break
@@ -236,7 +320,9 @@ class OpenVino(Server):
         served = Served(request, time.monotonic())
         self.waiting[number] = (served, event, on_token)
         try:
-            self.process.stdin.write(json.dumps({"id": number, "prompt": request.prompt, "max_tokens": request.max_tokens}).encode() + b"\n")
+            self.process.stdin.write(
+                json.dumps({"id": number, "prompt": request.prompt, "max_tokens": request.max_tokens}).encode() + b"\n"
+            )
             await self.process.stdin.drain()
             await event.wait()
         except asyncio.CancelledError:
@@ -253,7 +339,7 @@ class OpenVino(Server):
                 self.process.stdin.close()
             try:
                 await asyncio.wait_for(self.process.wait(), 5)
-            except asyncio.TimeoutError:
+            except TimeoutError:
                 self.process.kill()
                 await self.process.wait()
         if self.reader:

@@ -2,6 +2,7 @@
 
 The shape is TinyLlama's (1.1B). Weights are seeded noise: speed does not depend on their values.
 """
+
 from __future__ import annotations
 
 import dataclasses
@@ -9,16 +10,18 @@ import dataclasses
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB, CONTEXT = 2048, 22, 32, 4, 64, 5632, 32000, 4096
 KV_WIDTH = KV_HEADS * HEAD_DIM
 
-# Bytes per weight. Only the best case of a format counts: int8 without scales worth mentioning, int4 with one f16 scale per 64.
+# Bytes per weight. Only the best case of a format counts: int8 without scales worth mentioning, int4 with one f16 scale
+# per 64.
 FORMATS = {"bf16": 2.0, "int8": 1.0, "int4": 0.5 + 2 / 64}
 # The formats as each engine's users know them.
 GGUF_NAMES = {"bf16": "BF16", "int8": "Q8_0", "int4": "Q4_0"}
-KV_BYTES = {"bf16": 2.0, "int8": 1.0}       # per element of K and V
+KV_BYTES = {"bf16": 2.0, "int8": 1.0}  # per element of K and V
 
 
 @dataclasses.dataclass(frozen=True)
 class Ceilings:
     """What the machine did in this run: operations per second (a multiply-add is two) and bytes read per second."""
+
     bf16: float
     int8: float
     read: float
@@ -33,15 +36,22 @@ def layer_weights() -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """One step: `tokens` through the layers, `rows` through the output matrix; `pairs` query-key pairs of attention; `kv_tokens`
+    """One step: `tokens` through the layers, `rows` through the output matrix; `pairs` query-key pairs of attention;
+    `kv_tokens`
     contexts whose K and V must be read (each sequence's once)."""
+
     tokens: int
     rows: int
     pairs: int
     kv_tokens: int
 
-    def __add__(self, other: "Work") -> "Work":
-        return Work(self.tokens + other.tokens, self.rows + other.rows, self.pairs + other.pairs, self.kv_tokens + other.kv_tokens)
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.tokens + other.tokens,
+            self.rows + other.rows,
+            self.pairs + other.pairs,
+            self.kv_tokens + other.kv_tokens,
+        )
 
 
 def prefill(tokens: int) -> Work:

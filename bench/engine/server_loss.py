@@ -1,15 +1,35 @@
 #!/usr/bin/env python3
-"""What a loaded server loses against the bare engine: the same closed loop of streams, once through the library and once
+"""What a loaded server loses against the bare engine: the same closed loop of streams, once through the library and
+once
 over HTTP with streaming, taking turns. The client of the server runs on the same cores and counts as loss.
 
     bench/engine/server_loss.py MODEL [--build build/release] [--streams 32] [--rounds 3] [-- flags of the engine]
 """
-import argparse, json, pathlib, re, signal, statistics, subprocess, sys, time
+
+import argparse
+import json
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
 
 
 def bare(args):
-    command = [args.build / "bench/engine/bare_engine", args.model, "--streams", args.streams, "--requests", args.requests,
-               "--in", args.tokens_in, "--out", args.tokens_out, *args.flags]
+    command = [
+        args.build / "bench/engine/bare_engine",
+        args.model,
+        "--streams",
+        args.streams,
+        "--requests",
+        args.requests,
+        "--in",
+        args.tokens_in,
+        "--out",
+        args.tokens_out,
+        *args.flags,
+    ]
     out = subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True).stdout
     return json.loads(out)["output_tokens_per_second"]
 
@@ -25,8 +45,23 @@ def served(args):
                 break
         else:
             sys.exit("the server ended before it was ready")
-        load = [args.build / "tactus", "bench", "--url", url, "--requests", args.requests, "--concurrency", args.streams,
-                "--workload", f"random:in={args.tokens_in},out={args.tokens_out}", "--temperature", 0, "--warmup", 1, "--json"]
+        load = [
+            args.build / "tactus",
+            "bench",
+            "--url",
+            url,
+            "--requests",
+            args.requests,
+            "--concurrency",
+            args.streams,
+            "--workload",
+            f"random:in={args.tokens_in},out={args.tokens_out}",
+            "--temperature",
+            0,
+            "--warmup",
+            1,
+            "--json",
+        ]
         result = json.loads(subprocess.run([str(c) for c in load], check=True, capture_output=True, text=True).stdout)
         return result["output_token_throughput"]
     finally:

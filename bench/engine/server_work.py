@@ -1,13 +1,26 @@
 #!/usr/bin/env python3
-"""What a loaded server needs beside the model: how soon it is ready and answers, what its threads work per token of --streams streams,
-how often each gives its core up or loses it, and where its memory lies. Counts of work and memory, which other processes on the machine
+"""What a loaded server needs beside the model: how soon it is ready and answers, what its threads work per token of
+--streams streams,
+how often each gives its core up or loses it, and where its memory lies. Counts of work and memory, which other
+processes on the machine
 change little; speeds are server_loss.py's.
 
     bench/engine/server_work.py MODEL [--build build/release] [--streams 32] [-- flags of the server]
 """
-import argparse, json, pathlib, re, signal, subprocess, sys, threading, time, urllib.error, urllib.request
 
-LARGE = 32 << 10   # kB: mappings of weights and of the KV cache
+import argparse
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+LARGE = 32 << 10  # kB: mappings of weights and of the KV cache
 
 
 def start(args):
@@ -32,7 +45,9 @@ def start(args):
             sys.exit("the server ended before it was ready")
     ready = time.monotonic()
     body = json.dumps({"prompt": "Hello", "max_tokens": 1}).encode()
-    urllib.request.urlopen(urllib.request.Request(url + "/v1/completions", body, {"Content-Type": "application/json"})).read()
+    urllib.request.urlopen(
+        urllib.request.Request(url + "/v1/completions", body, {"Content-Type": "application/json"})
+    ).read()
     return server, url, ready - begin, time.monotonic() - begin
 
 
@@ -41,8 +56,14 @@ def threads(pid):
     found = {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         status = (task / "status").read_text()
-        switches = [int(re.search(rf"^{kind}_ctxt_switches:\s+(\d+)", status, re.M)[1]) for kind in ("voluntary", "nonvoluntary")]
-        found[f"{(task / 'comm').read_text().strip()} {task.name}"] = [int((task / "schedstat").read_text().split()[0]), *switches]
+        switches = [
+            int(re.search(rf"^{kind}_ctxt_switches:\s+(\d+)", status, re.M)[1])
+            for kind in ("voluntary", "nonvoluntary")
+        ]
+        found[f"{(task / 'comm').read_text().strip()} {task.name}"] = [
+            int((task / "schedstat").read_text().split()[0]),
+            *switches,
+        ]
     return found
 
 
@@ -57,8 +78,21 @@ def memory_mb(pid):
 
 
 def load(args, url, requests):
-    command = [args.build / "tactus", "bench", "--url", url, "--requests", requests, "--concurrency", args.streams, "--workload",
-               f"random:in={args.tokens_in},out={args.tokens_out}", "--temperature", 0, "--json"]
+    command = [
+        args.build / "tactus",
+        "bench",
+        "--url",
+        url,
+        "--requests",
+        requests,
+        "--concurrency",
+        args.streams,
+        "--workload",
+        f"random:in={args.tokens_in},out={args.tokens_out}",
+        "--temperature",
+        0,
+        "--json",
+    ]
     json.loads(subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True).stdout)
 
 
@@ -73,7 +107,7 @@ def main():
     words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
     args = parser.parse_args(words[:end])
-    args.flags = words[end + 1:]
+    args.flags = words[end + 1 :]
     server, url, ready, first = start(args)
     try:
         print(f"ready after {ready:.2f} s, first token after {first:.2f} s; MB: {memory_mb(server.pid)}")
@@ -84,7 +118,9 @@ def main():
         for name, now in sorted(threads(server.pid).items()):
             ran, asked, lost = ((a - b) / tokens for a, b in zip(now, before.get(name, [0, 0, 0])))
             if ran >= 10:
-                print(f"{name:24s} {ran / 1000:8.2f} us/token, {asked:.3f} switches that it asked for, {lost:.3f} others")
+                print(
+                    f"{name:24s} {ran / 1000:8.2f} us/token, {asked:.3f} switches that it asked for, {lost:.3f} others"
+                )
         print(f"with {args.streams} streams, MB: {memory_mb(server.pid)}")
     finally:
         server.send_signal(signal.SIGINT)

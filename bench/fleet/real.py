@@ -1,24 +1,33 @@
 #!/usr/bin/env python3
-"""A fleet of the default model on this machine behind `tactus route`: its balancers beside each other while one replica is slowed, and a soak
+"""A fleet of the default model on this machine behind `tactus route`: its balancers beside each other while one replica
+is slowed, and a soak
 in which replicas are stopped, killed, drained and started again.
 
-    bench/fleet/real.py [--parts balancers,disaggregation,soak] [--replicas 4] [--requests 300] [--minutes 20] [--seed 1] [-o FILE.json]
+    bench/fleet/real.py [--parts balancers,disaggregation,soak] [--replicas 4] [--requests 300] [--minutes 20] [--seed
+    1] [-o FILE.json]
 
-  balancers  the same load (`tactus bench`, chats beside long prompts) through each balancer in turns, --repeats times; one replica stands still
+  balancers  the same load (`tactus bench`, chats beside long prompts) through each balancer in turns, --repeats times;
+  one replica stands still
              for a part of every second (SIGSTOP, SIGCONT)
-  disaggregation  the same load in turns on the same cores: one process of two threads; two of one thread that both do everything
-             (stall-free steps, sal); two of which one computes prompts and hands each sequence over to the other, which decodes
-  soak       streams and whole answers from --clients clients for --minutes, while every few seconds a replica is stopped for a while, killed
-             with -9 and started again, or drained, so that what runs there moves. Each answer is checked: whole (the usage object and [DONE]
-             are there, and the text is that of every other answer to this prompt, whoever gave it and wherever it moved), refused before
-             it began (502, 503), or ended by an error in its stream once it had begun. Anything else is silence, and the exit status 1.
+  disaggregation  the same load in turns on the same cores: one process of two threads; two of one thread that both do
+  everything
+             (stall-free steps, sal); two of which one computes prompts and hands each sequence over to the other, which
+             decodes
+  soak       streams and whole answers from --clients clients for --minutes, while every few seconds a replica is
+  stopped for a while, killed
+             with -9 and started again, or drained, so that what runs there moves. Each answer is checked: whole (the
+             usage object and [DONE]
+             are there, and the text is that of every other answer to this prompt, whoever gave it and wherever it
+             moved), refused before
+             it began (502, 503), or ended by an error in its stream once it had begun. Anything else is silence, and
+             the exit status 1.
 """
+
 import argparse
 import collections
 import datetime
 import http.client
 import json
-import os
 import pathlib
 import random
 import re
@@ -48,8 +57,10 @@ class Process:
         self.start()
 
     def start(self):
-        self.match, self.heard = None, threading.Event()   # of this start: the reader of the one before may still end
-        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.match, self.heard = None, threading.Event()  # of this start: the reader of the one before may still end
+        self.process = subprocess.Popen(
+            self.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
         threading.Thread(target=self._read, args=(self.process, self.heard), daemon=True).start()
 
     def _read(self, process, heard):
@@ -80,14 +91,44 @@ class Process:
 
 
 def serve(args, log, *more):
-    command = [args.tactus, "serve", args.model, "--served-model-name", "m", "--port", "0", "--kv-cache-memory", args.kv_cache_memory, "--max-num-seqs", "16",
-               "--kv-secret-file", str(args.secret), *more, *args.serve_args]
+    command = [
+        args.tactus,
+        "serve",
+        args.model,
+        "--served-model-name",
+        "m",
+        "--port",
+        "0",
+        "--kv-cache-memory",
+        args.kv_cache_memory,
+        "--max-num-seqs",
+        "16",
+        "--kv-secret-file",
+        str(args.secret),
+        *more,
+        *args.serve_args,
+    ]
     return Process(command, r"ready: .* on (http://\S+)", log)
 
 
 def route(args, log, urls, balancer, *more):
-    router = Process([args.tactus, "route", "--port", "0", "--replicas", ",".join(urls), "--balancer", balancer, "--kv-secret-file", str(args.secret), *more],
-                     r"routing on (http://\S+)", log)
+    router = Process(
+        [
+            args.tactus,
+            "route",
+            "--port",
+            "0",
+            "--replicas",
+            ",".join(urls),
+            "--balancer",
+            balancer,
+            "--kv-secret-file",
+            str(args.secret),
+            *more,
+        ],
+        r"routing on (http://\S+)",
+        log,
+    )
     url = router.wait(30)
     end = time.monotonic() + 60
     while ready(url) < len(urls):
@@ -102,7 +143,7 @@ class Fleet:
         self.args, self.log = args, log
         self.replicas = [serve(args, log, "--threads", "1") for _ in range(args.replicas)]
         self.urls = [r.wait() for r in self.replicas]
-        for replica, url in zip(self.replicas, self.urls):   # started again, it has the same port
+        for replica, url in zip(self.replicas, self.urls):  # started again, it has the same port
             replica.command[replica.command.index("--port") + 1] = url.rsplit(":", 1)[1]
 
     def router(self, balancer, *args):
@@ -119,8 +160,26 @@ def ready(url):
 
 
 def load(args, url, workload, rate, requests, seed):
-    done = subprocess.run([args.tactus, "bench", "--url", url, "--requests", str(requests), "--rate", str(rate), "--workload", workload, "--seed", str(seed),
-                           "--json"], capture_output=True, text=True, timeout=900)
+    done = subprocess.run(
+        [
+            args.tactus,
+            "bench",
+            "--url",
+            url,
+            "--requests",
+            str(requests),
+            "--rate",
+            str(rate),
+            "--workload",
+            workload,
+            "--seed",
+            str(seed),
+            "--json",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
     if done.returncode != 0:
         raise RuntimeError(done.stderr[-500:])
     return json.loads(done.stdout)
@@ -139,7 +198,8 @@ def mixed(folder, seed):
 
 
 def disaggregation(args, log):
-    """One process, two equal ones, and one that hands over to another, in turns; the processes of the others stand still meanwhile."""
+    """One process, two equal ones, and one that hands over to another, in turns; the processes of the others stand
+    still meanwhile."""
     started, cells = [], []
 
     def start(*flags):
@@ -148,26 +208,52 @@ def disaggregation(args, log):
         return started[-1]
 
     try:
-        whole, equal, decode = [start("--threads", "2")], [start("--threads", "1") for _ in range(2)], start("--threads", "1")
+        whole, equal, decode = (
+            [start("--threads", "2")],
+            [start("--threads", "1") for _ in range(2)],
+            start("--threads", "1"),
+        )
         prefill = start("--threads", "1", "--hand-over-to", decode.wait())
         ways = {"one process": whole, "two equal processes": equal, "prefill and decode": [prefill, decode]}
         for repeat in range(args.repeats):
             names = list(ways)
-            for name in names[repeat % 3:] + names[:repeat % 3]:
+            for name in names[repeat % 3 :] + names[: repeat % 3]:
                 for other in (p for n, ps in ways.items() if n != name for p in ps):
                     other.signal(signal.SIGSTOP)
                 for process in ways[name]:
                     process.signal(signal.SIGCONT)
-                # The router knows all; what is drained gets what is handed over alone, and nothing is moved away from it meanwhile.
-                router, url = route(args, log, [p.match.group(1) for p in ways[name]], "sal", "--rebalance-interval", "1h")
+                # The router knows all; what is drained gets what is handed over alone, and nothing is moved away from
+                # it meanwhile.
+                router, url = route(
+                    args, log, [p.match.group(1) for p in ways[name]], "sal", "--rebalance-interval", "1h"
+                )
                 try:
                     if name == "prefill and decode":
-                        urllib.request.urlopen(urllib.request.Request(url + "/fleet/drain", json.dumps({"url": decode.match.group(1)}).encode(),
-                                                                      {"Content-Type": "application/json"}), timeout=10).close()
-                    result = load(args, url, args.disaggregation_workload, args.disaggregation_rate, args.requests, args.seed + repeat)
+                        urllib.request.urlopen(
+                            urllib.request.Request(
+                                url + "/fleet/drain",
+                                json.dumps({"url": decode.match.group(1)}).encode(),
+                                {"Content-Type": "application/json"},
+                            ),
+                            timeout=10,
+                        ).close()
+                    result = load(
+                        args,
+                        url,
+                        args.disaggregation_workload,
+                        args.disaggregation_rate,
+                        args.requests,
+                        args.seed + repeat,
+                    )
                 finally:
                     router.stop()
-                cells.append({"way": name, "repeat": repeat, **{k: result[k] for k in ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "requests") if k in result}})
+                cells.append(
+                    {
+                        "way": name,
+                        "repeat": repeat,
+                        **{k: result[k] for k in ("ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "requests") if k in result},
+                    }
+                )
                 say(f"{name}: TTFT P50 {result['ttft_ms']['p50']:.0f} ms, TBT P99 {result['tbt_ms']['p99']:.0f} ms")
     finally:
         for process in started:
@@ -178,7 +264,7 @@ def disaggregation(args, log):
 def balancers(args, fleet):
     stop = threading.Event()
 
-    def slow():   # it computes six tenths of the time
+    def slow():  # it computes six tenths of the time
         while not stop.is_set():
             fleet.replicas[0].signal(signal.SIGSTOP)
             time.sleep(0.4)
@@ -188,12 +274,18 @@ def balancers(args, fleet):
     threading.Thread(target=slow, daemon=True).start()
     cells = []
     for repeat in range(args.repeats):
-        order = BALANCERS[repeat % len(BALANCERS):] + BALANCERS[:repeat % len(BALANCERS)]
+        order = BALANCERS[repeat % len(BALANCERS) :] + BALANCERS[: repeat % len(BALANCERS)]
         for balancer in order:
             router, url = fleet.router(balancer)
             try:
                 result = load(args, url, args.workload, args.rate, args.requests, args.seed + repeat)
-                cells.append({"balancer": balancer, "repeat": repeat, **{k: result[k] for k in ("ttft_ms", "normalized_ttft_ms", "tbt_ms", "e2e_ms", "requests")}})
+                cells.append(
+                    {
+                        "balancer": balancer,
+                        "repeat": repeat,
+                        **{k: result[k] for k in ("ttft_ms", "normalized_ttft_ms", "tbt_ms", "e2e_ms", "requests")},
+                    }
+                )
                 say(f"{balancer}: TTFT P50 {result['ttft_ms']['p50']:.0f} ms, P95 {result['ttft_ms']['p95']:.0f}")
             finally:
                 router.stop()
@@ -243,7 +335,13 @@ def soak(args, fleet):
         draw = random.Random(f"{args.seed} {number}")
         while not stop.is_set():
             stream = draw.random() < 0.7
-            body = {"model": "m", "prompt": "word " * draw.choice([4, 30, 300]), "max_tokens": draw.choice([4, 32, 128]), "ignore_eos": True, "temperature": 0}
+            body = {
+                "model": "m",
+                "prompt": "word " * draw.choice([4, 30, 300]),
+                "max_tokens": draw.choice([4, 32, 128]),
+                "ignore_eos": True,
+                "temperature": 0,
+            }
             if stream:
                 body |= {"stream": True, "stream_options": {"include_usage": True}}
             start = time.monotonic()
@@ -288,8 +386,14 @@ def soak(args, fleet):
             replica.wait()
         else:
             for path in ("drain", "undrain"):
-                urllib.request.urlopen(urllib.request.Request(url + "/fleet/" + path, json.dumps({"url": fleet.urls[i]}).encode(),
-                                                              {"Content-Type": "application/json"}), timeout=10).close()
+                urllib.request.urlopen(
+                    urllib.request.Request(
+                        url + "/fleet/" + path,
+                        json.dumps({"url": fleet.urls[i]}).encode(),
+                        {"Content-Type": "application/json"},
+                    ),
+                    timeout=10,
+                ).close()
                 time.sleep(draw.choice([0.5, 3]))
         time.sleep(draw.uniform(0.5, 4))
         if time.monotonic() - reported > 30:
@@ -302,29 +406,63 @@ def soak(args, fleet):
     pid = router.process.pid
     memory = int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text()).group(1)) // 1024
     with urllib.request.urlopen(url + "/metrics", timeout=10) as answer:
-        metrics = {m[0]: float(m[1]) for m in re.findall(r"^(tactus_route_(?:retries|cut_streams|hedges|migrations)_total\S*) (\S+)$", answer.read().decode(), re.M)}
+        metrics = {
+            m[0]: float(m[1])
+            for m in re.findall(
+                r"^(tactus_route_(?:retries|cut_streams|hedges|migrations)_total\S*) (\S+)$",
+                answer.read().decode(),
+                re.M,
+            )
+        }
     router.stop()
-    return {"minutes": args.minutes, "clients": args.clients, "outcomes": dict(counts), "events": dict(events), "slowest_s": slowest[0], "clients_that_hang": alive,
-            "router_MiB": memory, "router_metrics": metrics}
+    return {
+        "minutes": args.minutes,
+        "clients": args.clients,
+        "outcomes": dict(counts),
+        "events": dict(events),
+        "slowest_s": slowest[0],
+        "clients_that_hang": alive,
+        "router_MiB": memory,
+        "router_metrics": metrics,
+    }
 
 
 def table(result):
     lines = []
     cells = result.get("balancers", [])
     if cells:
-        lines += ["| balancer | TTFT P50 ms | TTFT P95 ms | TBT P99 ms | whole answer P50 ms |", "|---|---|---|---|---|"]
+        lines += [
+            "| balancer | TTFT P50 ms | TTFT P95 ms | TBT P99 ms | whole answer P50 ms |",
+            "|---|---|---|---|---|",
+        ]
         for balancer in BALANCERS:
             own = [c for c in cells if c["balancer"] == balancer]
-            figure = lambda metric, at: "{:.0f} ({:.0f} to {:.0f})".format(*(f([c[metric][at] for c in own]) for f in (statistics.median, min, max)))
-            lines.append(f"| {balancer} | {figure('ttft_ms', 'p50')} | {figure('ttft_ms', 'p95')} | {figure('tbt_ms', 'p99')} | {figure('e2e_ms', 'p50')} |")
+            figure = lambda metric, at: "{:.0f} ({:.0f} to {:.0f})".format(
+                *(f([c[metric][at] for c in own]) for f in (statistics.median, min, max))
+            )
+            lines.append(
+                f"| {balancer} | {figure('ttft_ms', 'p50')} | {figure('ttft_ms', 'p95')} | {figure('tbt_ms', 'p99')} |"
+                f" {figure('e2e_ms', 'p50')} |"
+            )
     cells = result.get("disaggregation", [])
     if cells:
-        lines += ["", "| on two cores | TTFT P50 ms | TTFT P95 ms | TBT P50 ms | TBT P99 ms | longest gap ms | whole answer P50 ms |", "|---|---|---|---|---|---|---|"]
+        lines += [
+            "",
+            (
+                "| on two cores | TTFT P50 ms | TTFT P95 ms | TBT P50 ms | TBT P99 ms | longest gap ms | whole answer"
+                " P50 ms |"
+            ),
+            "|---|---|---|---|---|---|---|",
+        ]
         for way in dict.fromkeys(c["way"] for c in cells):
             own = [c for c in cells if c["way"] == way]
-            figure = lambda metric, at: "{:.0f} ({:.0f} to {:.0f})".format(*(f([c[metric][at] for c in own]) for f in (statistics.median, min, max)))
-            lines.append(f"| {way} | {figure('ttft_ms', 'p50')} | {figure('ttft_ms', 'p95')} | {figure('tbt_ms', 'p50')} | {figure('tbt_ms', 'p99')} | "
-                         f"{figure('tbt_ms', 'max')} | {figure('e2e_ms', 'p50')} |")
+            figure = lambda metric, at: "{:.0f} ({:.0f} to {:.0f})".format(
+                *(f([c[metric][at] for c in own]) for f in (statistics.median, min, max))
+            )
+            lines.append(
+                f"| {way} | {figure('ttft_ms', 'p50')} | {figure('ttft_ms', 'p95')} | {figure('tbt_ms', 'p50')} |"
+                f" {figure('tbt_ms', 'p99')} | {figure('tbt_ms', 'max')} | {figure('e2e_ms', 'p50')} |"
+            )
     if "soak" in result:
         lines += ["", json.dumps(result["soak"])]
     return "\n".join(lines)
@@ -351,13 +489,24 @@ def main():
     args = parser.parse_args()
     if unknown := set(args.parts.split(",")) - {"balancers", "disaggregation", "soak"}:
         sys.exit(f"real.py: part '{min(unknown)}' is not known; there are balancers, disaggregation, soak")
-    args.model = args.model or subprocess.run([str(ROOT / "scripts/get_default_model.sh")], capture_output=True, text=True, check=True).stdout.strip()
+    args.model = (
+        args.model
+        or subprocess.run(
+            [str(ROOT / "scripts/get_default_model.sh")], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    )
     git = lambda *a: subprocess.run(["git", "-C", str(ROOT), *a], capture_output=True, text=True).stdout.strip()
-    result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": git("rev-parse", "--short=12", "HEAD"),
-              "command": " ".join(["bench/fleet/real.py", *sys.argv[1:]])}
-    with tempfile.NamedTemporaryFile("w", prefix="fleet_", suffix=".log", delete=False) as log, tempfile.TemporaryDirectory() as folder:
+    result = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": git("rev-parse", "--short=12", "HEAD"),
+        "command": " ".join(["bench/fleet/real.py", *sys.argv[1:]]),
+    }
+    with (
+        tempfile.NamedTemporaryFile("w", prefix="fleet_", suffix=".log", delete=False) as log,
+        tempfile.TemporaryDirectory() as folder,
+    ):
         say(f"log: {log.name}")
-        args.secret = pathlib.Path(folder) / "secret"   # with it what runs at a drained replica moves
+        args.secret = pathlib.Path(folder) / "secret"  # with it what runs at a drained replica moves
         args.secret.write_text(secrets.token_hex(32))
         args.secret.chmod(0o600)
         args.workload = args.workload or mixed(folder, args.seed)

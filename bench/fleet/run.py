@@ -1,19 +1,25 @@
 #!/usr/bin/env python3
-"""What LARRY/SAL claims of load balancers, simulated on its deployments: every balancer with several engine schedulers on public lengths of a
+"""What LARRY/SAL claims of load balancers, simulated on its deployments: every balancer with several engine schedulers
+on public lengths of a
 coding assistant and of chats. Prints Markdown tables.
 
-    bench/fleet/run.py [TACTUS] [-o FILE.json] [--parts balancers,polls,speeds,fleets] [--requests 4000] [--seeds 1,2,3] [--jobs 2]
+    bench/fleet/run.py [TACTUS] [-o FILE.json] [--parts balancers,polls,speeds,fleets] [--requests 4000] [--seeds 1,2,3]
+    [--jobs 2]
     bench/fleet/run.py --report FILE.json
 
-  balancers  4 and 8 replicas, each balancer x each scheduler: TTFT, TTFT per prompt token, and the time to the whole answer (TGT)
+  balancers  4 and 8 replicas, each balancer x each scheduler: TTFT, TTFT per prompt token, and the time to the whole
+  answer (TGT)
   polls      sal asked 1 to 100 times a second, and once in a hundred seconds
   speeds     one replica in four half as fast, which nobody is told
   fleets     64 and 512 replicas of 70b
 
-The paper's replicas: Llama-3-70B in FP8 on two H100 (70b), Llama-3-8B on an A100 of 40 GB (8b), steps of 1,024 tokens. --load is the arrival
-rate as a share of the rate at which one replica works off requests that are all there at once, times the replicas. Its arrivals, those of
+The paper's replicas: Llama-3-70B in FP8 on two H100 (70b), Llama-3-8B on an A100 of 40 GB (8b), steps of 1,024 tokens.
+--load is the arrival
+rate as a share of the rate at which one replica works off requests that are all there at once, times the replicas. Its
+arrivals, those of
 Azure Functions, are not at hand: Poisson. A figure is the median of the seeds.
 """
+
 import argparse
 import concurrent.futures
 import datetime
@@ -31,7 +37,13 @@ MODELS = {
 }
 TRACES = {"code": "azure2023_code.csv", "chat": "azure2023_conv.csv"}
 BALANCERS = ("random", "round-robin", "p2c", "least-outstanding", "llumnix", "sal")
-SCHEDULERS = {"vllm": [], "sarathi-serve": [], "trail": ["--predictor", "noisy:0.5"], "ltr": ["--predictor", "noisy:0.5"], "larry": []}
+SCHEDULERS = {
+    "vllm": [],
+    "sarathi-serve": [],
+    "trail": ["--predictor", "noisy:0.5"],
+    "ltr": ["--predictor", "noisy:0.5"],
+    "larry": [],
+}
 POLLS = (0.01, 1, 3, 10, 30, 100)
 METRICS = {"ttft_ms": "TTFT", "normalized_ttft_ms": "TTFT per token", "e2e_ms": "TGT"}
 PARTS = ("balancers", "polls", "speeds", "fleets")
@@ -40,13 +52,37 @@ CELL = ("part", "model", "trace", "replicas", "scheduler", "balancer", "polls", 
 
 def commit():
     git = lambda *a: subprocess.run(["git", "-C", str(ROOT), *a], capture_output=True, text=True).stdout.strip()
-    return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+    return git("rev-parse", "--short=12", "HEAD") + (
+        "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+    )
 
 
 def run(args, model, trace, flags, requests, rate, seed, queue="1048576"):
-    command = [args.tactus, "sim", *MODELS[model], "--token-budget", "1024", "--tbt-slo", "none", "--max-queue", queue, "--long-prompts", "clip",
-               "--prefix-caching", "off", "--workload", f"lengths:{args.data / 'traces' / TRACES[trace]}", "--requests", str(requests), "--rate", f"{rate:.6g}",
-               "--seed", str(seed), *flags, "--json"]
+    command = [
+        args.tactus,
+        "sim",
+        *MODELS[model],
+        "--token-budget",
+        "1024",
+        "--tbt-slo",
+        "none",
+        "--max-queue",
+        queue,
+        "--long-prompts",
+        "clip",
+        "--prefix-caching",
+        "off",
+        "--workload",
+        f"lengths:{args.data / 'traces' / TRACES[trace]}",
+        "--requests",
+        str(requests),
+        "--rate",
+        f"{rate:.6g}",
+        "--seed",
+        str(seed),
+        *flags,
+        "--json",
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")
@@ -59,20 +95,39 @@ def wanted(parts):
     for model, own in (("70b", 4), ("8b", 8)):
         for trace in TRACES:
             if "balancers" in parts:
-                cells += [("balancers", model, trace, n, s, b, 10, False) for n in (4, 8) for s in SCHEDULERS for b in BALANCERS
-                          if n == own or s in ("sarathi-serve", "larry")]
+                cells += [
+                    ("balancers", model, trace, n, s, b, 10, False)
+                    for n in (4, 8)
+                    for s in SCHEDULERS
+                    for b in BALANCERS
+                    if n == own or s in ("sarathi-serve", "larry")
+                ]
             if "polls" in parts:
                 cells += [("polls", model, trace, own, "larry", "sal", polls, False) for polls in POLLS]
             if "speeds" in parts:
                 cells += [("speeds", model, trace, own, "larry", b, 10, True) for b in BALANCERS]
             if "fleets" in parts and model == "70b":
-                cells += [("fleets", model, trace, n, "larry", b, 10, False) for n in (64, 512) for b in ("random", "p2c", "least-outstanding", "sal")]
+                cells += [
+                    ("fleets", model, trace, n, "larry", b, 10, False)
+                    for n in (64, 512)
+                    for b in ("random", "p2c", "least-outstanding", "sal")
+                ]
     return cells
 
 
 def simulate(args, most, cell):
     part, model, trace, replicas, scheduler, balancer, polls, slow = cell
-    flags = ["--replicas", str(replicas), "--scheduler", scheduler, "--balancer", balancer, "--balancer-polls", str(polls), *SCHEDULERS[scheduler]]
+    flags = [
+        "--replicas",
+        str(replicas),
+        "--scheduler",
+        scheduler,
+        "--balancer",
+        balancer,
+        "--balancer-polls",
+        str(polls),
+        *SCHEDULERS[scheduler],
+    ]
     speed = replicas
     if slow:
         factors = [2 if i % 4 == 0 else 1 for i in range(replicas)]
@@ -80,23 +135,46 @@ def simulate(args, most, cell):
         speed = sum(1 / f for f in factors)
     seeds = args.seeds if replicas <= 8 else args.seeds[:1]
     requests = min(args.requests * replicas // 4, 16 * args.requests)
-    queue = "4096" if replicas > 8 else "1048576"   # every place in it takes memory, at every replica
-    runs = [run(args, model, trace, flags, requests, args.load * most[model, trace] * speed, seed, queue) for seed in seeds]
+    queue = "4096" if replicas > 8 else "1048576"  # every place in it takes memory, at every replica
+    runs = [
+        run(args, model, trace, flags, requests, args.load * most[model, trace] * speed, seed, queue) for seed in seeds
+    ]
     if any(r["requests"]["completed"] != requests for r in runs):
         raise RuntimeError(f"{cell}: requests were refused; raise --max-queue")
     figures = {m: {p: statistics.median(r[m][p] for r in runs) for p in ("p50", "p95", "p99")} for m in METRICS}
-    return {"part": part, "model": model, "trace": trace, "replicas": replicas, "scheduler": scheduler, "balancer": balancer, "polls": polls, "slow": slow,
-            "load": args.load, **figures, "preemptions": sum(r["preemptions"] for r in runs), "requests": sum(r["requests"]["completed"] for r in runs)}
+    return {
+        "part": part,
+        "model": model,
+        "trace": trace,
+        "replicas": replicas,
+        "scheduler": scheduler,
+        "balancer": balancer,
+        "polls": polls,
+        "slow": slow,
+        "load": args.load,
+        **figures,
+        "preemptions": sum(r["preemptions"] for r in runs),
+        "requests": sum(r["requests"]["completed"] for r in runs),
+    }
 
 
 def gains(runs):
     """sal over the best of the other two of the paper, with each scheduler: how much lower."""
-    lines = ["| replicas, scheduler | " + " | ".join(f"{name} {p.upper()}" for name in METRICS.values() for p in ("p50", "p95")) + " |", "|---|" + "---|" * 6]
+    lines = [
+        "| replicas, scheduler | "
+        + " | ".join(f"{name} {p.upper()}" for name in METRICS.values() for p in ("p50", "p95"))
+        + " |",
+        "|---|" + "---|" * 6,
+    ]
     for key in dict.fromkeys((r["model"], r["trace"], r["replicas"], r["scheduler"]) for r in runs):
         by = {r["balancer"]: r for r in runs if (r["model"], r["trace"], r["replicas"], r["scheduler"]) == key}
         if not {"sal", "random", "p2c"} <= by.keys():
             continue
-        cells = [f"{100 * (by['sal'][m][p] / min(by[b][m][p] for b in ('random', 'p2c')) - 1):+.1f} %" for m in METRICS for p in ("p50", "p95")]
+        cells = [
+            f"{100 * (by['sal'][m][p] / min(by[b][m][p] for b in ('random', 'p2c')) - 1):+.1f} %"
+            for m in METRICS
+            for p in ("p50", "p95")
+        ]
         lines.append(f"| {key[2]} x {key[0]}, {key[1]}, {key[3]} | {' | '.join(cells)} |")
     return lines
 
@@ -108,13 +186,20 @@ def matrix(runs, row, metric, unit=1.0, digits=0):
     lines = [f"| {METRICS[metric]}, P50 / P95 | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
     for value in dict.fromkeys(row(r) for r in runs):
         by = {deployment(r): r for r in runs if row(r) == value}
-        cells = [f"{by[c][metric]['p50'] / unit:.{digits}f} / {by[c][metric]['p95'] / unit:.{digits}f}" if c in by else "" for c in columns]
+        cells = [
+            f"{by[c][metric]['p50'] / unit:.{digits}f} / {by[c][metric]['p95'] / unit:.{digits}f}" if c in by else ""
+            for c in columns
+        ]
         lines.append(f"| {value} | {' | '.join(cells)} |")
     return [*lines, ""]
 
 
 def all_metrics(runs, row):
-    return [*matrix(runs, row, "ttft_ms"), *matrix(runs, row, "normalized_ttft_ms", digits=2), *matrix(runs, row, "e2e_ms", 1000, 1)]
+    return [
+        *matrix(runs, row, "ttft_ms"),
+        *matrix(runs, row, "normalized_ttft_ms", digits=2),
+        *matrix(runs, row, "e2e_ms", 1000, 1),
+    ]
 
 
 def table(result):
@@ -123,11 +208,22 @@ def table(result):
     if runs := by_part["balancers"]:
         lines += ["### sal against the better of random and p2c", "", *gains(runs), ""]
         for balancer in ("sal", "p2c"):
-            lines += [f"### Schedulers, {balancer}", "", *all_metrics([r for r in runs if r["balancer"] == balancer], lambda r: r["scheduler"])]
+            lines += [
+                f"### Schedulers, {balancer}",
+                "",
+                *all_metrics([r for r in runs if r["balancer"] == balancer], lambda r: r["scheduler"]),
+            ]
         for scheduler in SCHEDULERS:
-            lines += [f"### Balancers, {scheduler}", "", *all_metrics([r for r in runs if r["scheduler"] == scheduler], lambda r: r["balancer"])]
-    for part, title, row in (("polls", "Polls per second, sal, larry", lambda r: r["polls"]), ("speeds", "A quarter of the replicas half as fast, larry", lambda r: r["balancer"]),
-                             ("fleets", "Large fleets, larry", lambda r: r["balancer"])):
+            lines += [
+                f"### Balancers, {scheduler}",
+                "",
+                *all_metrics([r for r in runs if r["scheduler"] == scheduler], lambda r: r["balancer"]),
+            ]
+    for part, title, row in (
+        ("polls", "Polls per second, sal, larry", lambda r: r["polls"]),
+        ("speeds", "A quarter of the replicas half as fast, larry", lambda r: r["balancer"]),
+        ("fleets", "Large fleets, larry", lambda r: r["balancer"]),
+    ):
         if by_part[part]:
             lines += [f"### {title}", "", *all_metrics(by_part[part], row)]
     return "\n".join(lines)
@@ -138,11 +234,18 @@ def main():
     parser.add_argument("tactus", nargs="?", default=str(ROOT / "build/release/tactus"))
     parser.add_argument("-o", "--output", type=pathlib.Path)
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--requests", type=int, default=4000, help="with four replicas; in proportion with more, up to sixteen times as many")
+    parser.add_argument(
+        "--requests",
+        type=int,
+        default=4000,
+        help="with four replicas; in proportion with more, up to sixteen times as many",
+    )
     parser.add_argument("--load", type=float, default=0.8)
     parser.add_argument("--seeds", type=lambda s: [int(x) for x in s.split(",")], default=[1, 2, 3])
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(os.environ.get("TACTUS_DATA", ROOT.parent / "shared/data")))
+    parser.add_argument(
+        "--data", type=pathlib.Path, default=pathlib.Path(os.environ.get("TACTUS_DATA", ROOT.parent / "shared/data"))
+    )
     parser.add_argument("--resume", action="store_true", help="go on with the output file of the same command")
     parser.add_argument("--report", type=pathlib.Path)
     args = parser.parse_args()
@@ -154,9 +257,15 @@ def main():
         sys.exit(f"run.py: part '{unknown[0]}' is not known; there are {', '.join(PARTS)}")
     if not (args.data / "traces").is_dir():
         sys.exit(f"run.py: no traces in {args.data}; set TACTUS_DATA or give --data")
-    result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(),
-              "command": " ".join(["bench/fleet/run.py", *sys.argv[1:]]),
-              "requests": args.requests, "seeds": args.seeds, "load": args.load, "runs": []}
+    result = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "command": " ".join(["bench/fleet/run.py", *sys.argv[1:]]),
+        "requests": args.requests,
+        "seeds": args.seeds,
+        "load": args.load,
+        "runs": [],
+    }
     cells, known = wanted(parts), {}
     if args.resume and args.output and args.output.exists():
         before = json.loads(args.output.read_text())
@@ -166,11 +275,19 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         try:
             pairs = [(m, t) for m in MODELS for t in TRACES]
-            alone = pool.map(lambda p: run(args, *p, ["--scheduler", "vllm", "--arrivals", "constant"], args.requests, 1e6, 1)["request_throughput"], pairs)
+            alone = pool.map(
+                lambda p: run(args, *p, ["--scheduler", "vllm", "--arrivals", "constant"], args.requests, 1e6, 1)[
+                    "request_throughput"
+                ],
+                pairs,
+            )
             most = dict(zip(pairs, alone))
             result["capacity"] = {" ".join(k): v for k, v in most.items()}
             done_before = lambda cell: known[cell]
-            futures = [pool.submit(done_before, cell) if cell in known else pool.submit(simulate, args, most, cell) for cell in cells]
+            futures = [
+                pool.submit(done_before, cell) if cell in known else pool.submit(simulate, args, most, cell)
+                for cell in cells
+            ]
             for done, (cell, future) in enumerate(zip(cells, futures), 1):
                 result["runs"].append(future.result())
                 print(f"run.py: {done} of {len(cells)}: {cell}", file=sys.stderr, flush=True)

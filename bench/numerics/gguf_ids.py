@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Token ids of stretches of a text, a line each, by the SentencePiece vocabulary of a GGUF file: for models that tactus does not serve,
+"""Token ids of stretches of a text, a line each, by the SentencePiece vocabulary of a GGUF file: for models that tactus
+does not serve,
 whose tokeniser `tactus tokenize` does not read. Slow, one merge after the other.
 
   gguf_ids.py MODEL.gguf TEXT.txt --first 2000 --characters 1200 --count 2 > TEXT.ids
 """
+
 from __future__ import annotations
 
 import argparse
@@ -13,14 +15,19 @@ import gguf
 
 
 def encode(text: str, ids: dict[str, int], scores: list[float]) -> list[int]:
-    """Neighbours that make a piece of the vocabulary are joined, the one of the highest score first; what is left is bytes."""
+    """Neighbours that make a piece of the vocabulary are joined, the one of the highest score first; what is left is
+    bytes."""
     parts = list(text.replace(" ", "\u2581"))
     while True:
         joined = [(scores[ids[a + b]], -at) for at, (a, b) in enumerate(zip(parts, parts[1:])) if a + b in ids]
         if not joined:
-            return [i for part in parts for i in ([ids[part]] if part in ids else [ids[f"<0x{byte:02X}>"] for byte in part.encode()])]
+            return [
+                i
+                for part in parts
+                for i in ([ids[part]] if part in ids else [ids[f"<0x{byte:02X}>"] for byte in part.encode()])
+            ]
         at = -max(joined)[1]
-        parts[at:at + 2] = [parts[at] + parts[at + 1]]
+        parts[at : at + 2] = [parts[at] + parts[at + 1]]
 
 
 def main() -> None:
@@ -38,7 +45,7 @@ def main() -> None:
     scores, bos = fields["tokenizer.ggml.scores"].contents(), fields["tokenizer.ggml.bos_token_id"].contents()
     text = options.text.read_text()
     for first in range(options.first, options.first + options.count * options.characters, options.characters):
-        print(bos, *encode(text[first:first + options.characters], ids, scores))
+        print(bos, *encode(text[first : first + options.characters], ids, scores))
 
 
 if __name__ == "__main__":

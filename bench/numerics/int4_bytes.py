@@ -1,16 +1,22 @@
 #!/usr/bin/env python3
-"""What more bytes would buy `--quantization int4`: the KL divergence to the file's weights of variants of its rounding by least squares,
+"""What more bytes would buy `--quantization int4`: the KL divergence to the file's weights of variants of its rounding
+by least squares,
 and bits per weight.
 
-Emulated in f32 (rounding_model.py), with the engine's grid and algorithm (src/kernels/fit/least_squares.h, quantize_blocks.cc). Embedding
-and output matrix have 8 bits, a scale per row. --calibrate: sequences of one length, a line each (the engine has the model write them).
+Emulated in f32 (rounding_model.py), with the engine's grid and algorithm (src/kernels/fit/least_squares.h,
+quantize_blocks.cc). Embedding
+and output matrix have 8 bits, a scale per row. --calibrate: sequences of one length, a line each (the engine has the
+model write them).
 
   bench/cpu/setup.sh CACHE                     once: CACHE/venv has torch and gguf
-  int4_bytes.py MODEL.gguf --text tests/golden/data/smollm2-135m.json --text TEXT.ids --calibrate WRITTEN.ids [--only down] [--threads 2]
+  int4_bytes.py MODEL.gguf --text tests/golden/data/smollm2-135m.json --text TEXT.ids --calibrate WRITTEN.ids [--only
+  down] [--threads 2]
 
-Weights that a file has in blocks of 32 make groups of 32 look better than they are: a group then has a grid that its block has already.
+Weights that a file has in blocks of 32 make groups of 32 look better than they are: a group then has a grid that its
+block has already.
 "Apart" moves the groups by 16 columns.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -22,7 +28,15 @@ import torch
 from rounding_model import Model, f32_cache
 from roundings import add_inputs, kl_of, read_inputs, read_texts
 
-SHORT = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down"}
+SHORT = {
+    "q": "attn_q",
+    "k": "attn_k",
+    "v": "attn_v",
+    "o": "attn_output",
+    "gate": "ffn_gate",
+    "up": "ffn_up",
+    "down": "ffn_down",
+}
 
 
 @dataclass(frozen=True)
@@ -40,6 +54,7 @@ class Variant:
 
 def grid(x: torch.Tensor, weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """A quarter step and a zero point in such for each row of x [rows, columns], as QuantizeInt4 finds them."""
+
     def fit(step: torch.Tensor, minimum: torch.Tensor) -> tuple[torch.Tensor, ...]:
         d = (step / 4).half().float()
         zero = torch.where(d == 0, 0, torch.round((-minimum / d).clamp(0, 60)))
@@ -87,7 +102,8 @@ def starts(columns: int, v: Variant) -> list[int]:
 
 
 def fine_columns(w: torch.Tensor, d: torch.Tensor, importance: torch.Tensor, v: Variant) -> torch.Tensor:
-    """Marks those that have 8 bits: by the error that a step makes in the operator's output, once later columns made up for it."""
+    """Marks those that have 8 bits: by the error that a step makes in the operator's output, once later columns made up
+    for it."""
     steps = torch.zeros(w.shape[1])
     at = starts(w.shape[1], v)
     for first, end in zip(at, [*at[1:], w.shape[1]]):
@@ -95,10 +111,12 @@ def fine_columns(w: torch.Tensor, d: torch.Tensor, importance: torch.Tensor, v: 
     sizes = torch.nn.functional.pad(d * steps, (0, -len(d) % v.neighbours)).view(-1, v.neighbours).sum(1)
     marks = torch.zeros(len(sizes), dtype=torch.bool)
     marks[sizes.topk(round(v.columns * len(sizes))).indices] = True
-    return marks.repeat_interleave(v.neighbours)[:len(d)]
+    return marks.repeat_interleave(v.neighbours)[: len(d)]
 
 
-def least_squares(w: torch.Tensor, u: torch.Tensor, d: torch.Tensor, importance: torch.Tensor, v: Variant) -> torch.Tensor:
+def least_squares(
+    w: torch.Tensor, u: torch.Tensor, d: torch.Tensor, importance: torch.Tensor, v: Variant
+) -> torch.Tensor:
     """w [rows, columns] rounded, columns in their order, as RoundInt4."""
     fine = fine_columns(w, d, importance, v) if v.columns else torch.zeros(w.shape[1], dtype=torch.bool)
     done = torch.zeros_like(w)
@@ -107,19 +125,19 @@ def least_squares(w: torch.Tensor, u: torch.Tensor, d: torch.Tensor, importance:
         x = (w[:, first:end] + (w[:, :first] - done[:, :first]) @ u[:first, first:end]).contiguous()
         quarter, zero = grid(x, importance[first:end])
         for k in range(first, end):
-            code = codes(x[:, k - first:k - first + 1], quarter, zero, 16 if fine[k] else 1)
+            code = codes(x[:, k - first : k - first + 1], quarter, zero, 16 if fine[k] else 1)
             done[:, k] = ((4 * code - zero) * quarter)[:, 0]
             if k + 1 < end:
-                x[:, k + 1 - first:].addr_(w[:, k] - done[:, k], u[k, k + 1:end])
+                x[:, k + 1 - first :].addr_(w[:, k] - done[:, k], u[k, k + 1 : end])
     return done
 
 
 def nearest(w: torch.Tensor, v: Variant) -> torch.Tensor:
     done = torch.empty_like(w)
     for first in range(0, w.shape[1], v.group):
-        x = w[:, first:first + v.group]
+        x = w[:, first : first + v.group]
         quarter, zero = grid(x, torch.ones(x.shape[1]))
-        done[:, first:first + v.group] = (4 * codes(x, quarter, zero) - zero) * quarter
+        done[:, first : first + v.group] = (4 * codes(x, quarter, zero) - zero) * quarter
     return done
 
 
@@ -131,7 +149,8 @@ Inputs = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # as factor() gives th
 
 
 class Rounder:
-    """A rounding of activations that leaves them and rounds each matrix when its input is there, so that later ones make up for earlier."""
+    """A rounding of activations that leaves them and rounds each matrix when its input is there, so that later ones
+    make up for earlier."""
 
     def __init__(self, model: Model, v: Variant) -> None:
         self.model, self.v = model, v
@@ -157,7 +176,9 @@ class Rounder:
                 continue
             self.bits += w.numel() * 4 + 24 * len(w) * len(starts(w.shape[1], replace(self.v, apart=0)))
             self.bits += 4 * len(w) * round(self.v.columns * w.shape[1])
-            self.model.weights[key] = nearest(w, self.v) if self.inputs is None else least_squares(w, *self.inputs, self.v)
+            self.model.weights[key] = (
+                nearest(w, self.v) if self.inputs is None else least_squares(w, *self.inputs, self.v)
+            )
         return x
 
 
@@ -191,10 +212,15 @@ def main() -> None:
     if len({len(ids) for ids in sequences}) > 1:
         raise SystemExit(f"{options.calibrate}: lines of different lengths; cut them to one")
     calibration = torch.stack(sequences)
-    reference = {name: [model.log_probabilities(ids, cache=f32_cache) for ids, _ in found] for name, found in texts.items()}
+    reference = {
+        name: [model.log_probabilities(ids, cache=f32_cache) for ids, _ in found] for name, found in texts.items()
+    }
     stored, output = model.weights, model.output
-    print(f"{model.name}, {calibration.numel()} tokens to calibrate\n\n| weights | bits of a layer's weight | MB of the model |"
-          + "".join(f" {name} |" for name in texts) + "\n|---|---|---|" + "---|" * len(texts), flush=True)
+    print(
+        f"{model.name}, {calibration.numel()} tokens to calibrate\n\n| weights | bits of a layer's weight | MB of the"
+        " model |" + "".join(f" {name} |" for name in texts) + "\n|---|---|---|" + "---|" * len(texts),
+        flush=True,
+    )
     for v in variants(model):
         if options.only not in v.name:
             continue

@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
-"""Which rounding of cached K and V costs how much accuracy and how many bytes: the KL divergence to f32 of every rounding that was tried.
+"""Which rounding of cached K and V costs how much accuracy and how many bytes: the KL divergence to f32 of every
+rounding that was tried.
 
 Everything else is f32 (rounding_model.py). Models and texts are those of roundings.py.
 
   bench/cpu/setup.sh CACHE                     once: CACHE/venv has torch and gguf
   kv_roundings.py MODEL.gguf --text tests/golden/data/smollm2-135m.json --text TEXT.ids [--only turned] [--threads 2]
 
-"Bits" are of a value that is old enough to be rounded, scales included, half of them K's; "bytes" are what a token takes in all layers.
-Scales and zero points are f16, int8's f32. Groups are of one head, the whole head where it is smaller. "Turned": by the Hadamard matrix
+"Bits" are of a value that is old enough to be rounded, scales included, half of them K's; "bytes" are what a token
+takes in all layers.
+Scales and zero points are f16, int8's f32. Groups are of one head, the whole head where it is smaller. "Turned": by the
+Hadamard matrix
 of the head, before rounding and back after it, as the engine does to K.
 """
+
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 from rounding_model import Copies, Model, f32_cache
@@ -25,6 +28,7 @@ from roundings import add_inputs, kl_of, read_inputs, turned
 @dataclass(frozen=True)
 class Form:
     """How K or V are stored."""
+
     bits: int = 4  # 16: bf16
     group: int = 32  # values of a head under one scale; 0: the head
     positions: int = 0  # instead: as many positions of one dimension
@@ -56,7 +60,7 @@ class Form:
         """Groups along the last dimension."""
         low, high = x.amin(-1, keepdim=True), x.amax(-1, keepdim=True)
         if self.asymmetric:
-            middle, step, least, most = low.half().float(), (high - low) / (2 ** self.bits - 1), 0, 2 ** self.bits - 1
+            middle, step, least, most = low.half().float(), (high - low) / (2**self.bits - 1), 0, 2**self.bits - 1
         elif self.bits == 8:
             middle, step, least, most = torch.zeros_like(low), torch.maximum(-low, high) / 127, -127, 127
         else:  # the value that is largest is -8 steps, as in q4_0
@@ -87,11 +91,17 @@ class Scheme:
     centred: int = 0  # the mean K of so many positions at its beginning is taken off K
 
     def bytes_of_token(self, model: Model) -> float:
-        return (self.k.bits_of_value(model.head) + self.v.bits_of_value(model.head)) / 8 * model.kv_heads * model.head * model.layers
+        return (
+            (self.k.bits_of_value(model.head) + self.v.bits_of_value(model.head))
+            / 8
+            * model.kv_heads
+            * model.head
+            * model.layers
+        )
 
     def __call__(self, k: torch.Tensor, v: torch.Tensor) -> Copies:
         if self.centred:  # the same for all scores of a query: softmax does not see it
-            k = k - k[:self.centred].mean(0)
+            k = k - k[: self.centred].mean(0)
         old = self.k.of(k), self.v.of(v)
         if self.block == 1 and not self.recent and not self.first:
             return [(*old, None)]
@@ -123,8 +133,18 @@ def schemes() -> Iterator[Scheme]:
     for count in (16, 32):
         yield Scheme(f"K int4 per dimension over {count} positions; V bf16", replace(a32, positions=count), BF16, count)
     for count in (16, 32):
-        yield Scheme(f"K int4 per dimension over {count} positions; V int4, asymmetric, 32", replace(a32, positions=count), a32, count)
-    by_32 = Scheme("K int4 per dimension over 32 positions; V int4, asymmetric, 32, turned", replace(a32, positions=32), turned_32, 32)
+        yield Scheme(
+            f"K int4 per dimension over {count} positions; V int4, asymmetric, 32",
+            replace(a32, positions=count),
+            a32,
+            count,
+        )
+    by_32 = Scheme(
+        "K int4 per dimension over 32 positions; V int4, asymmetric, 32, turned",
+        replace(a32, positions=32),
+        turned_32,
+        32,
+    )
     yield by_32
     for blocks in (1, 4):
         yield replace(by_32, name=f"{by_32.name}; {32 * blocks} recent positions more bf16", recent=blocks)
@@ -140,10 +160,22 @@ def schemes() -> Iterator[Scheme]:
         yield Scheme(f"K int8; V int4, {name}", INT8[0], form)
     yield Scheme("K int8; V int4, asymmetric, 32, turned", INT8[0], turned_32)
     yield Scheme("K int8; V int4, asymmetric, 32, turned, scales searched", INT8[0], searched)
-    yield Scheme("K int8; V int4, asymmetric, 32, turned; 128 recent positions int8", INT8[0], turned_32, recent=128, recent_forms=INT8)
+    yield Scheme(
+        "K int8; V int4, asymmetric, 32, turned; 128 recent positions int8",
+        INT8[0],
+        turned_32,
+        recent=128,
+        recent_forms=INT8,
+    )
     yield replace(by_32, name=by_32.name + "; first 16 positions bf16", first=16)
     yield replace(by_32, name=by_32.name + "; recent and first 16 positions int8", first=16, recent_forms=INT8)
-    yield Scheme("K int8; V int4, asymmetric, 32, turned; first 16 positions int8", INT8[0], turned_32, first=16, recent_forms=INT8)
+    yield Scheme(
+        "K int8; V int4, asymmetric, 32, turned; first 16 positions int8",
+        INT8[0],
+        turned_32,
+        first=16,
+        recent_forms=INT8,
+    )
     yield Scheme("K bf16; V int4, asymmetric, 32, turned; first 16 positions bf16", BF16, turned_32, first=16)
     for bits in (5, 6):
         form = Form(bits, 32, asymmetric=True, turned=True)
@@ -155,7 +187,9 @@ def main() -> None:
     add_inputs(parser)
     options = parser.parse_args()
     model, texts = read_inputs(options)
-    reference = {name: [model.log_probabilities(ids, cache=f32_cache) for ids, _ in found] for name, found in texts.items()}
+    reference = {
+        name: [model.log_probabilities(ids, cache=f32_cache) for ids, _ in found] for name, found in texts.items()
+    }
     print(f"{model.name}\n\n| K and V | bits | bytes |" + "".join(f" {name} |" for name in texts))
     print("|---|---|---|" + "---|" * len(texts), flush=True)
     for scheme in schemes():
@@ -163,7 +197,10 @@ def main() -> None:
             continue
         cells = "".join(f" {kl_of(model, found, reference[name], cache=scheme):.2e} |" for name, found in texts.items())
         size = scheme.bytes_of_token(model)
-        print(f"| {scheme.name} | {size * 4 / (model.kv_heads * model.head * model.layers):.2f} | {size:,.0f} |{cells}", flush=True)
+        print(
+            f"| {scheme.name} | {size * 4 / (model.kv_heads * model.head * model.layers):.2f} | {size:,.0f} |{cells}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """The rows of llama.cpp for numerics_table: its next-token distributions, asked of a running llama-server position by
-position, against the f32 reference that numerics_table wrote with --dump; for the chat answers, and for TOKENS where given
+position, against the f32 reference that numerics_table wrote with --dump; for the chat answers, and for TOKENS where
+given
 (as many as the dump holds).
 
   llama-server -m MODEL.gguf --port 8099 -c 1024 -np 1
   numerics_table MODEL.gguf CHATS.json TOKENS.txt 512 --dump reference.f32
   llama_cpp_row.py http://127.0.0.1:8099 CHATS.json reference.f32 TOKENS.txt
 
-The server names the 1000 most likely tokens; the others count as one. KL of such a coarsened distribution is a lower bound.
+The server names the 1000 most likely tokens; the others count as one. KL of such a coarsened distribution is a lower
+bound.
 """
+
 import array
 import json
 import math
@@ -19,8 +22,17 @@ TOP = 1000
 
 
 def complete(url, tokens, count, top):
-    body = {"prompt": tokens, "n_predict": count, "temperature": 0, "n_probs": top, "cache_prompt": True, "return_tokens": True}
-    request = urllib.request.Request(url + "/completion", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    body = {
+        "prompt": tokens,
+        "n_predict": count,
+        "temperature": 0,
+        "n_probs": top,
+        "cache_prompt": True,
+        "return_tokens": True,
+    }
+    request = urllib.request.Request(
+        url + "/completion", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
     with urllib.request.urlopen(request) as reply:
         return json.load(reply)
 
@@ -57,9 +69,15 @@ class Scores:
 
     def row(self):
         kls, n = sorted(self.kls), len(self.kls)
-        perplexity = f"{math.exp(-self.likelihood / self.predicted):.3f}" if self.unnamed == 0 else f"not known ({self.unnamed} tokens not named)"
-        return (f"| llama.cpp, measured | {sum(kls) / n:.2e} | {kls[min(n - 1, n * 99 // 100)]:.2e} | {kls[-1]:.2e} "
-                f"| {100 * self.same / n:.2f} % | {perplexity} |")
+        perplexity = (
+            f"{math.exp(-self.likelihood / self.predicted):.3f}"
+            if self.unnamed == 0
+            else f"not known ({self.unnamed} tokens not named)"
+        )
+        return (
+            f"| llama.cpp, measured | {sum(kls) / n:.2e} | {kls[min(n - 1, n * 99 // 100)]:.2e} | {kls[-1]:.2e} "
+            f"| {100 * self.same / n:.2f} % | {perplexity} |"
+        )
 
 
 def main():
@@ -86,7 +104,7 @@ def main():
             while row := next_row():
                 start = at // window * window
                 following = tokens[at + 1] if (at + 1) % window else None
-                scores.add(url, tokens[start:at + 1], following, row)
+                scores.add(url, tokens[start : at + 1], following, row)
                 at += 1
             print(scores.row(), f"   ({at} positions)")
 

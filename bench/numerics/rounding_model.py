@@ -1,9 +1,13 @@
-"""Forward passes in f32 whose linear operators take rounded activations: llama and gemma3 of GGUF files, and llama2.c's.
+"""Forward passes in f32 whose linear operators take rounded activations: llama and gemma3 of GGUF files, and
+llama2.c's.
 
-A rounding is a function (site, layer, x) -> x' of the activations x [tokens, columns] that an operator reads. Sites: q, kv (the same
-activations as q's), o, gu (gate and up), d (down), lm (the output matrix). Weights are exactly the file's. A cache is a function of K and
+A rounding is a function (site, layer, x) -> x' of the activations x [tokens, columns] that an operator reads. Sites: q,
+kv (the same
+activations as q's), o, gu (gate and up), d (down), lm (the output matrix). Weights are exactly the file's. A cache is a
+function of K and
 V [positions, heads, head] that gives what attention reads of them.
 """
+
 from __future__ import annotations
 
 import math
@@ -47,6 +51,7 @@ class Model:
 
     def _read_gguf(self, path: Path) -> None:
         import gguf
+
         reader = gguf.GGUFReader(str(path))
         self.kind = reader.fields["general.architecture"].contents()
         if self.kind not in ("llama", "gemma3"):
@@ -58,8 +63,10 @@ class Model:
                 raise SystemExit(f"{path}: no {self.kind}.{name}")
             return default if found is None else found.contents()
 
-        self.weights = {t.name: torch.from_numpy(np.array(gguf.quants.dequantize(t.data, t.tensor_type), dtype=np.float32))
-                        for t in reader.tensors}
+        self.weights = {
+            t.name: torch.from_numpy(np.array(gguf.quants.dequantize(t.data, t.tensor_type), dtype=np.float32))
+            for t in reader.tensors
+        }
         self.layers, self.width = int(field("block_count")), int(field("embedding_length"))
         self.heads = int(field("attention.head_count"))
         self.kv_heads = int(field("attention.head_count_kv", self.heads))
@@ -83,16 +90,30 @@ class Model:
 
         self.weights = {"token_embd.weight": take(abs(vocabulary), self.width)}
         kv = self.kv_heads * self.head
-        for name, shape in (("attn_norm", (self.width,)), ("attn_q", (self.width, self.width)), ("attn_k", (kv, self.width)),
-                            ("attn_v", (kv, self.width)), ("attn_output", (self.width, self.width)), ("ffn_norm", (self.width,)),
-                            ("ffn_gate", (inner, self.width)), ("ffn_down", (self.width, inner)), ("ffn_up", (inner, self.width))):
+        for name, shape in (
+            ("attn_norm", (self.width,)),
+            ("attn_q", (self.width, self.width)),
+            ("attn_k", (kv, self.width)),
+            ("attn_v", (kv, self.width)),
+            ("attn_output", (self.width, self.width)),
+            ("ffn_norm", (self.width,)),
+            ("ffn_gate", (inner, self.width)),
+            ("ffn_down", (self.width, inner)),
+            ("ffn_up", (inner, self.width)),
+        ):
             for layer, values in enumerate(take(self.layers, *shape)):
                 self.weights[f"blk.{layer}.{name}.weight"] = values
         self.weights["output_norm.weight"] = take(self.width)
 
     def operators(self, site: str, layer: int) -> list[torch.Tensor]:
         """The weights that read a site's activations, each [rows, columns]."""
-        names = {"q": ("attn_q",), "kv": ("attn_k", "attn_v"), "o": ("attn_output",), "gu": ("ffn_gate", "ffn_up"), "d": ("ffn_down",)}
+        names = {
+            "q": ("attn_q",),
+            "kv": ("attn_k", "attn_v"),
+            "o": ("attn_output",),
+            "gu": ("ffn_gate", "ffn_up"),
+            "d": ("ffn_down",),
+        }
         return [self.output] if site == "lm" else [self.weights[f"blk.{layer}.{name}.weight"] for name in names[site]]
 
     def _norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
@@ -111,6 +132,7 @@ class Model:
 
     def _attention(self, q: torch.Tensor, copies: Copies, seen: torch.Tensor) -> torch.Tensor:
         """[tokens, heads * head] of q [tokens, heads, head]; seen [tokens, positions]."""
+
         def of_queries(x: torch.Tensor) -> torch.Tensor:
             return x.repeat_interleave(self.heads // self.kv_heads, 1)
 
@@ -119,10 +141,15 @@ class Model:
             read = seen if readers is None else seen & readers
             scores = torch.where(read, torch.einsum("thd,shd->hts", q, of_queries(k)) / math.sqrt(self.head), scores)
         weights = scores.softmax(-1)
-        mixed = [torch.einsum("hts,shd->thd", weights if readers is None else weights * readers, of_queries(v)) for _, v, readers in copies]
+        mixed = [
+            torch.einsum("hts,shd->thd", weights if readers is None else weights * readers, of_queries(v))
+            for _, v, readers in copies
+        ]
         return sum(mixed[1:], mixed[0]).reshape(len(q), -1)
 
-    def log_probabilities(self, ids: torch.Tensor, rounding: Rounding = exact, cache: Cache = bf16_cache) -> torch.Tensor:
+    def log_probabilities(
+        self, ids: torch.Tensor, rounding: Rounding = exact, cache: Cache = bf16_cache
+    ) -> torch.Tensor:
         """[tokens, vocabulary], after each token of `ids` [tokens]; or of [sequences, length], one after the other."""
         gemma = self.kind == "gemma3"
         length, tokens = ids.shape[-1], ids.numel()
@@ -133,6 +160,7 @@ class Model:
         if gemma:
             h = h * math.sqrt(self.width)
         for layer in range(self.layers):
+
             def linear(name: str, x: torch.Tensor, layer: int = layer) -> torch.Tensor:
                 return x @ self.weights[f"blk.{layer}.{name}.weight"].T
 
@@ -144,16 +172,25 @@ class Model:
             k = linear("attn_k", kv).view(tokens, self.kv_heads, self.head)
             v = linear("attn_v", kv).view(tokens, self.kv_heads, self.head)
             if gemma:
-                q, k = self._norm(q, f"blk.{layer}.attn_q_norm.weight"), self._norm(k, f"blk.{layer}.attn_k_norm.weight")
+                q, k = (
+                    self._norm(q, f"blk.{layer}.attn_q_norm.weight"),
+                    self._norm(k, f"blk.{layer}.attn_k_norm.weight"),
+                )
             base = 10000.0 if local else self.base
             q, k = self._rope(q, base, positions), self._rope(k, base, positions)
-            mixed = torch.cat([self._attention(q[at:at + length], cache(k[at:at + length], v[at:at + length]), seen)
-                               for at in range(0, tokens, length)])
+            mixed = torch.cat(
+                [
+                    self._attention(q[at : at + length], cache(k[at : at + length], v[at : at + length]), seen)
+                    for at in range(0, tokens, length)
+                ]
+            )
             a = linear("attn_output", rounding("o", layer, mixed))
             h = h + (self._norm(a, f"blk.{layer}.post_attention_norm.weight") if gemma else a)
             x = rounding("gu", layer, self._norm(h, f"blk.{layer}.ffn_norm.weight"))
             gate = linear("ffn_gate", x)
-            inner = (functional.gelu(gate, approximate="tanh") if gemma else functional.silu(gate)) * linear("ffn_up", x)
+            inner = (functional.gelu(gate, approximate="tanh") if gemma else functional.silu(gate)) * linear(
+                "ffn_up", x
+            )
             m = linear("ffn_down", rounding("d", layer, inner))
             h = h + (self._norm(m, f"blk.{layer}.post_ffw_norm.weight") if gemma else m)
         return torch.log_softmax(rounding("lm", self.layers, self._norm(h, "output_norm.weight")) @ self.output.T, -1)

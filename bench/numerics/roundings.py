@@ -1,15 +1,19 @@
 #!/usr/bin/env python3
-"""Which rounding of activations costs how much accuracy and how much arithmetic: the KL divergence to f32 of every rounding that was tried.
+"""Which rounding of activations costs how much accuracy and how much arithmetic: the KL divergence to f32 of every
+rounding that was tried.
 
-Emulated in f32 (rounding_model.py), so that a rounding can be tried before a kernel has it. Texts are files of token ids, white space
+Emulated in f32 (rounding_model.py), so that a rounding can be tried before a kernel has it. Texts are files of token
+ids, white space
 between ids, a line a text, or golden files (tests/golden/data); --calibrate takes others than those that are measured.
 
   bench/cpu/setup.sh CACHE                     once: CACHE/venv has torch and gguf
   roundings.py MODEL.gguf --text TEXT.ids --text CHAT.ids --calibrate OTHER.ids [--only centred] [--threads 2]
 
-"Arithmetic" is integer multiplications of a prompt's token (of a decode: with the output matrix) over those of 8 bits everywhere: what
+"Arithmetic" is integer multiplications of a prompt's token (of a decode: with the output matrix) over those of 8 bits
+everywhere: what
 has two planes counts twice. The first positions of a sequence are left out where a rounding treats them alone.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -38,8 +42,11 @@ class Scheme:
     crest: float = math.inf  # 16 bits for 32 columns whose largest is above so many times the token's root mean square
     blocks: float = 0  # share of a matrix's blocks of 128 columns that have 16 bits, by the calibration's error
     wide: int = 0  # of each 32 columns so many have 16 bits, those of the largest mean square in the calibration
-    wide_by: str = "calibration"  # or "weights": those that norms and the weights before them make largest; "token": see groups
-    groups: int = 0  # with "token": of each 32 columns so many groups of four neighbours, those that hold the token's largest values
+    wide_by: str = (
+        "calibration"  # or "weights": those that norms and the weights before them make largest; "token": see groups
+    )
+    # with "token": of each 32 columns so many groups of four neighbours, those that hold the token's largest values
+    groups: int = 0
     groups_down: int = 0  # as many for d; 0: as for all
     hadamard: int = 0  # columns that are turned before they are rounded, as weights are that can be turned
     asymmetric: bool = False  # a zero point beside each scale
@@ -60,7 +67,7 @@ def turned(x: torch.Tensor, columns: int) -> torch.Tensor:
         a, b = y.view(*y.shape[:2], -1, 2, step).unbind(-2)
         y = torch.stack([a + b, a - b], -2).reshape(y.shape)
         step *= 2
-    return (y / math.sqrt(columns)).reshape(len(x), -1)[:, :x.shape[1]]
+    return (y / math.sqrt(columns)).reshape(len(x), -1)[:, : x.shape[1]]
 
 
 def to_8_bits(x: torch.Tensor, s: Scheme) -> torch.Tensor:
@@ -81,11 +88,12 @@ def to_8_bits(x: torch.Tensor, s: Scheme) -> torch.Tensor:
         error = ((z - y) ** 2).sum(-1, keepdim=True)
         best = z if best is None else torch.where(error < least, z, best)
         least = error if least is None else torch.minimum(error, least)
-    return best.reshape(len(x), -1)[:, :x.shape[1]]
+    return best.reshape(len(x), -1)[:, : x.shape[1]]
 
 
 class Calibration:
-    """Of each site and layer: the mean activation, and how much each block of 128 columns errs in the operator's output, in parts of it."""
+    """Of each site and layer: the mean activation, and how much each block of 128 columns errs in the operator's
+    output, in parts of it."""
 
     def __init__(self, model: Model, texts: Sequence[torch.Tensor]) -> None:
         kept: dict[tuple[str, int], list[torch.Tensor]] = {}
@@ -110,7 +118,9 @@ class Calibration:
 
 
 def column_sizes(model: Model, site: str, layer: int) -> torch.Tensor:
-    """How large an operator's columns are likely to be, by the weights alone: those of the norm or of the operators before it."""
+    """How large an operator's columns are likely to be, by the weights alone: those of the norm or of the operators
+    before it."""
+
     def w(name: str) -> torch.Tensor:
         return model.weights[f"blk.{layer}.{name}.weight"]
 
@@ -128,14 +138,18 @@ def column_sizes(model: Model, site: str, layer: int) -> torch.Tensor:
 def largest_of_32(sizes: torch.Tensor, count: int) -> torch.Tensor:
     """Marks the largest `count` of each 32 columns."""
     blocks = blocks_of(sizes[None], 32)[0]
-    return torch.zeros(blocks.shape, dtype=torch.bool).scatter_(1, blocks.topk(count, -1).indices, True).view(-1)[:len(sizes)]
+    return (
+        torch.zeros(blocks.shape, dtype=torch.bool)
+        .scatter_(1, blocks.topk(count, -1).indices, True)
+        .view(-1)[: len(sizes)]
+    )
 
 
 def largest_neighbours(x: torch.Tensor, groups: int) -> torch.Tensor:
     """Marks of each 32 columns of each token the groups of four neighbours that hold its largest values."""
     tops = blocks_of(x, 32).abs().unflatten(-1, (8, 4)).amax(-1)
     chosen = torch.zeros_like(tops, dtype=torch.bool).scatter_(-1, tops.topk(groups, -1).indices, True)
-    return chosen.repeat_interleave(4, -1).reshape(len(x), -1)[:, :x.shape[1]]
+    return chosen.repeat_interleave(4, -1).reshape(len(x), -1)[:, : x.shape[1]]
 
 
 class Rounded:
@@ -155,7 +169,11 @@ class Rounded:
             count = s.groups_down if site == "d" and s.groups_down else s.groups
             wide = largest_neighbours(r, count)
         elif s.wide:
-            squares = self.calibration.squares[site, layer] if s.wide_by == "calibration" else column_sizes(self.model, site, layer)
+            squares = (
+                self.calibration.squares[site, layer]
+                if s.wide_by == "calibration"
+                else column_sizes(self.model, site, layer)
+            )
             wide = largest_of_32(squares, s.wide)
         y = to_8_bits(r if wide is None else torch.where(wide, 0, r), s)
         y = y if wide is None else torch.where(wide, r, y)
@@ -168,18 +186,23 @@ class Rounded:
             errors = self.calibration.errors[site, layer]
             chosen = torch.zeros_like(errors, dtype=torch.bool)
             chosen[errors.topk(round(s.blocks * len(errors))).indices] = True
-            two |= chosen.repeat_interleave(4)[:two.shape[1]]
+            two |= chosen.repeat_interleave(4)[: two.shape[1]]
         if len(x) > s.first:
             share = float(wide.float().mean()) if wide is not None else 0.0
-            self.twice[site] += float(two[s.first:].float().mean()) * (1 - share) + share
+            self.twice[site] += float(two[s.first :].float().mean()) * (1 - share) + share
             self.counted[site] += 1
-        two[:s.first] = True
-        y = torch.where(two.repeat_interleave(32, 1)[:, :x.shape[1]], r, y)
+        two[: s.first] = True
+        y = torch.where(two.repeat_interleave(32, 1)[:, : x.shape[1]], r, y)
         return (turned(y, s.hadamard) if s.hadamard else y) + mean
 
     def arithmetic(self, sites: Sequence[str]) -> float:
-        work = {site: sum(w.numel() for w in self.model.operators(site, 0)) * (1 if site == "lm" else self.model.layers) for site in sites}
-        return sum(w * (1 + self.twice[site] / max(1, self.counted[site])) for site, w in work.items()) / sum(work.values())
+        work = {
+            site: sum(w.numel() for w in self.model.operators(site, 0)) * (1 if site == "lm" else self.model.layers)
+            for site in sites
+        }
+        return sum(w * (1 + self.twice[site] / max(1, self.counted[site])) for site, w in work.items()) / sum(
+            work.values()
+        )
 
 
 def schemes() -> list[Scheme]:
@@ -188,42 +211,74 @@ def schemes() -> list[Scheme]:
     today = Scheme("16 bits for k, v and lm_head (`int8`)")
     rows = [all_8, today]
     rows += [replace(all_8, name=f"16 bits for {site}", planes=frozenset({site})) for site in SITES]
-    rows += [replace(today, name=f"`int8`, and 16 bits for {n:.0%} of each matrix's blocks of 128 columns", blocks=n) for n in (0.05, 0.1, 0.15, 0.3)]
+    rows += [
+        replace(today, name=f"`int8`, and 16 bits for {n:.0%} of each matrix's blocks of 128 columns", blocks=n)
+        for n in (0.05, 0.1, 0.15, 0.3)
+    ]
     rows += [replace(today, name=f"`int8`, {n} columns turned (Hadamard)", hadamard=n) for n in (64, 128)]
-    rows += [replace(today, name="`int8`, asymmetric", asymmetric=True), replace(today, name="`int8`, clipped by least error", clipped=True)]
+    rows += [
+        replace(today, name="`int8`, asymmetric", asymmetric=True),
+        replace(today, name="`int8`, clipped by least error", clipped=True),
+    ]
     for scale, shift in ((128, 16), (128, 8), (64, 16), (64, 8), (32, 0), (32, 8), (16, 0)):
         columns = f"{scale} columns" + (f", a shift for {shift}" if shift else "")
         rows.append(replace(today, name=f"`int8`, a scale for {columns}", scale_columns=scale, shift_columns=shift))
     first = replace(today, name="`int8`, 16 bits for the first 32 positions", first=32)
     rows += [first, replace(today, name="`int8`, centred", centred=True)]
-    rows += [replace(today, name=f"`int8`, 16 bits for 32 columns above {c} times the rms", crest=c) for c in (8, 6, 5, 4)]
+    rows += [
+        replace(today, name=f"`int8`, 16 bits for 32 columns above {c} times the rms", crest=c) for c in (8, 6, 5, 4)
+    ]
     rows.append(replace(today, name="`int8`, 16 bits in the first and the last layer", layers=(0, -1)))
     for wide in (2, 4, 8):
         rows.append(replace(today, name=f"`int8`, 16 bits for {wide} of 32 columns", wide=wide))
     both = Scheme("first 32, 16 bits for 4 of 32 columns", planes=frozenset({"lm"}), first=32, wide=4)
-    rows += [both, replace(both, name=both.name + " and for k and v", planes=frozenset({"lm", "kv"})),
-             replace(both, name=both.name + ", chosen by weights alone", wide_by="weights"),
-             replace(both, name=both.name + ", also in lm_head", planes=none), replace(both, name=both.name + ", centred", centred=True),
-             replace(both, name=both.name + ", a scale for 64 columns", scale_columns=64),
-             replace(both, name=both.name + ", a scale for 32 columns", scale_columns=32, shift_columns=0),
-             replace(both, name=both.name + ", first and last layer", layers=(0, -1)),
-             replace(both, name=both.name + ", above 6 times the rms", crest=6)]
-    token = Scheme("four neighbours of 32, by token", planes=frozenset({"lm"}), scale_columns=32, shift_columns=0, wide_by="token", groups=1)
-    rows += [replace(token, name="four fixed columns of 32", wide_by="calibration", wide=4), token,
-             replace(token, name=token.name + ", two such for down (`mixed`)", groups_down=2), replace(token, name=token.name + ", two such", groups=2)]
+    rows += [
+        both,
+        replace(both, name=both.name + " and for k and v", planes=frozenset({"lm", "kv"})),
+        replace(both, name=both.name + ", chosen by weights alone", wide_by="weights"),
+        replace(both, name=both.name + ", also in lm_head", planes=none),
+        replace(both, name=both.name + ", centred", centred=True),
+        replace(both, name=both.name + ", a scale for 64 columns", scale_columns=64),
+        replace(both, name=both.name + ", a scale for 32 columns", scale_columns=32, shift_columns=0),
+        replace(both, name=both.name + ", first and last layer", layers=(0, -1)),
+        replace(both, name=both.name + ", above 6 times the rms", crest=6),
+    ]
+    token = Scheme(
+        "four neighbours of 32, by token",
+        planes=frozenset({"lm"}),
+        scale_columns=32,
+        shift_columns=0,
+        wide_by="token",
+        groups=1,
+    )
+    rows += [
+        replace(token, name="four fixed columns of 32", wide_by="calibration", wide=4),
+        token,
+        replace(token, name=token.name + ", two such for down (`mixed`)", groups_down=2),
+        replace(token, name=token.name + ", two such", groups=2),
+    ]
     centred = replace(first, name="centred, first 32", centred=True)
     rows += [centred, replace(centred, name="centred, first 32, all of 8 bits", planes=none)]
     for scale, shift in ((128, 16), (128, 8), (64, 8), (32, 0), (32, 8), (16, 0)):
         finer = replace(centred, name=f"centred, first 32, {scale}/{shift}", scale_columns=scale, shift_columns=shift)
         rows += [finer, replace(finer, name=finer.name + ", k and v of 8 bits", planes=frozenset({"lm"}))]
         rows.append(replace(finer, name=finer.name + ", above 6 times the rms", crest=6))
-        rows.append(replace(finer, name=finer.name + ", k and v of 8 bits, first and last layer", planes=frozenset({"lm"}), layers=(0, -1)))
+        rows.append(
+            replace(
+                finer,
+                name=finer.name + ", k and v of 8 bits, first and last layer",
+                planes=frozenset({"lm"}),
+                layers=(0, -1),
+            )
+        )
     return rows
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", type=Path)
-    parser.add_argument("--text", type=Path, action="append", required=True, help="ids to measure on; may be given again")
+    parser.add_argument(
+        "--text", type=Path, action="append", required=True, help="ids to measure on; may be given again"
+    )
     parser.add_argument("--most", type=int, default=512, help="positions of a text (default 512)")
     parser.add_argument("--only", default="", help="only rows with this in their name")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -238,11 +293,14 @@ def read_inputs(options: argparse.Namespace) -> tuple[Model, dict[str, Texts]]:
     if not options.model.is_file():
         raise SystemExit(f"{options.model}: no such file; give a GGUF file or llama2.c's .bin")
     model = Model(options.model)
-    return model, {path.stem: read_texts(path, options.most, len(model.weights["token_embd.weight"])) for path in options.text}
+    return model, {
+        path.stem: read_texts(path, options.most, len(model.weights["token_embd.weight"])) for path in options.text
+    }
 
 
 def read_texts(path: Path, most: int, vocabulary: int) -> Texts:
-    """Of a file of ids, all of whose positions count, or of a golden file, whose conversations are its texts: from the position that gives
+    """Of a file of ids, all of whose positions count, or of a golden file, whose conversations are its texts: from the
+    position that gives
     an answer's first token to that which gives its last."""
     give = "give ids, a line a text, as 'tactus tokenize MODEL --ids on' prints them"
     try:
@@ -250,18 +308,26 @@ def read_texts(path: Path, most: int, vocabulary: int) -> Texts:
             cases = json.loads(path.read_text())["cases"]
             texts = [(case["prompt"] + case["greedy"], slice(len(case["prompt"]) - 1, -1)) for case in cases]
         else:
-            texts = [([int(word) for word in line.split()], slice(None)) for line in path.read_text().splitlines() if line.strip()]
+            texts = [
+                ([int(word) for word in line.split()], slice(None))
+                for line in path.read_text().splitlines()
+                if line.strip()
+            ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise SystemExit(f"{path}: {error}; {give}") from None
     if not texts:
         raise SystemExit(f"{path}: no ids; {give}")
     for text, _ in texts:
         if not 0 <= min(text) <= max(text) < vocabulary:
-            raise SystemExit(f"{path}: an id of {min(text)} to {max(text)}, the model has {vocabulary}: ids of another model?")
+            raise SystemExit(
+                f"{path}: an id of {min(text)} to {max(text)}, the model has {vocabulary}: ids of another model?"
+            )
     return [(torch.tensor(text[:most]), counts) for text, counts in texts]
 
 
-def kl_of(model: Model, texts: Texts, reference: Sequence[torch.Tensor], rounding: Rounding = exact, cache: Cache = bf16_cache) -> float:
+def kl_of(
+    model: Model, texts: Texts, reference: Sequence[torch.Tensor], rounding: Rounding = exact, cache: Cache = bf16_cache
+) -> float:
     """The mean KL(reference || rounded) over the positions that count."""
     parts = []
     for (ids, counts), logs in zip(texts, reference):
@@ -273,17 +339,26 @@ def kl_of(model: Model, texts: Texts, reference: Sequence[torch.Tensor], roundin
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_inputs(parser)
-    parser.add_argument("--calibrate", type=Path, action="append", default=[], help="ids that the means and errors are taken of (default: two "
-                        "texts of 256 random ids)")
+    parser.add_argument(
+        "--calibrate",
+        type=Path,
+        action="append",
+        default=[],
+        help="ids that the means and errors are taken of (default: two texts of 256 random ids)",
+    )
     options = parser.parse_args()
     model, texts = read_inputs(options)
     vocabulary = len(model.weights["token_embd.weight"])
     random = [torch.randint(0, vocabulary, (256,), generator=torch.Generator().manual_seed(seed)) for seed in (1, 2)]
     given = [ids for path in options.calibrate for ids, _ in read_texts(path, options.most, vocabulary)]
     calibration = Calibration(model, given or random)
-    reference = {name: [model.log_probabilities(ids, cache=f32_cache) for ids, _ in found] for name, found in texts.items()}
+    reference = {
+        name: [model.log_probabilities(ids, cache=f32_cache) for ids, _ in found] for name, found in texts.items()
+    }
 
-    print(f"{model.name}\n\n| rounding | arithmetic of a prompt | of a decode |" + "".join(f" {name} |" for name in texts))
+    print(
+        f"{model.name}\n\n| rounding | arithmetic of a prompt | of a decode |" + "".join(f" {name} |" for name in texts)
+    )
     print("|---|---|---|" + "---|" * len(texts))
     none = "".join(f" {kl_of(model, found, reference[name]):.2e} |" for name, found in texts.items())
     print(f"| none (K and V bf16) | | |{none}", flush=True)
@@ -292,7 +367,10 @@ def main() -> None:
             continue
         rounding = Rounded(model, calibration, scheme)
         cells = "".join(f" {kl_of(model, found, reference[name], rounding):.2e} |" for name, found in texts.items())
-        print(f"| {scheme.name} | {rounding.arithmetic(SITES[:-1]):.3f} | {rounding.arithmetic(SITES):.3f} |{cells}", flush=True)
+        print(
+            f"| {scheme.name} | {rounding.arithmetic(SITES[:-1]):.3f} | {rounding.arithmetic(SITES):.3f} |{cells}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

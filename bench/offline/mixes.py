@@ -17,6 +17,7 @@ Where lengths come from:
   mmlu              likewise, prompts of 57 subjects with a few examples each, answers of 2 tokens
 Every source begins with a system prompt of its own, mmlu with its subject's examples instead.
 """
+
 import argparse
 import csv
 import math
@@ -80,8 +81,13 @@ def mmlu(draw):
     while True:
         subject = draw.randrange(SUBJECTS)
         question = min(max(round(lognormal(draw, 105, 0.6)), 20), 800)
-        yield {"prompt": examples[subject] + question, "output": 2, "source": "mmlu", "prefix": f"mmlu-{subject}",
-               "shared": examples[subject]}
+        yield {
+            "prompt": examples[subject] + question,
+            "output": 2,
+            "source": "mmlu",
+            "prefix": f"mmlu-{subject}",
+            "shared": examples[subject],
+        }
 
 
 def sources(seed, data):
@@ -143,8 +149,12 @@ def totals(rows):
 
 def means(rows):
     n = len(rows)
-    return {"prompt": sum(r["prompt"] for r in rows) / n, "shared": sum(r["shared"] for r in rows) / n,
-            "compute": sum(map(compute_s, rows)) / n, "memory": sum(map(memory_s, rows)) / n}
+    return {
+        "prompt": sum(r["prompt"] for r in rows) / n,
+        "shared": sum(r["shared"] for r in rows) / n,
+        "compute": sum(map(compute_s, rows)) / n,
+        "memory": sum(map(memory_s, rows)) / n,
+    }
 
 
 def shares(density, sharing, samples):
@@ -204,14 +214,26 @@ def summary(rows):
     by_source = {}
     for row in rows:
         by_source[row["source"]] = by_source.get(row["source"], 0) + 1
-    return {"requests": t.requests, "by_source": by_source, "density": round(t.density, 3),
-            "exact_density": round(t.exact_density, 3), "sharing": round(t.sharing, 3),
-            "compute_s": round(t.compute - t.saved, 1), "memory_s": round(t.memory, 1)}
+    return {
+        "requests": t.requests,
+        "by_source": by_source,
+        "density": round(t.density, 3),
+        "exact_density": round(t.exact_density, 3),
+        "sharing": round(t.sharing, 3),
+        "compute_s": round(t.compute - t.saved, 1),
+        "memory_s": round(t.memory, 1),
+    }
 
 
 # BlendServe, table 3: density and sharing.
-PAPER = {"sharegpt": (3.12, 0.02), "wildchat": (2.13, 0.19), "azure": (33.2, 0.01), "openvid": (0.05, 0.00),
-         "burstgpt": (17.78, 0.02), "mmlu": (54.91, 0.86)}
+PAPER = {
+    "sharegpt": (3.12, 0.02),
+    "wildchat": (2.13, 0.19),
+    "azure": (33.2, 0.01),
+    "openvid": (0.05, 0.00),
+    "burstgpt": (17.78, 0.02),
+    "mmlu": (54.91, 0.86),
+}
 
 
 def data_folder(text):
@@ -240,8 +262,10 @@ def main():
             stream = make_rows()
             rows = [next(stream) for _ in range(20000)]
             t = totals(rows)
-            print(f"| {name} | {t.density:.2f} | {PAPER[name][0]} | {t.sharing:.2f} | {PAPER[name][1]} | "
-                  f"{t.prompt / len(rows):.0f} | {sum(r['output'] for r in rows) / len(rows):.0f} |")
+            print(
+                f"| {name} | {t.density:.2f} | {PAPER[name][0]} | {t.sharing:.2f} | {PAPER[name][1]} | "
+                f"{t.prompt / len(rows):.0f} | {sum(r['output'] for r in rows) / len(rows):.0f} |"
+            )
         return
     if not args.output:
         sys.exit("mixes.py: -o FILE.csv is missing")

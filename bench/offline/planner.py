@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""How long `tactus batch` takes to tokenise and plan a job of many real prompts, and the memory that takes. The job is made here and ended
+"""How long `tactus batch` takes to tokenise and plan a job of many real prompts, and the memory that takes. The job is
+made here and ended
 as soon as its plan is there.
 
     bench/offline/planner.py [TACTUS] [--model MODEL] [--prompts 1000000] [--words 590] [--planner-memory 1GiB,0]
 
-A prompt is one of 50 long instructions (a third of its words) and sentences of this repository's pages, shuffled: words that a tokeniser
-has met and has not, of which no two prompts have the same. Prints a line of Markdown for each limit: the input's size, the mean tokens of a
-prompt (of the first 200), seconds of reading and tokenising, seconds of planning, and the largest resident memory, the weights and the KV
+A prompt is one of 50 long instructions (a third of its words) and sentences of this repository's pages, shuffled: words
+that a tokeniser
+has met and has not, of which no two prompts have the same. Prints a line of Markdown for each limit: the input's size,
+the mean tokens of a
+prompt (of the first 200), seconds of reading and tokenising, seconds of planning, and the largest resident memory, the
+weights and the KV
 memory included.
 """
+
 import argparse
 import json
 import os
@@ -48,8 +53,13 @@ def write_job(path, prompts, words):
     starts = [prose(rng, pool, words // 3) for _ in range(INSTRUCTIONS)]
     with open(path, "w") as out:
         for i in range(prompts):
-            body = {"prompt": f"{rng.choice(starts)} {prose(rng, pool, words - words // 3)}", "max_tokens": rng.randint(1, 16)}
-            print(json.dumps({"custom_id": f"p{i}", "method": "POST", "url": "/v1/completions", "body": body}), file=out)
+            body = {
+                "prompt": f"{rng.choice(starts)} {prose(rng, pool, words - words // 3)}",
+                "max_tokens": rng.randint(1, 16),
+            }
+            print(
+                json.dumps({"custom_id": f"p{i}", "method": "POST", "url": "/v1/completions", "body": body}), file=out
+            )
             if i % 100_000 == 99_999:
                 print(f"planner.py: {i + 1} of {prompts} prompts written", file=sys.stderr)
 
@@ -57,14 +67,36 @@ def write_job(path, prompts, words):
 def mean_tokens(args, job, count=200):
     with open(job) as lines:
         prompts = [json.loads(line)["body"]["prompt"] for line, _ in zip(lines, range(count))]
-    ids = subprocess.run([args.tactus, "tokenize", args.model, "--lines", "--ids"], input="\n".join(prompts), capture_output=True, text=True, check=True)
+    ids = subprocess.run(
+        [args.tactus, "tokenize", args.model, "--lines", "--ids"],
+        input="\n".join(prompts),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return len(ids.stdout.split()) / len(prompts)
 
 
 def plan(args, folder, limit):
     """Figures of the plan (docs/api.md), and the largest resident memory in bytes."""
-    command = [args.tactus, "batch", folder / "job.jsonl", "-o", folder / "out.jsonl", args.model, "--overwrite", "on",
-               "--sample", "0", "--max-num-seqs", "8", "--planner-memory", limit, "--json", "on"]
+    command = [
+        args.tactus,
+        "batch",
+        folder / "job.jsonl",
+        "-o",
+        folder / "out.jsonl",
+        args.model,
+        "--overwrite",
+        "on",
+        "--sample",
+        "0",
+        "--max-num-seqs",
+        "8",
+        "--planner-memory",
+        limit,
+        "--json",
+        "on",
+    ]
     log = folder / "log.txt"
     with open(folder / "result.json", "w") as out, open(log, "w") as said:
         process = subprocess.Popen([str(word) for word in command], stdout=out, stderr=said)
@@ -103,13 +135,20 @@ def main():
         size = (folder / "job.jsonl").stat().st_size
         print(f"{engines.machine()}\n")
         tokens = mean_tokens(args, folder / "job.jsonl")
-        print("| --planner-memory | prompts | input, GB | tokens of each | s to read and tokenise | s to plan | keys of, tokens | shared at best, % | resident, GB |")
+        print(
+            "| --planner-memory | prompts | input, GB | tokens of each | s to read and tokenise | s to plan | keys of,"
+            " tokens | shared at best, % | resident, GB |"
+        )
         print("|---|---|---|---|---|---|---|---|---|", flush=True)
         for limit in args.planner_memory.split(","):
             result, resident = plan(args, folder, limit)
             p = result["plan"]
-            print(f"| {limit} | {p['requests']:,} | {size / 1e9:.2f} | {tokens:.0f} | {p['reading_s']:.0f} | {p['planning_s']:.1f} | "
-                  f"{p['key_tokens']} | {100 * p['optimal_sharing']:.1f} | {resident / 1e9:.2f} |", flush=True)
+            print(
+                f"| {limit} | {p['requests']:,} | {size / 1e9:.2f} | {tokens:.0f} | {p['reading_s']:.0f} |"
+                f" {p['planning_s']:.1f} | {p['key_tokens']} | {100 * p['optimal_sharing']:.1f} |"
+                f" {resident / 1e9:.2f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
 """What a claim of a paper is, and what is said of ours beside it. No simulation is run here."""
+
 import dataclasses
 import math
 import statistics
@@ -9,8 +10,10 @@ REPRODUCED, DIRECTION, DISAGREES, FAILED = "reproduced", "direction only", "disa
 
 @dataclasses.dataclass(frozen=True)
 class Sim:
-    """One `tactus sim` command. In `flags` {seed}, {requests} and the names of files (files.py) are filled in. `steps`: what every step took
+    """One `tactus sim` command. In `flags` {seed}, {requests} and the names of files (files.py) are filled in. `steps`:
+    what every step took
     is kept too, under `steps_out` of the result, or of it the columns that are named."""
+
     flags: str
     requests: int = 1000
     quick_requests: int = 300
@@ -20,6 +23,7 @@ class Sim:
 @dataclasses.dataclass(frozen=True)
 class Capacity:
     """The largest rate of `sim` at which `keeps(result)` holds, requests/s, to 3 %; 0 where none of the grid does."""
+
     sim: Sim
     keeps: typing.Callable[[dict], bool]
     says: str  # of `keeps`, as `tactus sim` would be told
@@ -27,7 +31,9 @@ class Capacity:
 
 @dataclasses.dataclass(frozen=True)
 class AtLoad:
-    """`sim` at so many times the requests/s that `probe` completes, whose requests are all there at once: of the same seed and under the same step times."""
+    """`sim` at so many times the requests/s that `probe` completes, whose requests are all there at once: of the same
+    seed and under the same step times."""
+
     sim: Sim
     probe: Sim
     load: float
@@ -38,7 +44,8 @@ def sim_of(run):
     return run if isinstance(run, Sim) else run.sim
 
 
-# --- What is expected. `holds(x)`: reproduced; `direction(x)`: on the paper's side of no effect, by a tenth of the paper's effect at least. --
+# --- What is expected. `holds(x)`: reproduced; `direction(x)`: on the paper's side of no effect, by a tenth of the
+# paper's effect at least. --
 
 SHARE = 0.1
 
@@ -49,8 +56,10 @@ def points_alike(x, edge, neutral):
 
 @dataclasses.dataclass(frozen=True)
 class Near:
-    """Within `within` of the paper's value: a share of it, absolute, or a share of the effect, which is its distance from `neutral`. `neutral` is what says
+    """Within `within` of the paper's value: a share of it, absolute, or a share of the effect, which is its distance
+    from `neutral`. `neutral` is what says
     neither: 1 of a ratio, 0 of a difference."""
+
     value: float
     within: float
     neutral: float | None = 1
@@ -58,7 +67,11 @@ class Near:
     of_effect: bool = False
 
     def margin(self):
-        return self.within if self.absolute else self.within * abs(self.value - self.neutral if self.of_effect else self.value)
+        return (
+            self.within
+            if self.absolute
+            else self.within * abs(self.value - self.neutral if self.of_effect else self.value)
+        )
 
     def aim(self):
         """The paper's value, and from where to where ours counts as reproduced."""
@@ -77,6 +90,7 @@ class Near:
 @dataclasses.dataclass(frozen=True)
 class Between:
     """From `low` to `high`, either may be None. `neutral` as of Near; None: outside there is no direction."""
+
     low: float | None
     high: float | None
     neutral: float | None = None
@@ -99,7 +113,13 @@ class Between:
         return points_alike(x, self.edge(), self.neutral)
 
     def difference(self, x):
-        edge = self.low if self.low is not None and x < self.low else self.high if self.high is not None and x > self.high else None
+        edge = (
+            self.low
+            if self.low is not None and x < self.low
+            else self.high
+            if self.high is not None and x > self.high
+            else None
+        )
         return "within" if edge is None else f"{100 * (x / edge - 1):+.0f} %" if edge else f"{x - edge:+.3g}"
 
 
@@ -140,7 +160,8 @@ def verdict(claim, value):
 
 
 def side(claim, value):
-    """On which side of no effect a value is: 1, -1, or 0 where it is within a hundredth of none. Of a claim that has no such point, 1 where it holds, else -1."""
+    """On which side of no effect a value is: 1, -1, or 0 where it is within a hundredth of none. Of a claim that has no
+    such point, 1 where it holds, else -1."""
     neutral = claim.expects.neutral
     if neutral is None:
         return 1 if claim.expects.holds(value) else -1
@@ -177,6 +198,11 @@ def check(claims):
             faults.append(f"{c.id}: it expects nothing")
         if isinstance(c.expects, Near) and c.expects.neutral is not None and c.expects.holds(c.expects.neutral):
             faults.append(f"{c.id}: no effect at all would be reproduced")
-        if isinstance(c.expects, Between) and c.expects.neutral is not None and c.expects.low is None and (c.expects.high or 0) > c.expects.neutral:
+        if (
+            isinstance(c.expects, Between)
+            and c.expects.neutral is not None
+            and c.expects.low is None
+            and (c.expects.high or 0) > c.expects.neutral
+        ):
             faults.append(f"{c.id}: no effect at all would be reproduced")
     return faults

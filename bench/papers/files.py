@@ -1,5 +1,7 @@
-"""Workload files of the claims, made from a seed: lengths with a paper's quantiles where its data are not at hand. A claim's flags name them
+"""Workload files of the claims, made from a seed: lengths with a paper's quantiles where its data are not at hand. A
+claim's flags name them
 as {name}."""
+
 import hashlib
 import os
 import pathlib
@@ -8,6 +10,7 @@ import tempfile
 import threading
 
 import shared
+
 
 def summaries(seed, requests):
     """arxiv_summarization by the quantiles of Sarathi-Serve's table 2."""
@@ -18,7 +21,8 @@ def summaries(seed, requests):
 
 
 def zipf(seed, requests):
-    """Sarathi's pipeline: 1,024 to 4,096 tokens by a Zipf law (exponent 0.4: lost from the text), ten prompt tokens per answered one."""
+    """Sarathi's pipeline: 1,024 to 4,096 tokens by a Zipf law (exponent 0.4: lost from the text), ten prompt tokens per
+    answered one."""
     draw = random.Random(seed)
     totals = list(range(1024, 4097))
     weights = [(rank + 1) ** -0.4 for rank in range(len(totals))]
@@ -27,32 +31,48 @@ def zipf(seed, requests):
 
 
 def mix(seed, requests, prompt, streams, context):
-    """Streams behind `context` tokens each, and a prompt that comes while theirs are computed: whole prompts join it with the first decodes."""
+    """Streams behind `context` tokens each, and a prompt that comes while theirs are computed: whole prompts join it
+    with the first decodes."""
     return "arrival_s,prompt_tokens,output_tokens\n" + f"0,{context},50\n" * streams + f"0.000001,{prompt},2\n"
 
 
 def accelgen(seed, requests, longest, long_percent=14):
     """AccelGen's figure 8, as bench/policies/accelgen.py draws it."""
     draw, lengths = random.Random(seed), shared.load("policies/accelgen.py").draw_lengths
-    return "prompt_tokens,output_tokens\n" + "".join("%d,%d\n" % lengths(draw, longest, long_percent / 100) for _ in range(requests))
+    return "prompt_tokens,output_tokens\n" + "".join(
+        "%d,%d\n" % lengths(draw, longest, long_percent / 100) for _ in range(requests)
+    )
 
 
 def uniform(seed, requests, least, most, answer):
     """Prompts of one data set of AccelGen: only their range is known."""
     draw = random.Random(seed)
-    return "prompt_tokens,output_tokens\n" + "".join(f"{draw.randint(least, most)},{draw.randint(1, answer)}\n" for _ in range(requests))
+    return "prompt_tokens,output_tokens\n" + "".join(
+        f"{draw.randint(least, most)},{draw.randint(1, answer)}\n" for _ in range(requests)
+    )
 
 
 def era(seed, requests):
     """AccelGen's figure 6: two long prompts and twenty short ones; answers of 256 tokens are ours."""
     draw = random.Random(seed)
-    return "arrival_s,prompt_tokens,output_tokens\n" + "0,10214,256\n0,10252,256\n" + "".join(f"0,{draw.randint(128, 384)},256\n" for _ in range(20))
+    return (
+        "arrival_s,prompt_tokens,output_tokens\n"
+        + "0,10214,256\n0,10252,256\n"
+        + "".join(f"0,{draw.randint(128, 384)},256\n" for _ in range(20))
+    )
 
 
 def blend(seed, requests, density_percent, sharing_percent, dense="burstgpt"):
     """A job of BlendServe's, as bench/offline/mixes.py makes it."""
     mixes = shared.load("offline/mixes.py")
-    rows = mixes.make(density_percent / 100, sharing_percent / 100, requests, dense, seed, pathlib.Path(os.environ.get("TACTUS_DATA", ".")))
+    rows = mixes.make(
+        density_percent / 100,
+        sharing_percent / 100,
+        requests,
+        dense,
+        seed,
+        pathlib.Path(os.environ.get("TACTUS_DATA", ".")),
+    )
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "job.csv"
         mixes.write(path, rows)
@@ -74,7 +94,13 @@ class Files:
     """Writes each file once, under its content's hash."""
 
     def __init__(self, folder, made=None):
-        self.folder, self.made, self.paths, self.contents, self.lock = pathlib.Path(folder), made or MADE, {}, {}, threading.Lock()
+        self.folder, self.made, self.paths, self.contents, self.lock = (
+            pathlib.Path(folder),
+            made or MADE,
+            {},
+            {},
+            threading.Lock(),
+        )
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def workload(self, name, seed, requests):

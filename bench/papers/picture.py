@@ -1,4 +1,5 @@
 """A paper's claims as one picture (SVG): ours over the paper's value, a row a claim, on a logarithmic axis."""
+
 import html
 import math
 
@@ -16,11 +17,17 @@ def position(ratio):
 
 
 def text(x, y, words, anchor="start", size=11, colour=INK):
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}" fill="{colour}">{html.escape(words)}</text>'
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
+        f' fill="{colour}">{html.escape(words)}</text>'
+    )
 
 
 def line(x1, y1, x2, y2, colour, width=1.0, more=""):
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}" stroke-width="{width}"{more}/>'
+    return (
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{colour}"'
+        f' stroke-width="{width}"{more}/>'
+    )
 
 
 def mark(x, y, verdict):
@@ -60,20 +67,42 @@ def svg(title, rows):
     shown = [row for row in rows if drawable(row)]
     bottom = TOP + ROW * len(shown)
     width, height = LABEL + WIDTH + 2 * MARGIN, bottom + BOTTOM
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-             f'font-family="Helvetica, Arial, sans-serif" role="img"><title>{html.escape(title)}</title>',
-             f'<rect width="{width}" height="{height}" fill="#ffffff"/>', text(MARGIN, 20, title, size=13)]
+    parts = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+            f'font-family="Helvetica, Arial, sans-serif" role="img"><title>{html.escape(title)}</title>'
+        ),
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        text(MARGIN, 20, title, size=13),
+    ]
     x = float(MARGIN)
     for verdict in COLOUR:
         parts += [mark(x + 5, 38, verdict), text(x + 15, 42, verdict)]
         x += 40 + 6.2 * len(verdict)
-    parts += [f'<rect x="{x:.1f}" y="31.5" width="24" height="13" fill="{BAND}"/>', text(x + 30, 42, "counts as reproduced")]
+    parts += [
+        f'<rect x="{x:.1f}" y="31.5" width="24" height="13" fill="{BAND}"/>',
+        text(x + 30, 42, "counts as reproduced"),
+    ]
     parts += [line(x + 160, 38, x + 184, 38, COLOUR[REPRODUCED], 1.5), text(x + 190, 42, "with wrong step times")]
     for tick in (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8):
         at = position(tick)
-        parts += [line(at, TOP - 8, at, bottom, INK if tick == 1 else LINE, 1.2 if tick == 1 else 0.5),
-                  text(at, bottom + 14, f"{tick:g}", "middle")]
+        parts += [
+            line(at, TOP - 8, at, bottom, INK if tick == 1 else LINE, 1.2 if tick == 1 else 0.5),
+            text(at, bottom + 14, f"{tick:g}", "middle"),
+        ]
     parts += [claim(row, TOP + ROW * (i + 0.5)) for i, row in enumerate(shown)]
     left_out = len(rows) - len(shown)
-    parts.append(text(position(1), bottom + 32, "ours / the paper's value" + (f" ({left_out} claims without one: the two lie on different sides of 0, or one is 0)" if left_out else ""), "middle"))
+    parts.append(
+        text(
+            position(1),
+            bottom + 32,
+            "ours / the paper's value"
+            + (
+                f" ({left_out} claims without one: the two lie on different sides of 0, or one is 0)"
+                if left_out
+                else ""
+            ),
+            "middle",
+        )
+    )
     return "\n".join(parts) + "\n</svg>\n"

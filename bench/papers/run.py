@@ -1,17 +1,24 @@
 #!/usr/bin/env python3
-"""Every claim of the five papers that the schedulers come from, by simulation: the paper's value, ours, the difference, and whether it is
+"""Every claim of the five papers that the schedulers come from, by simulation: the paper's value, ours, the difference,
+and whether it is
 reproduced. One command for all, one for each:
 
-    bench/papers/run.py [TACTUS] [--paper sarathi|sarathi-serve|accelgen|blendserve|larry] [--claim ID] [--quick] [--data DIR]
+    bench/papers/run.py [TACTUS] [--paper sarathi|sarathi-serve|accelgen|blendserve|larry] [--claim ID] [--quick]
+    [--data DIR]
                         [--calibrate [ID ...]] [--cache FILE] [--jobs N] [-o FILE.json] [--markdown FILE.md]
     bench/papers/run.py --report FILE.json ... [--markdown FILE.md]
     bench/papers/run.py --list
 
-A claim is a row of a table (sarathi.py, sarathi_serve.py, ...): what it runs, what is read from the results, what the paper has. --calibrate
-repeats the claims with step times that are as wrong as the cost model is known to be (calibration.py). Results of simulations are kept in
---cache under command, workload and program, so an interrupted run goes on where it was. --quick takes a tenth to a third of the requests
-and one seed. --data (or TACTUS_DATA) names the folder of the public traces; claims that need it say what stands in where it is absent.
+A claim is a row of a table (sarathi.py, sarathi_serve.py, ...): what it runs, what is read from the results, what the
+paper has. --calibrate
+repeats the claims with step times that are as wrong as the cost model is known to be (calibration.py). Results of
+simulations are kept in
+--cache under command, workload and program, so an interrupted run goes on where it was. --quick takes a tenth to a
+third of the requests
+and one seed. --data (or TACTUS_DATA) names the folder of the public traces; claims that need it say what stands in
+where it is absent.
 """
+
 import argparse
 import concurrent.futures
 import dataclasses
@@ -32,16 +39,25 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 import calibration  # noqa: E402
 import files  # noqa: E402
-import report  # noqa: E402
 from claims import DIRECTION, DISAGREES, FAILED, check, measured, side, sim_of, verdict  # noqa: E402
 from simulations import SimulationFailed, Simulations, commands_of  # noqa: E402
 
-PAPERS = {"sarathi": "sarathi", "sarathi-serve": "sarathi_serve", "accelgen": "accelgen_claims", "blendserve": "blendserve_claims", "larry": "larry_claims"}
+import report  # noqa: E402
+
+PAPERS = {
+    "sarathi": "sarathi",
+    "sarathi-serve": "sarathi_serve",
+    "accelgen": "accelgen_claims",
+    "blendserve": "blendserve_claims",
+    "larry": "larry_claims",
+}
 
 
 def commit():
     git = lambda *a: subprocess.run(["git", "-C", str(ROOT), *a], capture_output=True, text=True).stdout.strip()
-    return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+    return git("rev-parse", "--short=12", "HEAD") + (
+        "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+    )
 
 
 def tables(names):
@@ -72,13 +88,19 @@ class Progress:
             if now < self.next and not always:
                 return
             self.next = now + (0.5 if terminal else 10)
-            print(f"{chr(13) if terminal else ''}{self.done} of {self.total} measurements, {simulations.ran} simulations run, {simulations.cached} from the cache, "
-                  f"{now - self.begin:.0f} s ", end="" if terminal and not always else "\n", file=sys.stderr, flush=True)
+            print(
+                f"{chr(13) if terminal else ''}{self.done} of {self.total} measurements, {simulations.ran} simulations"
+                f" run, {simulations.cached} from the cache, {now - self.begin:.0f} s ",
+                end="" if terminal and not always else "\n",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
     """A claim's value for one seed; `variant`: under a perturbed cost model, as UNCHANGED beside it."""
+
     paper: str
     claim: object
     seed: int
@@ -99,20 +121,32 @@ def measurements(papers, quick, calibrate):
                 yield Measurement(paper, claim, seed, quick)
             if calibrate is not None and claim.perturb and (not calibrate or claim.id.startswith(tuple(calibrate))):
                 large = any(sim_of(run).requests > MOST_PERTURBED for run in claim.runs.values())
-                for name, flags in {UNCHANGED: (), **calibration.variants(claim.model), **calibration.what_ifs(claim.model)}.items():
+                for name, flags in {
+                    UNCHANGED: (),
+                    **calibration.variants(claim.model),
+                    **calibration.what_ifs(claim.model),
+                }.items():
                     yield Measurement(paper, claim, claim.seeds[0], quick or large, name, flags)
 
 
 def measure(simulations, m):
     """(value, what went wrong)"""
     try:
-        value = m.claim.value({name: simulations.measure(run, m.seed, m.extra, m.quick) for name, run in m.claim.runs.items()})
+        value = m.claim.value(
+            {name: simulations.measure(run, m.seed, m.extra, m.quick) for name, run in m.claim.runs.items()}
+        )
         return (value, None) if math.isfinite(value) else (None, f"no number: {value}")
     except SimulationFailed as error:
         return None, str(error)
     except OSError as error:
         return None, f"{error}; --data names the folder of the public traces"
-    except (ZeroDivisionError, StopIteration, KeyError, TypeError, ValueError) as error:  # nothing to divide by, no such step, no such figure
+    except (
+        ZeroDivisionError,
+        StopIteration,
+        KeyError,
+        TypeError,
+        ValueError,
+    ) as error:  # nothing to divide by, no such step, no such figure
         return None, f"{type(error).__name__}: {error}"
 
 
@@ -129,7 +163,9 @@ def run_claims(papers, simulations, jobs, quick=False, calibrate=None):
 
     with concurrent.futures.ThreadPoolExecutor(2 * jobs) as pool:
         for m, (value, error) in zip(wanted, pool.map(task, wanted)):
-            row = rows.setdefault(m.claim.id, {"paper": m.paper, "claim": m.claim, "values": [], "errors": [], "variants": {}})
+            row = rows.setdefault(
+                m.claim.id, {"paper": m.paper, "claim": m.claim, "values": [], "errors": [], "variants": {}}
+            )
             if m.variant:
                 row["variants"][m.variant] = value
             else:
@@ -147,11 +183,28 @@ def finished(row):
     what_ifs = {name: v for name, v in found_under.items() if name in calibration.what_ifs(claim.model)}
     variants = {name: v for name, v in found_under.items() if name not in what_ifs}
     return {
-        "paper": row["paper"], "id": claim.id, "section": claim.section, "claim": claim.says, "paper_value": claim.paper, "unit": claim.unit,
-        "ours": value, "least": found[1] if found else None, "largest": found[2] if found else None,
-        "aim": claim.expects.aim(), "difference": claim.expects.difference(value) if found else "", "verdict": said, "why": claim.why if said in (DIRECTION, DISAGREES) else "",
-        "stands_in": claim.stands_in, "model": claim.model, "model_error": calibration.error_text(claim.model), "variants": variants, "what_ifs": what_ifs,
-        "turns": turns(claim, variants), "commands": dict(commands_of(claim)), "errors": row["errors"], "measured": len(row["values"]) + len(row["variants"]),
+        "paper": row["paper"],
+        "id": claim.id,
+        "section": claim.section,
+        "claim": claim.says,
+        "paper_value": claim.paper,
+        "unit": claim.unit,
+        "ours": value,
+        "least": found[1] if found else None,
+        "largest": found[2] if found else None,
+        "aim": claim.expects.aim(),
+        "difference": claim.expects.difference(value) if found else "",
+        "verdict": said,
+        "why": claim.why if said in (DIRECTION, DISAGREES) else "",
+        "stands_in": claim.stands_in,
+        "model": claim.model,
+        "model_error": calibration.error_text(claim.model),
+        "variants": variants,
+        "what_ifs": what_ifs,
+        "turns": turns(claim, variants),
+        "commands": dict(commands_of(claim)),
+        "errors": row["errors"],
+        "measured": len(row["values"]) + len(row["variants"]),
     }
 
 
@@ -167,7 +220,8 @@ def command_line(tactus):
 
 
 def turns(claim, variants):
-    """The perturbed cost models under which ours is on the other side of no effect: a ranking that hangs on the cost model's error."""
+    """The perturbed cost models under which ours is on the other side of no effect: a ranking that hangs on the cost
+    model's error."""
     if UNCHANGED not in variants:
         return []
     return [name for name, value in variants.items() if side(claim, value) == -side(claim, variants[UNCHANGED]) != 0]
@@ -179,18 +233,45 @@ def main():
     parse.add_argument("--paper", choices=PAPERS, action="append", help="only this paper; may be repeated")
     parse.add_argument("--claim", action="append", help="only the claims whose id begins so; may be repeated")
     parse.add_argument("--quick", action="store_true", help="fewer requests, one seed")
-    parse.add_argument("--calibrate", nargs="*", metavar="ID", help="also with step times that are as wrong as the cost model may be; only claims whose id begins so")
+    parse.add_argument(
+        "--calibrate",
+        nargs="*",
+        metavar="ID",
+        help="also with step times that are as wrong as the cost model may be; only claims whose id begins so",
+    )
     parse.add_argument("--data", type=pathlib.Path, help="folder of the public traces; default: TACTUS_DATA")
-    parse.add_argument("--cache", type=pathlib.Path, default=ROOT / "build/papers.jsonl", help="results of simulations; default: build/papers.jsonl")
-    parse.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="simulations at once; default: the number of cores")
+    parse.add_argument(
+        "--cache",
+        type=pathlib.Path,
+        default=ROOT / "build/papers.jsonl",
+        help="results of simulations; default: build/papers.jsonl",
+    )
+    parse.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="simulations at once; default: the number of cores"
+    )
     parse.add_argument("-o", "--output", type=pathlib.Path, help="write everything there, as JSON")
-    parse.add_argument("--markdown", type=pathlib.Path, help="write the tables there: between its marks where it has them, as docs/papers.md does; pictures into a folder of its name beside it")
-    parse.add_argument("--report", type=pathlib.Path, nargs="+", help="print what earlier runs wrote with -o, and run nothing")
-    parse.add_argument("--list", action="store_true", help="print the claims and their commands (as `tactus sim --print-papers`), and run nothing")
+    parse.add_argument(
+        "--markdown",
+        type=pathlib.Path,
+        help=(
+            "write the tables there: between its marks where it has them, as docs/papers.md does; pictures into a"
+            " folder of its name beside it"
+        ),
+    )
+    parse.add_argument(
+        "--report", type=pathlib.Path, nargs="+", help="print what earlier runs wrote with -o, and run nothing"
+    )
+    parse.add_argument(
+        "--list",
+        action="store_true",
+        help="print the claims and their commands (as `tactus sim --print-papers`), and run nothing",
+    )
     args = parse.parse_args()
     for flag, path in (("-o", args.output), ("--markdown", args.markdown), ("--cache", args.cache)):
         if path and (path.is_dir() or not (path.parent.is_dir() or flag == "--cache")):
-            parse.error(f"{flag} {path} cannot be written: {'it is a folder' if path.is_dir() else 'its folder is not there'}")
+            parse.error(
+                f"{flag} {path} cannot be written: {'it is a folder' if path.is_dir() else 'its folder is not there'}"
+            )
     if args.data:
         os.environ["TACTUS_DATA"] = str(args.data.resolve())
     if args.report:
@@ -201,7 +282,10 @@ def main():
     else:
         papers = tables(args.paper or PAPERS)
         if args.claim:
-            papers = {name: (title, [c for c in claims if c.id.startswith(tuple(args.claim))]) for name, (title, claims) in papers.items()}
+            papers = {
+                name: (title, [c for c in claims if c.id.startswith(tuple(args.claim))])
+                for name, (title, claims) in papers.items()
+            }
             if not any(claims for _, claims in papers.values()):
                 parse.error(f"--claim {' '.join(args.claim)}: no claim's id begins so; --list prints them")
         if args.list:
@@ -213,10 +297,15 @@ def main():
             args.cache.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
             simulations = Simulations(args.tactus, files.Files(folder), args.cache, args.jobs)
-            result = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "commit": commit(), "quick": args.quick, "traces": "the public ones" if files.data_folder() else "the built-in distributions",
-                      "command": command_line(args.tactus),
-                      "papers": {name: title for name, (title, _) in papers.items()}, 
-                      "rows": run_claims(papers, simulations, args.jobs, args.quick, args.calibrate)}
+            result = {
+                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                "commit": commit(),
+                "quick": args.quick,
+                "traces": "the public ones" if files.data_folder() else "the built-in distributions",
+                "command": command_line(args.tactus),
+                "papers": {name: title for name, (title, _) in papers.items()},
+                "rows": run_claims(papers, simulations, args.jobs, args.quick, args.calibrate),
+            }
         if args.output:
             args.output.write_text(json.dumps(result, indent=1) + "\n")
         results = [result]

@@ -1,5 +1,7 @@
-"""Sarathi (2023): decode-maximal batching and chunked prompts. Every request of its experiments on one device has P prompt and D answer tokens
+"""Sarathi (2023): decode-maximal batching and chunked prompts. Every request of its experiments on one device has P
+prompt and D answer tokens
 with P + D = L, P / D = R; a batch has B sequences, a step C tokens."""
+
 import statistics
 
 from claims import ABOVE_ONE, BELOW_ONE, Between, Claim, Near, Sim
@@ -8,7 +10,8 @@ PAPER = "Sarathi: Efficient LLM Inference by Piggybacking Decodes with Chunked P
 KERNELS = "--attention-kernels two"  # 4.3.1: chunks and decodes attend separately
 SMALL = f"--model llama-13b --device a6000 {KERNELS} --override-context 4096"
 LARGE = f"--model llama-33b --device a100 {KERNELS} --override-context 4096"
-# All requests are there from the beginning. The papers' own memory is stated by the batch size: as many blocks as B sequences of L need.
+# All requests are there from the beginning. The papers' own memory is stated by the batch size: as many blocks as B
+# sequences of L need.
 AT_ONCE = "--rate 1000000 --arrivals constant --as-paper --ignore-eos on --prefix-caching off --seed {seed}"
 
 
@@ -16,8 +19,10 @@ def batch(deployment, length, ratio, size, scheduler, rounds=20):
     """`rounds` batches of equal requests."""
     answer = max(1, round(length / (ratio + 1)))
     blocks = size * (length // 16 + 2)
-    return Sim(f"{deployment} --workload random:in={length - answer},out={answer} --requests {rounds * size} {AT_ONCE} --max-num-seqs {size} "
-               f"--kv-blocks {blocks} {scheduler}")
+    return Sim(
+        f"{deployment} --workload random:in={length - answer},out={answer} --requests {rounds * size} {AT_ONCE}"
+        f" --max-num-seqs {size} --kv-blocks {blocks} {scheduler}"
+    )
 
 
 BASELINE = "--scheduler request-level"
@@ -53,7 +58,9 @@ def peak(deployment, length, size, chunk=256):
     for ratio in RATIOS:
         runs[f"sarathi, P:D {ratio}"] = batch(deployment, length, ratio, size, chunks(chunk), rounds=30)
         runs[f"baseline, P:D {ratio}"] = batch(deployment, length, ratio, size, BASELINE, rounds=30)
-    return runs, lambda r: max(RATIOS, key=lambda x: r[f"baseline, P:D {x}"]["duration_s"] / r[f"sarathi, P:D {x}"]["duration_s"])
+    return runs, lambda r: max(
+        RATIOS, key=lambda x: r[f"baseline, P:D {x}"]["duration_s"] / r[f"sarathi, P:D {x}"]["duration_s"]
+    )
 
 
 def ms(step):
@@ -70,8 +77,13 @@ def step_ms(result, prompt_tokens, decodes):
 
 def one_step(deployment, workload, requests):
     """What single steps take: prompts are computed whole."""
-    return Sim(f"{deployment} --workload {workload} --requests {requests} --scheduler orca --as-paper --ignore-eos on --prefix-caching off --seed {{seed}}",
-               requests, requests, steps=True)
+    return Sim(
+        f"{deployment} --workload {workload} --requests {requests} --scheduler orca --as-paper --ignore-eos on"
+        " --prefix-caching off --seed {seed}",
+        requests,
+        requests,
+        steps=True,
+    )
 
 
 def part_ms(step, of="attention of decodes"):
@@ -87,7 +99,9 @@ BESIDE = one_step(SMALL, "trace:{mix_1021_3_1024}", 4)  # 1,024 tokens in the st
 ALONE = prompt_alone(SMALL, 1024)
 FOUR = one_step(SMALL, "random:in=1024,out=8 --concurrency 4", 4)
 # Figure 8's batches, up to the largest that fit, and table 4's.
-SMALL_BATCHES = tuple((length, size) for length, sizes in ((1024, (2, 4, 9, 18)), (2048, (2, 4, 9)), (3072, (2, 4, 6))) for size in sizes)
+SMALL_BATCHES = tuple(
+    (length, size) for length, sizes in ((1024, (2, 4, 9, 18)), (2048, (2, 4, 9)), (3072, (2, 4, 6))) for size in sizes
+)
 LARGE_BATCHES = ((1024, 10), (2048, 5), (3072, 3))
 
 
@@ -96,25 +110,36 @@ def marginal_ms(r):
 
 
 def speedups(deployment, batches, chunk=256):
-    """Largest over `batches` (tokens of a sequence, sequences) of: a decode in a step of their own, over what one adds to a chunk, both in one step of `chunk`
+    """Largest over `batches` (tokens of a sequence, sequences) of: a decode in a step of their own, over what one adds
+    to a chunk, both in one step of `chunk`
     tokens. The paper: the difference to a step of the prompt's tokens alone."""
     runs = {}
     for length, size in batches:
         memory = f" --kv-blocks {(size + 1) * (length // 16 + 2)}"  # the paper's batches fit
         runs[f"alone, {size}"] = prompt_alone(deployment, chunk - size + 1)
-        runs[f"beside, {length} x {size}"] = one_step(deployment, f"trace:{{mix_{chunk - size + 1}_{size - 1}_{length}}}" + memory, size)
-        runs[f"own, {length} x {size}"] = one_step(deployment, f"random:in={length},out=8 --concurrency {size}" + memory, size)
+        runs[f"beside, {length} x {size}"] = one_step(
+            deployment, f"trace:{{mix_{chunk - size + 1}_{size - 1}_{length}}}" + memory, size
+        )
+        runs[f"own, {length} x {size}"] = one_step(
+            deployment, f"random:in={length},out=8 --concurrency {size}" + memory, size
+        )
 
     def of(r, length, size):
-        adds = step_ms(r[f"beside, {length} x {size}"], chunk - size + 1, size - 1) - step_ms(r[f"alone, {size}"], chunk - size + 1, 0)
+        adds = step_ms(r[f"beside, {length} x {size}"], chunk - size + 1, size - 1) - step_ms(
+            r[f"alone, {size}"], chunk - size + 1, 0
+        )
         return step_ms(r[f"own, {length} x {size}"], 0, size) / size / (adds / (size - 1))
+
     return runs, lambda r: max(of(r, *batch) for batch in batches)
 
 
 def prefill(deployment, length, chunk):
     """A prompt alone, in chunks or (None) at once."""
-    return Sim(f"{deployment} --workload random:in={length},out=1 --requests 8 --concurrency 1 --as-paper --ignore-eos on --prefix-caching off "
-               f"--seed {{seed}} " + ("--scheduler orca" if chunk is None else f"--scheduler sarathi-serve --token-budget {chunk}"))
+    return Sim(
+        f"{deployment} --workload random:in={length},out=1 --requests 8 --concurrency 1 --as-paper --ignore-eos on"
+        " --prefix-caching off --seed {seed} "
+        + ("--scheduler orca" if chunk is None else f"--scheduler sarathi-serve --token-budget {chunk}")
+    )
 
 
 def prefill_loss(chunk):
@@ -123,15 +148,33 @@ def prefill_loss(chunk):
 
 
 # 5.2, figure 11b, and 5.4: every chunk size at every ratio, sequences of 1K, 18 at once.
-SYSTEMS = {"baseline": BASELINE, "orca": orca_at_best(1024, 18), **{f"C {size}": chunks(size) for size in (64, 128, 256, 512)}}
+SYSTEMS = {
+    "baseline": BASELINE,
+    "orca": orca_at_best(1024, 18),
+    **{f"C {size}": chunks(size) for size in (64, 128, 256, 512)},
+}
 
 
 def over_ratios(combine, *systems, ratios=RATIOS):
-    """Runs of these systems, and of the baseline, at these ratios; the value is `combine` of each system's gains, a dict by ratio."""
-    runs = {f"{system}, P:D {ratio}": batch(SMALL, 1024, ratio, 18, SYSTEMS[system], rounds=30) for system in ("baseline", *systems) for ratio in ratios}
+    """Runs of these systems, and of the baseline, at these ratios; the value is `combine` of each system's gains, a
+    dict by ratio."""
+    runs = {
+        f"{system}, P:D {ratio}": batch(SMALL, 1024, ratio, 18, SYSTEMS[system], rounds=30)
+        for system in ("baseline", *systems)
+        for ratio in ratios
+    }
 
     def value(r):
-        return combine(*({ratio: r[f"baseline, P:D {ratio}"]["duration_s"] / r[f"{system}, P:D {ratio}"]["duration_s"] for ratio in ratios} for system in systems))
+        return combine(
+            *(
+                {
+                    ratio: r[f"baseline, P:D {ratio}"]["duration_s"] / r[f"{system}, P:D {ratio}"]["duration_s"]
+                    for ratio in ratios
+                }
+                for system in systems
+            )
+        )
+
     return runs, value
 
 
@@ -146,8 +189,12 @@ def ratios_over(gains, *others):
 
 def prompt_attention(*sizes, length=1024):
     """Attention of a prompt in chunks of the first size, over that in chunks of the second."""
-    runs = {f"{size} from {first}": one(f"--chunk {size}@{first}") for size in sizes for first in range(0, length, size)}
-    total = lambda r, size: sum(part_ms(step, "attention of chunks") for name, step in r.items() if name.startswith(f"{size} "))
+    runs = {
+        f"{size} from {first}": one(f"--chunk {size}@{first}") for size in sizes for first in range(0, length, size)
+    }
+    total = lambda r, size: sum(
+        part_ms(step, "attention of chunks") for name, step in r.items() if name.startswith(f"{size} ")
+    )
     return runs, lambda r: total(r, sizes[0]) / total(r, sizes[1])
 
 
@@ -157,21 +204,33 @@ def one(shape):
 
 def decode_cost(size):
     """A token of a step of so many decodes over one of a prompt."""
-    return {"decodes": one(f"--decodes {size}x1024"), "prompt": one("--chunk 1024")}, lambda r: r["decodes"]["step_ms"] / size / (r["prompt"]["step_ms"] / 1024)
+    return {
+        "decodes": one(f"--decodes {size}x1024"),
+        "prompt": one("--chunk 1024"),
+    }, lambda r: r["decodes"]["step_ms"] / size / (r["prompt"]["step_ms"] / 1024)
 
 
 FFN, PROJECTIONS = ("gate and up products", "down product"), ("QKV product", "output product")
-FUSED = {"fused": one("--chunk 239@512 --decodes 17x1024"), "chunk": one("--chunk 1024"), "decodes": one("--decodes 18x1024")}
+FUSED = {
+    "fused": one("--chunk 239@512 --decodes 17x1024"),
+    "chunk": one("--chunk 1024"),
+    "decodes": one("--decodes 18x1024"),
+}
 
 
 def reduction(r, parts):
-    """By how much less time these operators take than in the baseline's steps, of whole prompts and of 18 decodes: as many tokens of each as a step of 256."""
+    """By how much less time these operators take than in the baseline's steps, of whole prompts and of 18 decodes: as
+    many tokens of each as a step of 256."""
     ms = lambda step: sum(part_ms(step, part) for part in parts)
     return 100 * (1 - ms(r["fused"]) / (ms(r["chunk"]) * 239 / 1024 + ms(r["decodes"]) * 17 / 18))
 
 
-# GPT-3 on 64 A100: eight stages of eight devices, or eight replicas. The paper's batch of 27 is a stage's; eight are in flight.
-GPT = f"--model gpt-3 --device a100 --tp 8 {KERNELS} --override-context 4096 --workload lengths:{{zipf}} --requests {{requests}} " + AT_ONCE
+# GPT-3 on 64 A100: eight stages of eight devices, or eight replicas. The paper's batch of 27 is a stage's; eight are in
+# flight.
+GPT = (
+    f"--model gpt-3 --device a100 --tp 8 {KERNELS} --override-context 4096 --workload lengths:{{zipf}} --requests"
+    " {requests} " + AT_ONCE
+)
 PIPELINE = {
     "orca": Sim(f"{GPT} --pp 8 --max-num-seqs 216 --scheduler orca", 10000, 2000),
     "sarathi": Sim(f"{GPT} --pp 8 --max-num-seqs 216 --scheduler sarathi --token-budget 256", 10000, 2000),
@@ -189,125 +248,564 @@ def bubble(result):
 
 def claims():
     rows = [
-        Claim("s23-prefill-step", "4.3, table 2", "a prompt of 1,024 tokens alone takes so long (LLaMA-13B, A6000)", "234.8 ms", Near(234.8, 0.2, None),
-              {"alone": ALONE}, lambda r: step_ms(r["alone"], 1024, 0), "ms", (1,), model="llama-13b a6000", perturb=False,
-              why="our fit of the A6000's products comes from other people's profiles"),
-        Claim("s23-decode-step", "4.3, table 2", "a step of four decodes behind 1,024 tokens each takes so long", "49.96 ms", Near(49.96, 0.2, None),
-              {"four": FOUR}, lambda r: step_ms(r["four"], 0, 4), "ms", (1,), model="llama-13b a6000", perturb=False),
-        Claim("s23-marginal", "4.3, table 2", "what a decode adds to a step of a chunk, both steps of 1,024 tokens in all", "1.2 ms", Near(1.2, 0.35, 12.49),
-              {"beside": BESIDE, "alone": ALONE}, marginal_ms, "ms", (1,), model="llama-13b a6000",
-              why="in the paper's table attention takes 5.2 ms more for three decodes, 1.7 each, as here; that its products take 1.6 ms less for as many tokens makes 1.2 of it"),
-        Claim("s23-attention", "4.3, table 2", "of it the attention of a decode beside the chunk: a third of what three add in the table", "1.73 ms", Near(1.73, 0.2, None),
-              {"beside": Sim(f"step {SMALL} --chunk 1021 --decodes 3x1024", 1, 1)}, lambda r: part_ms(r["beside"]) / 3, "ms", (1,), model="llama-13b a6000", perturb=False),
-        Claim("s23-decode-speedup", "5.1.1, figure 8", "decodes are up to so many times cheaper beside a chunk than in a step of their own: C = 256, ten batches of 2 to 18 sequences (LLaMA-13B, A6000)",
-              "10", Near(10, 0.35), *speedups(SMALL, SMALL_BATCHES), "x", (1,), model="llama-13b a6000"),
-        Claim("s23-decode-speedup-33b", "5.1.1, table 4", "the same of LLaMA-33B on an A100, batches of 10, 5 and 3 sequences of 1K, 2K and 3K", "4.25", Near(4.25, 0.35),
-              *speedups(LARGE, LARGE_BATCHES), "x", (1,), model="llama-33b a100"),
+        Claim(
+            "s23-prefill-step",
+            "4.3, table 2",
+            "a prompt of 1,024 tokens alone takes so long (LLaMA-13B, A6000)",
+            "234.8 ms",
+            Near(234.8, 0.2, None),
+            {"alone": ALONE},
+            lambda r: step_ms(r["alone"], 1024, 0),
+            "ms",
+            (1,),
+            model="llama-13b a6000",
+            perturb=False,
+            why="our fit of the A6000's products comes from other people's profiles",
+        ),
+        Claim(
+            "s23-decode-step",
+            "4.3, table 2",
+            "a step of four decodes behind 1,024 tokens each takes so long",
+            "49.96 ms",
+            Near(49.96, 0.2, None),
+            {"four": FOUR},
+            lambda r: step_ms(r["four"], 0, 4),
+            "ms",
+            (1,),
+            model="llama-13b a6000",
+            perturb=False,
+        ),
+        Claim(
+            "s23-marginal",
+            "4.3, table 2",
+            "what a decode adds to a step of a chunk, both steps of 1,024 tokens in all",
+            "1.2 ms",
+            Near(1.2, 0.35, 12.49),
+            {"beside": BESIDE, "alone": ALONE},
+            marginal_ms,
+            "ms",
+            (1,),
+            model="llama-13b a6000",
+            why=(
+                "in the paper's table attention takes 5.2 ms more for three decodes, 1.7 each, as here; that its"
+                " products take 1.6 ms less for as many tokens makes 1.2 of it"
+            ),
+        ),
+        Claim(
+            "s23-attention",
+            "4.3, table 2",
+            "of it the attention of a decode beside the chunk: a third of what three add in the table",
+            "1.73 ms",
+            Near(1.73, 0.2, None),
+            {"beside": Sim(f"step {SMALL} --chunk 1021 --decodes 3x1024", 1, 1)},
+            lambda r: part_ms(r["beside"]) / 3,
+            "ms",
+            (1,),
+            model="llama-13b a6000",
+            perturb=False,
+        ),
+        Claim(
+            "s23-decode-speedup",
+            "5.1.1, figure 8",
+            "decodes are up to so many times cheaper beside a chunk than in a step of their own: C = 256, ten batches"
+            " of 2 to 18 sequences (LLaMA-13B, A6000)",
+            "10",
+            Near(10, 0.35),
+            *speedups(SMALL, SMALL_BATCHES),
+            "x",
+            (1,),
+            model="llama-13b a6000",
+        ),
+        Claim(
+            "s23-decode-speedup-33b",
+            "5.1.1, table 4",
+            "the same of LLaMA-33B on an A100, batches of 10, 5 and 3 sequences of 1K, 2K and 3K",
+            "4.25",
+            Near(4.25, 0.35),
+            *speedups(LARGE, LARGE_BATCHES),
+            "x",
+            (1,),
+            model="llama-33b a100",
+        ),
     ]
     for length, value in ((1024, 1.27), (2048, 1.25), (3072, 1.23)):
         size = FITS[length]
-        rows.append(Claim(f"s23-gain-{length // 1024}k", "5.2, figure 11a", f"throughput over the baseline with P + D = {length}, C = 256 and balanced P:D (B {size})",
-                          f"{value}", Near(value, 0.5, of_effect=True), {"new": batch(SMALL, length, balanced(256, size), size, chunks(256)),
-                                                       "old": batch(SMALL, length, balanced(256, size), size, BASELINE)}, gain(), "x", (1,),
-                          model="llama-13b a6000"))
+        rows.append(
+            Claim(
+                f"s23-gain-{length // 1024}k",
+                "5.2, figure 11a",
+                f"throughput over the baseline with P + D = {length}, C = 256 and balanced P:D (B {size})",
+                f"{value}",
+                Near(value, 0.5, of_effect=True),
+                {
+                    "new": batch(SMALL, length, balanced(256, size), size, chunks(256)),
+                    "old": batch(SMALL, length, balanced(256, size), size, BASELINE),
+                },
+                gain(),
+                "x",
+                (1,),
+                model="llama-13b a6000",
+            )
+        )
     rows += [
-        Claim("s23-end-to-end-13b", "5.1.2, table 4", "end-to-end gain of LLaMA-13B on an A6000 at its best setting (1K, B 6, P:D 50)", "1.33", Near(1.33, 0.5, of_effect=True),
-              {"new": batch(SMALL, 1024, 50, 6, chunks(256)), "old": batch(SMALL, 1024, 50, 6, BASELINE)}, gain(), "x", (1,), model="llama-13b a6000"),
-        Claim("s23-end-to-end-33b", "5.1.2, table 4", "end-to-end gain of LLaMA-33B on an A100 at its best setting (1K, B 10, P:D 28)", "1.25", Near(1.25, 0.5, of_effect=True),
-              {"new": batch(LARGE, 1024, 28, 10, chunks(256)), "old": batch(LARGE, 1024, 28, 10, BASELINE)}, gain(), "x", (1,), model="llama-33b a100"),
+        Claim(
+            "s23-end-to-end-13b",
+            "5.1.2, table 4",
+            "end-to-end gain of LLaMA-13B on an A6000 at its best setting (1K, B 6, P:D 50)",
+            "1.33",
+            Near(1.33, 0.5, of_effect=True),
+            {"new": batch(SMALL, 1024, 50, 6, chunks(256)), "old": batch(SMALL, 1024, 50, 6, BASELINE)},
+            gain(),
+            "x",
+            (1,),
+            model="llama-13b a6000",
+        ),
+        Claim(
+            "s23-end-to-end-33b",
+            "5.1.2, table 4",
+            "end-to-end gain of LLaMA-33B on an A100 at its best setting (1K, B 10, P:D 28)",
+            "1.25",
+            Near(1.25, 0.5, of_effect=True),
+            {"new": batch(LARGE, 1024, 28, 10, chunks(256)), "old": batch(LARGE, 1024, 28, 10, BASELINE)},
+            gain(),
+            "x",
+            (1,),
+            model="llama-33b a100",
+        ),
     ]
-    for name, deployment, length, size, at in (("13b-1k", SMALL, 1024, 6, 50), ("33b-1k", LARGE, 1024, 10, 28), ("33b-2k", LARGE, 2048, 5, 63),
-                                               ("33b-3k", LARGE, 3072, 3, 127)):
+    for name, deployment, length, size, at in (
+        ("13b-1k", SMALL, 1024, 6, 50),
+        ("33b-1k", LARGE, 1024, 10, 28),
+        ("33b-2k", LARGE, 2048, 5, 63),
+        ("33b-3k", LARGE, 3072, 3, 127),
+    ):
         runs, value = peak(deployment, length, size)
-        rows.append(Claim(f"s23-peak-{name}", "5.1.3, table 4", f"the gain over P:D 1 to 200 is largest where chunks and decode steps balance, C / (B - 1) (B {size})",
-                          f"P:D {at}", Near(at, 0.3, None), runs, value, "", (1,), model="llama-13b a6000" if deployment == SMALL else "llama-33b a100"))
+        rows.append(
+            Claim(
+                f"s23-peak-{name}",
+                "5.1.3, table 4",
+                f"the gain over P:D 1 to 200 is largest where chunks and decode steps balance, C / (B - 1) (B {size})",
+                f"P:D {at}",
+                Near(at, 0.3, None),
+                runs,
+                value,
+                "",
+                (1,),
+                model="llama-13b a6000" if deployment == SMALL else "llama-33b a100",
+            )
+        )
     rows += [
-        Claim("s23-tile", "5.4, figure 13c", "a chunk of 256, a multiple of the tile, does better than 320", "above 1", ABOVE_ONE,
-              {"new": batch(SMALL, 1024, balanced(256, 18), 18, chunks(256)), "old": batch(SMALL, 1024, balanced(256, 18), 18, chunks(320))}, gain(), "x", (1,),
-              model="llama-13b a6000"),
-        *(Claim(f"s23-step-{tokens}", "4.4, figure 7", f"a prompt of {tokens} tokens alone takes so long (LLaMA-13B, A6000)", f"{paper} ms", Near(paper, 0.2, None),
-                {"alone": prompt_alone(SMALL, tokens)}, lambda r, tokens=tokens: step_ms(r["alone"], tokens, 0), "ms", (1,), model="llama-13b a6000", perturb=False,
-                stands_in="figure 7 does not name its model: LLaMA-13B on an A6000, whose table 2 it fits") for tokens, paper in ((128, 55), (256, 69.8))),
-        Claim("s23-tile-step", "4.4, figure 7", "one token more than 256 makes a step so much longer", "32 %", Near(32, 0.3, 0),
-              {"256": prompt_alone(SMALL, 256), "257": prompt_alone(SMALL, 257)}, lambda r: 100 * (step_ms(r["257"], 257, 0) / step_ms(r["256"], 256, 0) - 1), "%", (1,),
-              model="llama-13b a6000", perturb=False, why="between measured sizes half of the rise follows a straight line, whatever tile the library picks"),
-        Claim("s23-orca-best", "5.2, figure 11a", "Orca at its best gains so much at 1K", "1.11", Near(1.11, 0.5, of_effect=True),
-              {"new": batch(SMALL, 1024, balanced(256, 18), 18, orca_at_best(1024, 18)), "old": batch(SMALL, 1024, balanced(256, 18), 18, BASELINE)}, gain(), "x", (1,),
-              model="llama-13b a6000", why="decode steps are shorter here than the paper's (`s23-decode-step`), so there is less to hide beside whole prompts"),
-        Claim("s23-orca-worst", "5.2, figure 11a", "Orca at its worst, all requests beginning and ending together, gains nothing", "1", Near(1, 0.03, None),
-              {"new": batch(SMALL, 1024, balanced(256, 18), 18, "--scheduler orca"), "old": batch(SMALL, 1024, balanced(256, 18), 18, BASELINE)}, gain(), "x", (1,),
-              model="llama-13b a6000"),
+        Claim(
+            "s23-tile",
+            "5.4, figure 13c",
+            "a chunk of 256, a multiple of the tile, does better than 320",
+            "above 1",
+            ABOVE_ONE,
+            {
+                "new": batch(SMALL, 1024, balanced(256, 18), 18, chunks(256)),
+                "old": batch(SMALL, 1024, balanced(256, 18), 18, chunks(320)),
+            },
+            gain(),
+            "x",
+            (1,),
+            model="llama-13b a6000",
+        ),
+        *(
+            Claim(
+                f"s23-step-{tokens}",
+                "4.4, figure 7",
+                f"a prompt of {tokens} tokens alone takes so long (LLaMA-13B, A6000)",
+                f"{paper} ms",
+                Near(paper, 0.2, None),
+                {"alone": prompt_alone(SMALL, tokens)},
+                lambda r, tokens=tokens: step_ms(r["alone"], tokens, 0),
+                "ms",
+                (1,),
+                model="llama-13b a6000",
+                perturb=False,
+                stands_in="figure 7 does not name its model: LLaMA-13B on an A6000, whose table 2 it fits",
+            )
+            for tokens, paper in ((128, 55), (256, 69.8))
+        ),
+        Claim(
+            "s23-tile-step",
+            "4.4, figure 7",
+            "one token more than 256 makes a step so much longer",
+            "32 %",
+            Near(32, 0.3, 0),
+            {"256": prompt_alone(SMALL, 256), "257": prompt_alone(SMALL, 257)},
+            lambda r: 100 * (step_ms(r["257"], 257, 0) / step_ms(r["256"], 256, 0) - 1),
+            "%",
+            (1,),
+            model="llama-13b a6000",
+            perturb=False,
+            why="between measured sizes half of the rise follows a straight line, whatever tile the library picks",
+        ),
+        Claim(
+            "s23-orca-best",
+            "5.2, figure 11a",
+            "Orca at its best gains so much at 1K",
+            "1.11",
+            Near(1.11, 0.5, of_effect=True),
+            {
+                "new": batch(SMALL, 1024, balanced(256, 18), 18, orca_at_best(1024, 18)),
+                "old": batch(SMALL, 1024, balanced(256, 18), 18, BASELINE),
+            },
+            gain(),
+            "x",
+            (1,),
+            model="llama-13b a6000",
+            why=(
+                "decode steps are shorter here than the paper's (`s23-decode-step`), so there is less to hide beside"
+                " whole prompts"
+            ),
+        ),
+        Claim(
+            "s23-orca-worst",
+            "5.2, figure 11a",
+            "Orca at its worst, all requests beginning and ending together, gains nothing",
+            "1",
+            Near(1, 0.03, None),
+            {
+                "new": batch(SMALL, 1024, balanced(256, 18), 18, "--scheduler orca"),
+                "old": batch(SMALL, 1024, balanced(256, 18), 18, BASELINE),
+            },
+            gain(),
+            "x",
+            (1,),
+            model="llama-13b a6000",
+        ),
     ]
     for chunk, most in ((256, 20), (512, 10)):
         runs, value = prefill_loss(chunk)
-        rows.append(Claim(f"s23-chunk-{chunk}", "5.4, figure 13b", f"chunks of {chunk} lose at most so much prefill speed", f"at most {most} %", Between(None, most),
-                          runs, value, "%", (1,), model="llama-13b a6000", perturb=False))
+        rows.append(
+            Claim(
+                f"s23-chunk-{chunk}",
+                "5.4, figure 13b",
+                f"chunks of {chunk} lose at most so much prefill speed",
+                f"at most {most} %",
+                Between(None, most),
+                runs,
+                value,
+                "%",
+                (1,),
+                model="llama-13b a6000",
+                perturb=False,
+            )
+        )
     alone = dict(seeds=(1,), model="llama-13b a6000", perturb=False)
     shape = "the figure names no model: LLaMA-13B on an A6000, as in table 2"
     rows += [
-        *(Claim(f"s23-cost-{size}", "3.1, figure 3", f"a decoded token costs so many times one of a prompt, in steps of {size} (1K)", f"{paper}", Near(paper, 0.3), *decode_cost(size), "x",
-                stands_in=shape, **alone) for size, paper in ((1, 200), (2, 100), (18, 16.7))),
-        Claim("s23-prefill-flat", "3.1, figure 3", "a prompt's token costs as much in a step of four prompts as in one of one (1K)", "almost constant", Near(1, 0.1, None),
-              {"four": one("--chunk 1024 " * 4), "one": one("--chunk 1024")}, lambda r: r["four"]["step_ms"] / 4 / r["one"]["step_ms"], "x", stands_in=shape, **alone),
-        Claim("s23-others", "3.1, figure 3", "all but the products and attention take less than so much of a layer's time (a prompt of 1K)", "at most 5 %", Between(None, 5), {"one": one("--chunk 1024")},
-              lambda r: 100 * sum(part["ms"] for part in r["one"]["parts"] if part["kind"] == "elementwise") / r["one"]["step_ms"], "%",
-              why="small operators are priced by what they move, not measured on this device", stands_in=shape, **alone),
-        Claim("s23-saturates", "3.1, figure 4a", "a layer computes so many tokens of prompts per ms at best (1K; one of 40 layers)", "180", Near(180, 0.2, None), {"one": one("--chunk 1024")},
-              lambda r: 40 * 1024 / r["one"]["step_ms"], "", stands_in=shape, **alone),
-        Claim("s23-decode-linear", "3.1, figure 4a", "decode throughput rises linearly with small batches: four over one (1K)", "4", Near(4, 0.15),
-              {"four": one("--decodes 4x1024"), "one": one("--decodes 1x1024")}, lambda r: 4 * r["one"]["step_ms"] / r["four"]["step_ms"], "x", stands_in=shape, **alone),
+        *(
+            Claim(
+                f"s23-cost-{size}",
+                "3.1, figure 3",
+                f"a decoded token costs so many times one of a prompt, in steps of {size} (1K)",
+                f"{paper}",
+                Near(paper, 0.3),
+                *decode_cost(size),
+                "x",
+                stands_in=shape,
+                **alone,
+            )
+            for size, paper in ((1, 200), (2, 100), (18, 16.7))
+        ),
+        Claim(
+            "s23-prefill-flat",
+            "3.1, figure 3",
+            "a prompt's token costs as much in a step of four prompts as in one of one (1K)",
+            "almost constant",
+            Near(1, 0.1, None),
+            {"four": one("--chunk 1024 " * 4), "one": one("--chunk 1024")},
+            lambda r: r["four"]["step_ms"] / 4 / r["one"]["step_ms"],
+            "x",
+            stands_in=shape,
+            **alone,
+        ),
+        Claim(
+            "s23-others",
+            "3.1, figure 3",
+            "all but the products and attention take less than so much of a layer's time (a prompt of 1K)",
+            "at most 5 %",
+            Between(None, 5),
+            {"one": one("--chunk 1024")},
+            lambda r: (
+                100
+                * sum(part["ms"] for part in r["one"]["parts"] if part["kind"] == "elementwise")
+                / r["one"]["step_ms"]
+            ),
+            "%",
+            why="small operators are priced by what they move, not measured on this device",
+            stands_in=shape,
+            **alone,
+        ),
+        Claim(
+            "s23-saturates",
+            "3.1, figure 4a",
+            "a layer computes so many tokens of prompts per ms at best (1K; one of 40 layers)",
+            "180",
+            Near(180, 0.2, None),
+            {"one": one("--chunk 1024")},
+            lambda r: 40 * 1024 / r["one"]["step_ms"],
+            "",
+            stands_in=shape,
+            **alone,
+        ),
+        Claim(
+            "s23-decode-linear",
+            "3.1, figure 4a",
+            "decode throughput rises linearly with small batches: four over one (1K)",
+            "4",
+            Near(4, 0.15),
+            {"four": one("--decodes 4x1024"), "one": one("--decodes 1x1024")},
+            lambda r: 4 * r["one"]["step_ms"] / r["four"]["step_ms"],
+            "x",
+            stands_in=shape,
+            **alone,
+        ),
     ]
     on = dict(unit="x", seeds=(1,), model="llama-13b a6000")
     rows += [
-        Claim("s23-peak-512", "5.2, figure 11b", "the largest gain of C = 512 over P:D 4 to 200 (1K, B 18)", "1.23", Near(1.23, 0.5, of_effect=True),
-              *over_ratios(lambda gains: max(gains.values()), "C 512"), **on),
-        Claim("s23-peak-orca", "5.2, figure 11b", "the largest gain of Orca at its best", "1.11", Near(1.11, 0.5, of_effect=True), *over_ratios(lambda gains: max(gains.values()), "orca"), **on),
-        Claim("s23-peak-128", "5.1.3, figure 9a", "gains are much lower with C = 128: its largest over that of C = 256", "below 1", BELOW_ONE,
-              *over_ratios(lambda a, b: max(a.values()) / max(b.values()), "C 128", "C 256"),
-              why="a step of 128 tokens is shorter here than the paper's (`s23-step-128`), so that small chunks cost less; the gain falls faster with P:D, as in the paper", **on),
-        Claim("s23-peak-moves", "5.2, figure 11b", "the best P:D rises with the chunk: that of 512 over that of 256", "above 1", ABOVE_ONE,
-              *over_ratios(lambda a, b: best(a) / best(b), "C 512", "C 256"), **on),
-        Claim("s23-peak-moves-orca", "5.2, figure 11b", "and Orca's is at a much higher one: over that of 256", "above 1", ABOVE_ONE,
-              *over_ratios(lambda a, b: best(a) / best(b), "orca", "C 256"), **on),
-        Claim("s23-low", "5.2, figure 11b", "C = 256 is best at low P:D: over the better of C = 512 and Orca, smallest of P:D 4, 8 and 12", "above 1", ABOVE_ONE,
-              *over_ratios(lambda *gains: min(ratios_over(*gains)), "C 256", "C 512", "orca", ratios=(4, 8, 12)), **on),
-        Claim("s23-high", "5.2, figure 11b", "C = 512 is best at high P:D: over the better of C = 256 and Orca, median of P:D 50 to 200", "above 1", ABOVE_ONE,
-              *over_ratios(lambda *gains: statistics.median(ratios_over(*gains)), "C 512", "C 256", "orca", ratios=RATIOS[6:]),
-              why="above P:D 50 chunks of 512 and whole prompts are within 1 % of each other here", **on),
-        Claim("s23-512-orca", "5.2, figure 11b", "C = 512 over Orca at its best, smallest of P:D 4 to 200", "above 1", ABOVE_ONE,
-              *over_ratios(lambda *gains: min(ratios_over(*gains)), "C 512", "orca"), why="it is 0.994 at P:D 63 and 0.996 at 80, and above 1 at the eleven others", **on),
-        Claim("s23-range", "5.1.3", "gains stay around 10 % over a large range of P:D: median over 4 to 200, of C = 256 and 512 the better", "1.1",
-              Near(1.1, 0.5, of_effect=True), *over_ratios(lambda a, b: statistics.median(map(max, a.values(), b.values())), "C 256", "C 512"), **on),
-        Claim("s23-64", "5.4, figure 13c", "chunks of 64 almost match the baseline's throughput (P:D 4, balanced)", "1", Near(1, 0.1, None),
-              *over_ratios(lambda gains: gains[4], "C 64", ratios=(4,)), **on),
-        Claim("s23-128", "5.4, figure 13c", "chunks of 128 exceed it, though slower in prefill (P:D 8, balanced)", "above 1", ABOVE_ONE,
-              *over_ratios(lambda gains: gains[8], "C 128", ratios=(8,)), **on),
-        Claim("s23-256-512", "5.1.4, figure 10", "balanced, C = 256 gains more than C = 512: the one's gain over the other's", "above 1", ABOVE_ONE,
-              *over_ratios(lambda a, b: a[balanced(256, 18)] / b[balanced(512, 18)], "C 256", "C 512", ratios=(balanced(256, 18), balanced(512, 18))), **on),
-        *(Claim(f"s23-chunk-{small}-{large}", "5.4, figure 13b", f"smaller chunks are slower in prefill: a prompt of 1K by {small} over by {large}", "above 1", ABOVE_ONE,
-                {"small": prefill(SMALL, 1024, small), "large": prefill(SMALL, 1024, large)}, lambda r: r["small"]["ttft_ms"]["mean"] / r["large"]["ttft_ms"]["mean"], perturb=False, **on)
-          for small, large in ((64, 128), (128, 256))),
-        Claim("s23-attention-64", "5.4, figure 13a", "chunks of 64 make the attention of a prompt of 1K slower: over it as a whole", "above 1", ABOVE_ONE,
-              *prompt_attention(64, 1024), perturb=False, **on),
-        Claim("s23-attention-512", "5.4, figure 13a", "and large ones less: chunks of 64 over chunks of 512", "above 1", ABOVE_ONE, *prompt_attention(64, 512), perturb=False, **on),
-        Claim("s23-ffn", "5.1.4, figure 10", "linear operators take less time: the feed-forward, C = 256, B 18 at 1K, of its time in the baseline", "less", Between(1, None, 0), FUSED,
-              lambda r: reduction(r, FFN), perturb=False, **on | {"unit": "%"}),
-        Claim("s23-ffn-most", "5.1.4, figure 10", "and it more than the projections: its reduction over theirs", "above 1", ABOVE_ONE, FUSED,
-              lambda r: reduction(r, FFN) / reduction(r, PROJECTIONS), perturb=False,
-              why="the profile's down product is slow at 256 tokens: 19.4 ms, where a quarter of the time of 1,024 is 14.5", **on),
+        Claim(
+            "s23-peak-512",
+            "5.2, figure 11b",
+            "the largest gain of C = 512 over P:D 4 to 200 (1K, B 18)",
+            "1.23",
+            Near(1.23, 0.5, of_effect=True),
+            *over_ratios(lambda gains: max(gains.values()), "C 512"),
+            **on,
+        ),
+        Claim(
+            "s23-peak-orca",
+            "5.2, figure 11b",
+            "the largest gain of Orca at its best",
+            "1.11",
+            Near(1.11, 0.5, of_effect=True),
+            *over_ratios(lambda gains: max(gains.values()), "orca"),
+            **on,
+        ),
+        Claim(
+            "s23-peak-128",
+            "5.1.3, figure 9a",
+            "gains are much lower with C = 128: its largest over that of C = 256",
+            "below 1",
+            BELOW_ONE,
+            *over_ratios(lambda a, b: max(a.values()) / max(b.values()), "C 128", "C 256"),
+            why=(
+                "a step of 128 tokens is shorter here than the paper's (`s23-step-128`), so that small chunks cost"
+                " less; the gain falls faster with P:D, as in the paper"
+            ),
+            **on,
+        ),
+        Claim(
+            "s23-peak-moves",
+            "5.2, figure 11b",
+            "the best P:D rises with the chunk: that of 512 over that of 256",
+            "above 1",
+            ABOVE_ONE,
+            *over_ratios(lambda a, b: best(a) / best(b), "C 512", "C 256"),
+            **on,
+        ),
+        Claim(
+            "s23-peak-moves-orca",
+            "5.2, figure 11b",
+            "and Orca's is at a much higher one: over that of 256",
+            "above 1",
+            ABOVE_ONE,
+            *over_ratios(lambda a, b: best(a) / best(b), "orca", "C 256"),
+            **on,
+        ),
+        Claim(
+            "s23-low",
+            "5.2, figure 11b",
+            "C = 256 is best at low P:D: over the better of C = 512 and Orca, smallest of P:D 4, 8 and 12",
+            "above 1",
+            ABOVE_ONE,
+            *over_ratios(lambda *gains: min(ratios_over(*gains)), "C 256", "C 512", "orca", ratios=(4, 8, 12)),
+            **on,
+        ),
+        Claim(
+            "s23-high",
+            "5.2, figure 11b",
+            "C = 512 is best at high P:D: over the better of C = 256 and Orca, median of P:D 50 to 200",
+            "above 1",
+            ABOVE_ONE,
+            *over_ratios(
+                lambda *gains: statistics.median(ratios_over(*gains)), "C 512", "C 256", "orca", ratios=RATIOS[6:]
+            ),
+            why="above P:D 50 chunks of 512 and whole prompts are within 1 % of each other here",
+            **on,
+        ),
+        Claim(
+            "s23-512-orca",
+            "5.2, figure 11b",
+            "C = 512 over Orca at its best, smallest of P:D 4 to 200",
+            "above 1",
+            ABOVE_ONE,
+            *over_ratios(lambda *gains: min(ratios_over(*gains)), "C 512", "orca"),
+            why="it is 0.994 at P:D 63 and 0.996 at 80, and above 1 at the eleven others",
+            **on,
+        ),
+        Claim(
+            "s23-range",
+            "5.1.3",
+            "gains stay around 10 % over a large range of P:D: median over 4 to 200, of C = 256 and 512 the better",
+            "1.1",
+            Near(1.1, 0.5, of_effect=True),
+            *over_ratios(lambda a, b: statistics.median(map(max, a.values(), b.values())), "C 256", "C 512"),
+            **on,
+        ),
+        Claim(
+            "s23-64",
+            "5.4, figure 13c",
+            "chunks of 64 almost match the baseline's throughput (P:D 4, balanced)",
+            "1",
+            Near(1, 0.1, None),
+            *over_ratios(lambda gains: gains[4], "C 64", ratios=(4,)),
+            **on,
+        ),
+        Claim(
+            "s23-128",
+            "5.4, figure 13c",
+            "chunks of 128 exceed it, though slower in prefill (P:D 8, balanced)",
+            "above 1",
+            ABOVE_ONE,
+            *over_ratios(lambda gains: gains[8], "C 128", ratios=(8,)),
+            **on,
+        ),
+        Claim(
+            "s23-256-512",
+            "5.1.4, figure 10",
+            "balanced, C = 256 gains more than C = 512: the one's gain over the other's",
+            "above 1",
+            ABOVE_ONE,
+            *over_ratios(
+                lambda a, b: a[balanced(256, 18)] / b[balanced(512, 18)],
+                "C 256",
+                "C 512",
+                ratios=(balanced(256, 18), balanced(512, 18)),
+            ),
+            **on,
+        ),
+        *(
+            Claim(
+                f"s23-chunk-{small}-{large}",
+                "5.4, figure 13b",
+                f"smaller chunks are slower in prefill: a prompt of 1K by {small} over by {large}",
+                "above 1",
+                ABOVE_ONE,
+                {"small": prefill(SMALL, 1024, small), "large": prefill(SMALL, 1024, large)},
+                lambda r: r["small"]["ttft_ms"]["mean"] / r["large"]["ttft_ms"]["mean"],
+                perturb=False,
+                **on,
+            )
+            for small, large in ((64, 128), (128, 256))
+        ),
+        Claim(
+            "s23-attention-64",
+            "5.4, figure 13a",
+            "chunks of 64 make the attention of a prompt of 1K slower: over it as a whole",
+            "above 1",
+            ABOVE_ONE,
+            *prompt_attention(64, 1024),
+            perturb=False,
+            **on,
+        ),
+        Claim(
+            "s23-attention-512",
+            "5.4, figure 13a",
+            "and large ones less: chunks of 64 over chunks of 512",
+            "above 1",
+            ABOVE_ONE,
+            *prompt_attention(64, 512),
+            perturb=False,
+            **on,
+        ),
+        Claim(
+            "s23-ffn",
+            "5.1.4, figure 10",
+            "linear operators take less time: the feed-forward, C = 256, B 18 at 1K, of its time in the baseline",
+            "less",
+            Between(1, None, 0),
+            FUSED,
+            lambda r: reduction(r, FFN),
+            perturb=False,
+            **on | {"unit": "%"},
+        ),
+        Claim(
+            "s23-ffn-most",
+            "5.1.4, figure 10",
+            "and it more than the projections: its reduction over theirs",
+            "above 1",
+            ABOVE_ONE,
+            FUSED,
+            lambda r: reduction(r, FFN) / reduction(r, PROJECTIONS),
+            perturb=False,
+            why=(
+                "the profile's down product is slow at 256 tokens: 19.4 ms, where a quarter of the time of 1,024 is"
+                " 14.5"
+            ),
+            **on,
+        ),
     ]
     stands_in = "the Zipf exponent is lost from the paper's text: 0.4"
     rows += [
-        Claim("s23-bubbles", "5.3, figure 12a", "median bubble time of a request, Orca over Sarathi (GPT-3, TP 8 PP 8)", "6.29", Near(6.29, 0.3), some("orca", "sarathi"),
-              lambda r: bubble(r["orca"]) / bubble(r["sarathi"]), "x", model="gpt-3 a100", stands_in=stands_in,
-              why="our steps of 256 tokens differ only in their contexts, and our stages have no host work of their own: bubbles are as few as the contexts allow"),
-        Claim("s23-pipeline", "5.3, figure 12b", "10,000 requests are done so many times sooner than with Orca on the same pipeline", "1.91", Near(1.91, 0.5, of_effect=True),
-              some("orca", "sarathi"), lambda r: r["orca"]["duration_s"] / r["sarathi"]["duration_s"], "x", model="gpt-3 a100", stands_in=stands_in,
-              why="Orca's prompts of up to 3,700 tokens beside decodes leave longer bubbles here than the paper's simulator has"),
-        Claim("s23-pipeline-replicas", "5.3, figure 12b", "and so many times sooner than with eight replicas of TP 8", "1.48", Near(1.48, 0.5, of_effect=True), some("replicas", "sarathi"),
-              lambda r: r["replicas"]["duration_s"] / r["sarathi"]["duration_s"], "x", model="gpt-3 a100", stands_in=stands_in),
-        Claim("s23-replicas-orca", "5.3, figure 12b", "the replicas in turn are so many times faster than the pipeline with Orca", "1.28", Near(1.28, 0.5, of_effect=True),
-              some("orca", "replicas"), lambda r: r["orca"]["duration_s"] / r["replicas"]["duration_s"], "x", model="gpt-3 a100", stands_in=stands_in,
-              why="Orca's pipeline is slower here than in the paper"),
+        Claim(
+            "s23-bubbles",
+            "5.3, figure 12a",
+            "median bubble time of a request, Orca over Sarathi (GPT-3, TP 8 PP 8)",
+            "6.29",
+            Near(6.29, 0.3),
+            some("orca", "sarathi"),
+            lambda r: bubble(r["orca"]) / bubble(r["sarathi"]),
+            "x",
+            model="gpt-3 a100",
+            stands_in=stands_in,
+            why=(
+                "our steps of 256 tokens differ only in their contexts, and our stages have no host work of their own:"
+                " bubbles are as few as the contexts allow"
+            ),
+        ),
+        Claim(
+            "s23-pipeline",
+            "5.3, figure 12b",
+            "10,000 requests are done so many times sooner than with Orca on the same pipeline",
+            "1.91",
+            Near(1.91, 0.5, of_effect=True),
+            some("orca", "sarathi"),
+            lambda r: r["orca"]["duration_s"] / r["sarathi"]["duration_s"],
+            "x",
+            model="gpt-3 a100",
+            stands_in=stands_in,
+            why=(
+                "Orca's prompts of up to 3,700 tokens beside decodes leave longer bubbles here than the paper's"
+                " simulator has"
+            ),
+        ),
+        Claim(
+            "s23-pipeline-replicas",
+            "5.3, figure 12b",
+            "and so many times sooner than with eight replicas of TP 8",
+            "1.48",
+            Near(1.48, 0.5, of_effect=True),
+            some("replicas", "sarathi"),
+            lambda r: r["replicas"]["duration_s"] / r["sarathi"]["duration_s"],
+            "x",
+            model="gpt-3 a100",
+            stands_in=stands_in,
+        ),
+        Claim(
+            "s23-replicas-orca",
+            "5.3, figure 12b",
+            "the replicas in turn are so many times faster than the pipeline with Orca",
+            "1.28",
+            Near(1.28, 0.5, of_effect=True),
+            some("orca", "replicas"),
+            lambda r: r["orca"]["duration_s"] / r["replicas"]["duration_s"],
+            "x",
+            model="gpt-3 a100",
+            stands_in=stands_in,
+            why="Orca's pipeline is slower here than in the paper",
+        ),
     ]
     return rows

@@ -1,4 +1,5 @@
 """Other benchmarks' settings, so that a deployment or a draw of lengths is written once."""
+
 import importlib.util
 import pathlib
 import sys

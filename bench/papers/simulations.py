@@ -1,4 +1,6 @@
-"""Runs the claims' simulations: each command once, kept under what decides its result (command, workload file, program), on all cores."""
+"""Runs the claims' simulations: each command once, kept under what decides its result (command, workload file,
+program), on all cores."""
+
 import concurrent.futures
 import csv
 import hashlib
@@ -31,7 +33,8 @@ def hash_of(path):
 
 
 class Simulations:
-    """`extra`: flags added to a command (a perturbed cost model); `quick`: with its quick number of requests. Any thread may ask."""
+    """`extra`: flags added to a command (a perturbed cost model); `quick`: with its quick number of requests. Any
+    thread may ask."""
 
     def __init__(self, tactus, files, cache=None, jobs=None, progress=None, limit_s=600):
         self.tactus, self.files, self.progress, self.limit_s = str(tactus), files, progress, limit_s
@@ -59,7 +62,9 @@ class Simulations:
 
     def run(self, sim, seed, extra=(), rate=None, quick=False):
         args = self.command(sim, seed, extra, rate, quick)
-        key = hashlib.sha256(json.dumps([self.program, [self.files.content(a) for a in args], sim.steps]).encode()).hexdigest()
+        key = hashlib.sha256(
+            json.dumps([self.program, [self.files.content(a) for a in args], sim.steps]).encode()
+        ).hexdigest()
         with self.lock:
             if key in self.found:
                 self.cached += 1
@@ -93,7 +98,9 @@ class Simulations:
             path = pathlib.Path(folder) / "steps.csv"
             command = [self.tactus, *args, "--json", *(["--steps-out", str(path)] if steps else [])]
             try:
-                done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit_s)
+                done = subprocess.run(
+                    command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit_s
+                )
             except subprocess.TimeoutExpired:
                 raise SimulationFailed(f"not done after {self.limit_s} s: {shlex.join(command)}") from None
             if done.returncode != 0:
@@ -101,12 +108,15 @@ class Simulations:
             result = json.loads(done.stdout)
             if steps:
                 with open(path, newline="") as file:
-                    result["steps_out"] = [{name: float(value) for name, value in row.items() if steps is True or name in steps} for row in csv.DictReader(file)]
+                    result["steps_out"] = [
+                        {name: float(value) for name, value in row.items() if steps is True or name in steps}
+                        for row in csv.DictReader(file)
+                    ]
             return result
 
     def capacity(self, capacity, seed, extra=(), quick=False):
         """Searches the grid upwards from one request per second in growing strides, then halves the bracket."""
-        keeps = lambda k: capacity.keeps(self.run(capacity.sim, seed, extra, GRID ** k, quick))
+        keeps = lambda k: capacity.keeps(self.run(capacity.sim, seed, extra, GRID**k, quick))
         low, stride = 0, 24  # a factor of two
         if keeps(low):
             while (high := low + stride) <= MOST and keeps(high):
@@ -122,12 +132,16 @@ class Simulations:
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if keeps(middle) else (low, middle)
-        return GRID ** low
+        return GRID**low
 
     def measure(self, run, seed, extra=(), quick=False):
         if isinstance(run, Capacity):
             return self.capacity(run, seed, extra, quick)
-        rate = run.load * self.run(run.probe, seed, extra, quick=quick)["request_throughput"] if isinstance(run, AtLoad) else None
+        rate = (
+            run.load * self.run(run.probe, seed, extra, quick=quick)["request_throughput"]
+            if isinstance(run, AtLoad)
+            else None
+        )
         return self.run(sim_of(run), seed, extra, rate, quick)
 
 

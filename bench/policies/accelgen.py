@@ -8,10 +8,12 @@ largest), and that as a multiple of the first row and of the best fixed budget o
 
 The first row is sarathi-serve at the pivot's budget (the step size at which throughput saturates). Every seed draws its
 own requests, arrivals and objectives: 34 % of the prompts have 10 to 512 tokens, 52 % up to 4,096, 14 % up to 16,384
-(8,192 where the KV memory holds no more); 51 % of the answers have up to 512 tokens, the rest up to 2,048. The first token is due after
+(8,192 where the KV memory holds no more); 51 % of the answers have up to 512 tokens, the rest up to 2,048. The first
+token is due after
 U[0.5, 1.5] x 10 x the time of the prompt alone (of its bin of 512 tokens), each later one after 187.5 ms x
 U[0.75, 1.25]. `--keep` leaves the files there, for `tactus sim --workload trace:FILE`.
 """
+
 import argparse
 import csv
 import json
@@ -28,21 +30,47 @@ TBT_MS = 187.5
 # `kv_gb`: GB (1e9 bytes) of KV, of `kv_token_bytes` each token; `pivot`: the step size at which the paper finds that
 # throughput saturates; `longest`: prompt, so that prompt and answer fit the KV.
 SETTINGS = {
-    "llama-3-70b": {"deployment": ["--model", "llama-3.1-70b", "--tp", "4"], "kv_gb": 135, "kv_token_bytes": 327_680,
-                    "pivot": 1024, "longest": 16384, "rates": "0.8,1.0"},
-    "llama-13b": {"deployment": ["--model", "llama-13b", "--override-context", "16384"], "kv_gb": 12,
-                  "kv_token_bytes": 819_200, "pivot": 768, "longest": 8192, "rates": "0.2"},
-    "opt-13b": {"deployment": ["--model", "opt-13b", "--override-context", "16384"], "kv_gb": 12,
-                "kv_token_bytes": 819_200, "pivot": 768, "longest": 8192, "rates": "0.25"},
-    "opt-175b": {"deployment": ["--model", "opt-175b", "--tp", "8", "--override-context", "32768"], "kv_gb": 270,
-                 "kv_token_bytes": 4_718_592, "pivot": 1280, "longest": 16384, "rates": "0.15"},
+    "llama-3-70b": {
+        "deployment": ["--model", "llama-3.1-70b", "--tp", "4"],
+        "kv_gb": 135,
+        "kv_token_bytes": 327_680,
+        "pivot": 1024,
+        "longest": 16384,
+        "rates": "0.8,1.0",
+    },
+    "llama-13b": {
+        "deployment": ["--model", "llama-13b", "--override-context", "16384"],
+        "kv_gb": 12,
+        "kv_token_bytes": 819_200,
+        "pivot": 768,
+        "longest": 8192,
+        "rates": "0.2",
+    },
+    "opt-13b": {
+        "deployment": ["--model", "opt-13b", "--override-context", "16384"],
+        "kv_gb": 12,
+        "kv_token_bytes": 819_200,
+        "pivot": 768,
+        "longest": 8192,
+        "rates": "0.25",
+    },
+    "opt-175b": {
+        "deployment": ["--model", "opt-175b", "--tp", "8", "--override-context", "32768"],
+        "kv_gb": 270,
+        "kv_token_bytes": 4_718_592,
+        "pivot": 1280,
+        "longest": 16384,
+        "rates": "0.15",
+    },
 }
 BLOCK = 32
 
 
 def policies(pivot):
-    rows = {f"sarathi-serve, {budget} tokens": ["--scheduler", "sarathi-serve", "--token-budget", str(budget)]
-            for budget in (pivot, 512, 384)}
+    rows = {
+        f"sarathi-serve, {budget} tokens": ["--scheduler", "sarathi-serve", "--token-budget", str(budget)]
+        for budget in (pivot, 512, 384)
+    }
     rows["sarathi-serve --budget slo"] = ["--scheduler", "sarathi-serve", "--budget", "slo"]
     rows["vllm"] = ["--scheduler", "vllm", "--token-budget", str(pivot)]
     for preset in ("accelgen", "accelgen-no-chunk", "accelgen-no-order", "accelgen-no-batch"):
@@ -64,9 +92,22 @@ def isolated_ms(tactus, deployment, longest):
     """Time to the first token of a prompt alone on the machine, computed in one step, per bin."""
     times = []
     for end in range(BIN, longest + 1, BIN):
-        result = simulate(tactus, deployment, [
-            "--workload", f"random:in={end - BIN // 2},out=1", "--requests", "1", "--concurrency", "1",
-            "--scheduler", "orca", "--step-limit", "none"])
+        result = simulate(
+            tactus,
+            deployment,
+            [
+                "--workload",
+                f"random:in={end - BIN // 2},out=1",
+                "--requests",
+                "1",
+                "--concurrency",
+                "1",
+                "--scheduler",
+                "orca",
+                "--step-limit",
+                "none",
+            ],
+        )
         times.append(result["ttft_ms"]["mean"])
     return times
 
@@ -74,8 +115,13 @@ def isolated_ms(tactus, deployment, longest):
 def draw_lengths(draw, longest, long_share=0.14):
     """Prompt and answer tokens of a request: the paper's figure 8; what is not long keeps its proportions."""
     kind = draw.random()
-    prompt = draw.randint(10, 512) if kind < 0.34 / 0.86 * (1 - long_share) else \
-        draw.randint(513, 4096) if kind < 1 - long_share else draw.randint(4097, longest)
+    prompt = (
+        draw.randint(10, 512)
+        if kind < 0.34 / 0.86 * (1 - long_share)
+        else draw.randint(513, 4096)
+        if kind < 1 - long_share
+        else draw.randint(4097, longest)
+    )
     return prompt, draw.randint(1, 512) if draw.random() < 0.51 else draw.randint(513, 2048)
 
 
@@ -130,9 +176,12 @@ def main():
                     if result["goodput"] is None:
                         sys.exit(f"{args.tactus} reads no objectives from a workload's columns")
                     figures[name][rate].append(
-                        {key: result[key] for key in ("goodput", "slo_attainment", "request_throughput", "preemptions")})
-    mean = {name: {rate: statistics.mean(run["goodput"] for run in by_rate[rate]) for rate in rates}
-            for name, by_rate in figures.items()}
+                        {key: result[key] for key in ("goodput", "slo_attainment", "request_throughput", "preemptions")}
+                    )
+    mean = {
+        name: {rate: statistics.mean(run["goodput"] for run in by_rate[rate]) for rate in rates}
+        for name, by_rate in figures.items()
+    }
     fixed = [name for name in figures if name.endswith("tokens")] or list(figures)[:1]
     references = [mean[next(iter(figures))], {rate: max(mean[name][rate] for name in fixed) for rate in rates}]
     print("| |" + "".join(f" {rate:g}/s | of the first | of the best fixed |" for rate in rates))

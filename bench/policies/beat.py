@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
-"""Whether streams keep their beat while a long prompt comes: a few streams decode, a prompt of 2,048 tokens is sent beside them, and
-every gap between two tokens of a stream until that prompt's first token counts. The same on servers with and without an objective, one
-after the other in every round, so that a machine whose speed drifts is fair to all. Prints a Markdown table: medians over the rounds
+"""Whether streams keep their beat while a long prompt comes: a few streams decode, a prompt of 2,048 tokens is sent
+beside them, and
+every gap between two tokens of a stream until that prompt's first token counts. The same on servers with and without an
+objective, one
+after the other in every round, so that a machine whose speed drifts is fair to all. Prints a Markdown table: medians
+over the rounds
 (least to largest).
 
     bench/policies/beat.py build/release/tactus --model FILE [--rounds 3] [--streams 4] [--prompts 2] [-o FILE.json]
 
-Step times that are stored for the model are left alone: the servers look for them in an empty folder and measure their own at the start.
+Step times that are stored for the model are left alone: the servers look for them in an empty folder and measure their
+own at the start.
 """
+
 import argparse
 import http.client
 import json
@@ -23,14 +28,31 @@ import tempfile
 import threading
 import time
 
-SETTINGS = {"512 tokens (--tbt-slo none)": ["--tbt-slo", "none"], "default": [], "--tbt-slo 100ms": ["--tbt-slo", "100ms"]}
+SETTINGS = {
+    "512 tokens (--tbt-slo none)": ["--tbt-slo", "none"],
+    "default": [],
+    "--tbt-slo 100ms": ["--tbt-slo", "100ms"],
+}
 PROMPT_TOKENS = 2048
 
 
 class Server:
     def __init__(self, binary, model, flags, cache):
-        command = [binary, "serve", *model, "--port", "0", "--prefix-caching", "off", "--verbose", "--measure-step-times", *flags]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | {"TACTUS_CACHE_DIR": cache})
+        command = [
+            binary,
+            "serve",
+            *model,
+            "--port",
+            "0",
+            "--prefix-caching",
+            "off",
+            "--verbose",
+            "--measure-step-times",
+            *flags,
+        ]
+        self.process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, env=os.environ | {"TACTUS_CACHE_DIR": cache}
+        )
         self.lines = []
         for line in self.process.stderr:
             self.lines.append(line.rstrip())
@@ -65,9 +87,20 @@ class Stream(threading.Thread):
     def run(self):
         try:
             connection = http.client.HTTPConnection(*self.address, timeout=120)
-            connection.request("POST", "/v1/completions", json.dumps({"prompt": self.tokens, "max_tokens": self.max_tokens, "stream": True,
-                                                                      "ignore_eos": True, "temperature": 0}),
-                               {"Content-Type": "application/json"})
+            connection.request(
+                "POST",
+                "/v1/completions",
+                json.dumps(
+                    {
+                        "prompt": self.tokens,
+                        "max_tokens": self.max_tokens,
+                        "stream": True,
+                        "ignore_eos": True,
+                        "temperature": 0,
+                    }
+                ),
+                {"Content-Type": "application/json"},
+            )
             response = connection.getresponse()
             if response.status != 200:
                 raise RuntimeError(response.read().decode())
@@ -114,18 +147,26 @@ def measure(server, args, draw):
         wait_for(lambda: long.times or long.error)
         if long.error:
             sys.exit(f"the long prompt failed: {long.error}")
-        time.sleep(0.3)   # the gap in which its first token came has ended
+        time.sleep(0.3)  # the gap in which its first token came has ended
         ttft.append(long.times[0] - sent)
         beside += gaps(streams, sent, long.times[0] + 0.3)
         time.sleep(0.5)
-    if failed := [s.error for s in streams if s.error] or ["a stream ended too early: raise --answer"] * any(not s.is_alive() for s in streams):
+    if failed := [s.error for s in streams if s.error] or ["a stream ended too early: raise --answer"] * any(
+        not s.is_alive() for s in streams
+    ):
         sys.exit(str(failed[0]))
     stop.set()
     for s in streams:
         s.join(60)
-    return {"quiet gap P99, ms": percentile(quiet, 99), "gap P50, ms": percentile(beside, 50), "gap P90, ms": percentile(beside, 90), "gap P99, ms": percentile(beside, 99),
-            "gap max, ms": max(beside), "prompt's TTFT, s": statistics.mean(ttft),
-            "correction": server.metric("tactus_step_time_correction")}
+    return {
+        "quiet gap P99, ms": percentile(quiet, 99),
+        "gap P50, ms": percentile(beside, 50),
+        "gap P90, ms": percentile(beside, 90),
+        "gap P99, ms": percentile(beside, 99),
+        "gap max, ms": max(beside),
+        "prompt's TTFT, s": statistics.mean(ttft),
+        "correction": server.metric("tactus_step_time_correction"),
+    }
 
 
 def main():
@@ -137,7 +178,12 @@ def main():
     parser.add_argument("--prompts", type=int, default=2)
     parser.add_argument("--answer", type=int, default=3000, help="tokens of a stream")
     parser.add_argument("--vocab", type=int, default=40000)
-    parser.add_argument("--serve", nargs="*", default=[], help="further flags of all servers, without the leading dashes: load-format=dummy")
+    parser.add_argument(
+        "--serve",
+        nargs="*",
+        default=[],
+        help="further flags of all servers, without the leading dashes: load-format=dummy",
+    )
     parser.add_argument("-o", dest="out", type=pathlib.Path)
     args = parser.parse_args()
     more = [word for pair in args.serve for word in ("--" + pair.split("=", 1)[0], pair.split("=", 1)[1])]
@@ -146,7 +192,7 @@ def main():
         for turn in range(args.rounds):
             names = list(SETTINGS)
             got = {}
-            for name in names[turn % len(names):] + names[:turn % len(names)]:
+            for name in names[turn % len(names) :] + names[: turn % len(names)]:
                 server = Server(args.binary, [args.model, *more], SETTINGS[name], cache)
                 try:
                     got[name] = measure(server, args, draw)
@@ -162,7 +208,9 @@ def main():
         for figure in figures:
             values = [r[name][figure] for r in rounds]
             digits = 2 if figure.endswith(", s") or figure == "correction" else 0
-            cells.append(f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})")
+            cells.append(
+                f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+            )
         print(f"| {name} | " + " | ".join(cells) + " |")
     if args.out:
         args.out.write_text(json.dumps(rounds, indent=1) + "\n")

@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
-"""Capacity of sarathi-serve under an objective on the gap between tokens, as Sarathi-Serve's evaluation defines it: the largest Poisson
-rate at which the P99 of all gaps keeps the objective and half of the requests start within 2 s. One size for all steps (five of them,
-and the one that `--budget profile` chooses) against one for every step (`--tbt-slo`). Prints a Markdown table: requests/s, mean over
+"""Capacity of sarathi-serve under an objective on the gap between tokens, as Sarathi-Serve's evaluation defines it: the
+largest Poisson
+rate at which the P99 of all gaps keeps the objective and half of the requests start within 2 s. One size for all steps
+(five of them,
+and the one that `--budget profile` chooses) against one for every step (`--tbt-slo`). Prints a Markdown table:
+requests/s, mean over
 the seeds; in brackets the P99 of the gaps at the rate of the best fixed size, as a share of the objective.
 
-    bench/policies/capacity.py [TACTUS] [--only NAME,NAME] [--seeds 1,2] [--requests 1000] [--precision 0.02] [-o FILE.json]
+    bench/policies/capacity.py [TACTUS] [--only NAME,NAME] [--seeds 1,2] [--requests 1000] [--precision 0.02] [-o
+    FILE.json]
 
-Lengths are drawn log-normally with the papers' medians and P90s: openchat_sharegpt4 (prompts 1730 / 5696, answers 415 / 834, 8,192 in
-all) and arxiv_summarization (7059 / 12985, 208 / 371, 16,384 in all). Objectives are the paper's strict and relaxed ones.
+Lengths are drawn log-normally with the papers' medians and P90s: openchat_sharegpt4 (prompts 1730 / 5696, answers 415 /
+834, 8,192 in
+all) and arxiv_summarization (7059 / 12985, 208 / 371, 16,384 in all). Objectives are the paper's strict and relaxed
+ones.
 """
+
 import argparse
 import json
 import math
@@ -23,7 +30,10 @@ DATA = {"chat": ((1730, 5696), (415, 834), 8192), "arXiv": ((7059, 12985), (208,
 MACHINES = {
     "Mistral-7B": (["--model", "mistral-7b", "--device", "a100"], (100, 500)),
     "Yi-34B TP2": (["--model", "yi-34b", "--device", "a100", "--tp", "2"], (200, 1000)),
-    "Falcon-180B TP4-PP2": (["--model", "falcon-180b", "--device", "a100", "--tp", "4", "--pp", "2", "--override-context", "16384"], (1000, 5000)),
+    "Falcon-180B TP4-PP2": (
+        ["--model", "falcon-180b", "--device", "a100", "--tp", "4", "--pp", "2", "--override-context", "16384"],
+        (1000, 5000),
+    ),
 }
 SIZES = (256, 512, 1024, 1536, 2048)
 MOST_DELAY_MS = 2000
@@ -31,17 +41,34 @@ MOST_DELAY_MS = 2000
 
 def draw_lengths(path, data, count, seed):
     draw, rows = random.Random(seed), []
-    (prompt, answer, most) = DATA[data]
+    prompt, answer, most = DATA[data]
     while len(rows) < count:
-        lengths = [max(1, round(math.exp(draw.gauss(math.log(median), math.log(p90 / median) / 1.2816)))) for median, p90 in (prompt, answer)]
+        lengths = [
+            max(1, round(math.exp(draw.gauss(math.log(median), math.log(p90 / median) / 1.2816))))
+            for median, p90 in (prompt, answer)
+        ]
         if sum(lengths) <= most:
             rows.append(lengths)
     path.write_text("prompt_tokens,output_tokens\n" + "".join(f"{p},{o}\n" for p, o in rows))
 
 
 def simulate(tactus, machine, lengths, seed, rate, flags):
-    command = [tactus, "sim", *machine, "--workload", f"lengths:{lengths}", "--seed", str(seed), "--rate", f"{rate:.4f}", "--as-paper",
-               "--max-num-seqs", "128", *flags, "--json"]
+    command = [
+        tactus,
+        "sim",
+        *machine,
+        "--workload",
+        f"lengths:{lengths}",
+        "--seed",
+        str(seed),
+        "--rate",
+        f"{rate:.4f}",
+        "--as-paper",
+        "--max-num-seqs",
+        "128",
+        *flags,
+        "--json",
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
@@ -86,18 +113,37 @@ def main():
                 draw_lengths(files[seed], data, args.requests, seed)
             for slo_ms in objectives:
                 slo = ["--tbt-slo", f"{slo_ms}ms"]
-                rows = {str(size): ["--token-budget", str(size)] for size in SIZES} | {"profile": [*slo, "--budget", "profile"], "tbt-slo": slo}
-                rates = {row: [capacity(lambda rate: simulate(args.tactus, machine, files[seed], seed, rate, flags), slo_ms, args.precision)
-                               for seed in seeds] for row, flags in rows.items()}
+                rows = {str(size): ["--token-budget", str(size)] for size in SIZES} | {
+                    "profile": [*slo, "--budget", "profile"],
+                    "tbt-slo": slo,
+                }
+                rates = {
+                    row: [
+                        capacity(
+                            lambda rate: simulate(args.tactus, machine, files[seed], seed, rate, flags),
+                            slo_ms,
+                            args.precision,
+                        )
+                        for seed in seeds
+                    ]
+                    for row, flags in rows.items()
+                }
                 means = {row: statistics.mean(values) for row, values in rates.items()}
                 best = max(means[str(size)] for size in SIZES)
                 found[f"{name}, {slo_ms} ms"] = rates
                 shares = []
                 for row in ("profile", "tbt-slo"):
-                    p99 = max(simulate(args.tactus, machine, files[seed], seed, max(best, 1e-3), rows[row])["tbt_ms"]["p99"] for seed in seeds)
+                    p99 = max(
+                        simulate(args.tactus, machine, files[seed], seed, max(best, 1e-3), rows[row])["tbt_ms"]["p99"]
+                        for seed in seeds
+                    )
                     shares.append(f"{means[row]:.2f} ({p99 / slo_ms:.2f})")
-                print(f"| {name}, {slo_ms} ms | " + " | ".join(f"{means[str(size)]:.2f}" for size in SIZES) + f" | {shares[0]} | {shares[1]} | "
-                      f"{means['tbt-slo'] / best if best > 0 else math.inf:.2f} |", flush=True)
+                print(
+                    f"| {name}, {slo_ms} ms | "
+                    + " | ".join(f"{means[str(size)]:.2f}" for size in SIZES)
+                    + f" | {shares[0]} | {shares[1]} | {means['tbt-slo'] / best if best > 0 else math.inf:.2f} |",
+                    flush=True,
+                )
     if args.out:
         args.out.write_text(json.dumps(found, indent=1) + "\n")
 

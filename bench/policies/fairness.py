@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""What a flood by one client does to the others: ten clients that send alike, of which one sends many times its rate for a
+"""What a flood by one client does to the others: ten clients that send alike, of which one sends many times its rate
+for a
 third of the time. Prints a Markdown table: TTFT of the nine others with and without the flood, median over the seeds.
 
     bench/policies/fairness.py [TACTUS] [--seeds 1,2,3] [--rates 16,20,24] [--flood 60] [-o FILE.json]
 
-Llama-3.1-8B on an H100; prompts of 100 to 1,500 tokens, answers of 20 to 300, Poisson arrivals for 300 s. Rates are of all ten
+Llama-3.1-8B on an H100; prompts of 100 to 1,500 tokens, answers of 20 to 300, Poisson arrivals for 300 s. Rates are of
+all ten
 clients in requests per second; the machine holds about 27.
 """
+
 import argparse
 import csv
 import json
@@ -47,8 +50,20 @@ def write_workload(path, seed, rate, flood_rate):
 
 
 def others_ttft_ms(tactus, path, flags):
-    command = [tactus, "sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{path}", "--max-queue",
-               "100000", *flags, "--json"]
+    command = [
+        tactus,
+        "sim",
+        "--model",
+        "llama-3.1-8b",
+        "--device",
+        "h100",
+        "--workload",
+        f"trace:{path}",
+        "--max-queue",
+        "100000",
+        *flags,
+        "--json",
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
@@ -64,7 +79,10 @@ def main():
     parse.add_argument("-o", "--output", help="write all figures there, as JSON")
     args = parse.parse_args()
     figures = []
-    print("| requests/s | | P50 ms, alike | flood | P99 ms, alike | flood | P99 flood / alike |\n|---|---|---|---|---|---|---|")
+    print(
+        "| requests/s | | P50 ms, alike | flood | P99 ms, alike | flood | P99 flood / alike"
+        " |\n|---|---|---|---|---|---|---|"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for rate in (float(text) for text in args.rates.split(",")):
             for name, flags in ROWS.items():
@@ -79,8 +97,11 @@ def main():
                     runs.append(pair)
                     figures.append({"rate": rate, "row": name, "seed": seed, "alike": pair[0], "flood": pair[1]})
                 median = {(p, i): statistics.median(run[i][p] for run in runs) for p in ("p50", "p99") for i in (0, 1)}
-                print(f"| {rate:g} | {name} | {median['p50', 0]:.0f} | {median['p50', 1]:.0f} | {median['p99', 0]:.0f} | "
-                      f"{median['p99', 1]:.0f} | {median['p99', 1] / median['p99', 0]:.2f} |", flush=True)
+                print(
+                    f"| {rate:g} | {name} | {median['p50', 0]:.0f} | {median['p50', 1]:.0f} | {median['p99', 0]:.0f} | "
+                    f"{median['p99', 1]:.0f} | {median['p99', 1] / median['p99', 0]:.2f} |",
+                    flush=True,
+                )
     if args.output:
         pathlib.Path(args.output).write_text(json.dumps(figures, indent=1))
 

@@ -1,13 +1,19 @@
 #!/usr/bin/env python3
-"""Whether a server's intake throttles its queue: the rate at which a load test sends requests, beside the rate at which the scheduler gets them. A scheduler
-can order only what it has; LARRY's paper (4) found that its engine's driver added requests to the queue more slowly than they were issued.
+"""Whether a server's intake throttles its queue: the rate at which a load test sends requests, beside the rate at which
+the scheduler gets them. A scheduler
+can order only what it has; LARRY's paper (4) found that its engine's driver added requests to the queue more slowly
+than they were issued.
 
-    bench/policies/intake.py MODEL [TACTUS] [--rates 50,100,200,400,800] [--seconds 5] [--workload random:in=32,out=2] [--repeats 3] [-o FILE.json]
+    bench/policies/intake.py MODEL [TACTUS] [--rates 50,100,200,400,800] [--seconds 5] [--workload random:in=32,out=2]
+    [--repeats 3] [-o FILE.json]
 
-The server and the client share the machine. Steps are of 64 tokens, so that they count often. Issued: by the client's own clock, from the first request to the last. Enqueued: by the server's
-steps, from the first in which one request was known (waiting, running or done) to the first in which all of the last were. Both are counts over spans; a row is the
+The server and the client share the machine. Steps are of 64 tokens, so that they count often. Issued: by the client's
+own clock, from the first request to the last. Enqueued: by the server's
+steps, from the first in which one request was known (waiting, running or done) to the first in which all of the last
+were. Both are counts over spans; a row is the
 median of the repeats. The load is open: nobody waits for an answer before sending the next request.
 """
+
 import argparse
 import csv
 import datetime
@@ -47,7 +53,9 @@ def enqueued_rate(path):
         if first is None and known > 0:
             first, begin = known, start
         if known >= len(requests) > before:
-            return (known - first) / (start - begin), max(float(r["scheduled_s"]) - float(r["arrival_s"]) for r in requests if r["scheduled_s"])
+            return (known - first) / (start - begin), max(
+                float(r["scheduled_s"]) - float(r["arrival_s"]) for r in requests if r["scheduled_s"]
+            )
     raise ValueError(f"{path}: its steps never knew all of the {len(requests)} requests")
 
 
@@ -63,19 +71,65 @@ def wait_until_ready(server, url, said):
 
 def measure(args, rate, folder):
     run, result = folder / "server.run", folder / "bench.json"
-    server = subprocess.Popen([args.tactus, "serve", args.model, "--port", "0", "--scheduler", "larry", "--token-budget", "64", "--max-queue", "1048576", "--max-connections", "65536", "--max-connections-per-client", "65536",
-                               "--run-out", run], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
+    server = subprocess.Popen(
+        [
+            args.tactus,
+            "serve",
+            args.model,
+            "--port",
+            "0",
+            "--scheduler",
+            "larry",
+            "--token-budget",
+            "64",
+            "--max-queue",
+            "1048576",
+            "--max-connections",
+            "65536",
+            "--max-connections-per-client",
+            "65536",
+            "--run-out",
+            run,
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
     try:
-        url = next((found.group(0) for line in server.stdout if (found := re.search(r"http://[0-9.]+:[0-9]+", line))), None)
+        url = next(
+            (found.group(0) for line in server.stdout if (found := re.search(r"http://[0-9.]+:[0-9]+", line))), None
+        )
         if url is None:
             sys.exit("the server ended before it listened")
         said = []
         threading.Thread(target=said.extend, args=(server.stdout,), daemon=True).start()
         wait_until_ready(server, url, said)
         requests = round(rate * args.seconds)
-        done = subprocess.run([args.tactus, "bench", "--url", url, "--workload", args.workload, "--rate", str(rate), "--arrivals", "constant", "--requests", str(requests), "--ignore-eos", "on",
-                               "--seed", "1", "-o", result], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [
+                args.tactus,
+                "bench",
+                "--url",
+                url,
+                "--workload",
+                args.workload,
+                "--rate",
+                str(rate),
+                "--arrivals",
+                "constant",
+                "--requests",
+                str(requests),
+                "--ignore-eos",
+                "on",
+                "--seed",
+                "1",
+                "-o",
+                result,
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         if done.returncode != 0:
             sys.exit(done.stderr)
     finally:
@@ -89,7 +143,13 @@ def measure(args, rate, folder):
     if issued["requests"]["completed"] != requests:
         sys.exit(f"at {rate:g} requests/s not all were answered: {issued['requests']}")
     enqueued, waited = enqueued_rate(run)
-    return {"rate": rate, "issued": issued["request_rate_achieved"], "enqueued": enqueued, "completed": issued["request_throughput"], "longest_wait_s": waited}
+    return {
+        "rate": rate,
+        "issued": issued["request_rate_achieved"],
+        "enqueued": enqueued,
+        "completed": issued["request_throughput"],
+        "longest_wait_s": waited,
+    }
 
 
 def main():
@@ -103,7 +163,10 @@ def main():
     parser.add_argument("-o", "--output", type=pathlib.Path)
     args = parser.parse_args()
     cells = []
-    print("| asked, requests/s | issued | enqueued | enqueued over issued | completed | longest wait |\n|---|---|---|---|---|---|")
+    print(
+        "| asked, requests/s | issued | enqueued | enqueued over issued | completed | longest wait"
+        " |\n|---|---|---|---|---|---|"
+    )
     for rate in (float(r) for r in args.rates.split(",")):
         rows = []
         for _ in range(args.repeats):
@@ -112,9 +175,23 @@ def main():
         cells += rows
         of = lambda name: statistics.median(row[name] for row in rows)
         ratios = sorted(row["enqueued"] / row["issued"] for row in rows)
-        print(f"| {rate:g} | {of('issued'):.1f} | {of('enqueued'):.1f} | {statistics.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f}) | {of('completed'):.1f} | {of('longest_wait_s'):.1f} s |", flush=True)
+        print(
+            f"| {rate:g} | {of('issued'):.1f} | {of('enqueued'):.1f} | {statistics.median(ratios):.3f} ({ratios[0]:.3f}"
+            f" to {ratios[-1]:.3f}) | {of('completed'):.1f} | {of('longest_wait_s'):.1f} s |",
+            flush=True,
+        )
     if args.output:
-        args.output.write_text(json.dumps({"date": f"{datetime.date.today()}", "model": args.model.name, "workload": args.workload, "cells": cells}) + "\n")
+        args.output.write_text(
+            json.dumps(
+                {
+                    "date": f"{datetime.date.today()}",
+                    "model": args.model.name,
+                    "workload": args.workload,
+                    "cells": cells,
+                }
+            )
+            + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Time to first token under LARRY beside fcfs, no-preempt and trail-oracle, on the deployments and lengths of its paper.
+"""Time to first token under LARRY beside fcfs, no-preempt and trail-oracle, on the deployments and lengths of its
+paper.
 Prints one Markdown table per setting and load: percentiles of the time to the first token, in seconds, and of that time
 per prompt token, in milliseconds; each the median over the seeds. The last columns count the seeds in which LARRY's
 percentile is the lower one.
@@ -11,6 +12,7 @@ Load is the arrival rate as a share of the rate at which the deployment works of
 (fcfs, mean over the seeds). The paper's arrivals, those of Azure Functions, are not at hand: `--arrivals` stands in.
 Every scheduler has steps of 1,024 tokens and learns nothing of an answer's length, trail-oracle excepted.
 """
+
 import argparse
 import json
 import pathlib
@@ -43,9 +45,30 @@ def policies(lambdas):
 
 
 def simulate(tactus, setting, requests, seed, rate, arrivals, flags):
-    command = [tactus, "sim", *SETTINGS[setting], "--token-budget", "1024", "--max-queue", "1048576", "--long-prompts",
-               "clip", "--prefix-caching", "off", "--exact-percentiles", "--requests", str(requests), "--seed", str(seed),
-               "--rate", f"{rate:.6g}", "--arrivals", arrivals, *flags, "--json"]
+    command = [
+        tactus,
+        "sim",
+        *SETTINGS[setting],
+        "--token-budget",
+        "1024",
+        "--max-queue",
+        "1048576",
+        "--long-prompts",
+        "clip",
+        "--prefix-caching",
+        "off",
+        "--exact-percentiles",
+        "--requests",
+        str(requests),
+        "--seed",
+        str(seed),
+        "--rate",
+        f"{rate:.6g}",
+        "--arrivals",
+        arrivals,
+        *flags,
+        "--json",
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
@@ -56,8 +79,12 @@ def table(title, figures, seeds):
     """`figures`: row -> seed -> (name, percentile) -> value."""
     columns = [(name, at) for name, _, _ in FIGURES for at in PERCENTILES]
     print(f"\n{title}\n")
-    print("| |" + "".join(f" {name} {at.upper()} |" for name, at in columns) +
-          " preempted, % |" + "".join(f" larry lower, {at.upper()} |" for at in PERCENTILES))
+    print(
+        "| |"
+        + "".join(f" {name} {at.upper()} |" for name, at in columns)
+        + " preempted, % |"
+        + "".join(f" larry lower, {at.upper()} |" for at in PERCENTILES)
+    )
     print("|---|" + "---|" * (len(columns) + 1 + len(PERCENTILES)))
     for row, by_seed in figures.items():
         line = f"| {row} |"
@@ -88,19 +115,22 @@ def main():
     for setting in args.settings.split(","):
         most = statistics.mean(
             simulate(args.tactus, setting, args.requests, seed, 1e6, "constant", rows["fcfs"])["request_throughput"]
-            for seed in seeds)
+            for seed in seeds
+        )
         for load in (float(load) for load in args.loads.split(",")):
             figures = {row: {} for row in rows}
             for seed in seeds:
                 for row, flags in rows.items():
                     result = simulate(args.tactus, setting, args.requests, seed, load * most, args.arrivals, flags)
-                    figures[row][seed] = {(name, at): result[key][at] * unit
-                                          for name, key, unit in FIGURES for at in PERCENTILES}
+                    figures[row][seed] = {
+                        (name, at): result[key][at] * unit for name, key, unit in FIGURES for at in PERCENTILES
+                    }
                     figures[row][seed]["preempted"] = 100 * result["preemptions"] / args.requests
             table(f"{setting}, load {load:g} ({load * most:.3g} requests/s), {args.arrivals}", figures, seeds)
             kept[f"{setting} {load:g}"] = {
                 row: {seed: {str(key): value for key, value in by.items()} for seed, by in by_seed.items()}
-                for row, by_seed in figures.items()}
+                for row, by_seed in figures.items()
+            }
     if args.output:
         pathlib.Path(args.output).write_text(json.dumps(kept, indent=1))
 

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Throughput of Response Length Perception's sequence scheduling (PiA): requests that are all there at once, in batches of
-16. Prints a Markdown table: requests per second (mean over the seeds, least and largest), as a multiple of the first row,
+"""Throughput of Response Length Perception's sequence scheduling (PiA): requests that are all there at once, in batches
+of
+16. Prints a Markdown table: requests per second (mean over the seeds, least and largest), as a multiple of the first
+row,
 and the share that was stopped and computed again.
 
     bench/policies/pia.py [TACTUS] [--seeds 1,2,3] [--requests 1024] [-o FILE.json]
@@ -9,6 +11,7 @@ Lengths and predictions have the figures that the authors publish of theirs (Vic
 answers are lognormal with mean 126, predictions miss by 60 tokens on average, 54 % by at most 50 and 83 % by at most
 100, and lean to the long side.
 """
+
 import argparse
 import csv
 import json
@@ -65,9 +68,26 @@ def main():
             path = pathlib.Path(folder) / f"{seed}.csv"
             write_workload(path, int(seed), args.requests)
             for name, flags in ROWS.items():
-                command = [args.tactus, "sim", *DEPLOYMENT, "--workload", f"lengths:{path}", "--requests",
-                           str(args.requests), "--rate", "1000000", "--arrivals", "constant", "--as-paper",
-                           "--default-max-tokens", str(LONGEST), "--prefix-caching", "off", *flags, "--json"]
+                command = [
+                    args.tactus,
+                    "sim",
+                    *DEPLOYMENT,
+                    "--workload",
+                    f"lengths:{path}",
+                    "--requests",
+                    str(args.requests),
+                    "--rate",
+                    "1000000",
+                    "--arrivals",
+                    "constant",
+                    "--as-paper",
+                    "--default-max-tokens",
+                    str(LONGEST),
+                    "--prefix-caching",
+                    "off",
+                    *flags,
+                    "--json",
+                ]
                 done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
                 if done.returncode != 0:
                     sys.exit(f"{' '.join(command)}\n{done.stderr}")

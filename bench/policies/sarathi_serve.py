@@ -9,9 +9,11 @@ per second (mean over the seeds, least and largest) and sarathi-serve's as a mul
 The settings are Sarathi-Serve's: its deployments, objectives (5 and 25 times a decode step) and token budgets (512 and
 2,048). `chat` are lengths like openchat_sharegpt4's (`--workload sharegpt`), cut to 8,192 tokens together. `summaries`
 stand in for arxiv_summarization, whose long version is not at hand: lognormal lengths with the paper's medians and 90th
-percentiles, together at most 16,384. A search doubles the rate until the objective is missed and then halves the bracket
+percentiles, together at most 16,384. A search doubles the rate until the objective is missed and then halves the
+bracket
 to 3 %.
 """
+
 import argparse
 import csv
 import json
@@ -70,9 +72,28 @@ class Runs:
             self.workload = ["--workload", f"lengths:{path}", "--max-model-len", "16384"]
 
     def keeps(self, scheduler, rate):
-        command = [self.tactus, "sim", *self.deployment, *self.workload, "--scheduler", scheduler, "--requests",
-                   str(self.requests), "--rate", f"{rate:.6g}", "--seed", str(self.seed), "--as-paper",
-                   "--ignore-eos", "on", "--prefix-caching", "off", "--max-num-seqs", "128", "--json"]
+        command = [
+            self.tactus,
+            "sim",
+            *self.deployment,
+            *self.workload,
+            "--scheduler",
+            scheduler,
+            "--requests",
+            str(self.requests),
+            "--rate",
+            f"{rate:.6g}",
+            "--seed",
+            str(self.seed),
+            "--as-paper",
+            "--ignore-eos",
+            "on",
+            "--prefix-caching",
+            "off",
+            "--max-num-seqs",
+            "128",
+            "--json",
+        ]
         if scheduler == "sarathi-serve":
             command += ["--token-budget", str(self.budget)]
         if scheduler == "orca":

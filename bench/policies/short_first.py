@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""Latency of policies that let short answers go first, against first come, first served. Prints a Markdown table for each
+"""Latency of policies that let short answers go first, against first come, first served. Prints a Markdown table for
+each
 rate: medians over the seeds.
 
-    bench/policies/short_first.py [TACTUS] [--setting ltr|fastserve|fastserve-skewed] [--rates 16,32,64] [--seeds 1,2,3] [--requests 2000]
+    bench/policies/short_first.py [TACTUS] [--setting ltr|fastserve|fastserve-skewed] [--rates 16,32,64] [--seeds 1,2,3]
+    [--requests 2000]
                                   [--only ROW/ROW/...] [--keep FOLDER] [-o FILE.json]
 
 `ltr`: Llama-3-8B on an A100, 2,048 tokens per step, 256 sequences, prompts of 150 and answers of 242 tokens on average
-(lognormal, medians 67 and 148, up to 2,048: conversations as in LMSYS-Chat-1M). `fastserve`: OPT-13B on an A100, 16 sequences
-in a step, prompts of 200 and answers of 217 tokens on average (medians 110 and 122, up to 1,000). `fastserve-skewed`: answers
+(lognormal, medians 67 and 148, up to 2,048: conversations as in LMSYS-Chat-1M). `fastserve`: OPT-13B on an A100, 16
+sequences
+in a step, prompts of 200 and answers of 217 tokens on average (medians 110 and 122, up to 1,000). `fastserve-skewed`:
+answers
 with a longer tail (median 33, mean 147, up to 1,500). Every seed draws its own requests and arrivals (Poisson). Without
 --requests each rate has a minute of requests (ltr) or 1,000 (fastserve). `--keep` leaves the files there, for
 `tactus sim --workload trace:FILE`.
 """
+
 import argparse
 import csv
 import json
@@ -26,30 +31,63 @@ NO_GUARD = ["--ltr-starvation-steps", "1000000000"]
 LTR = ["--scheduler", "ltr", "--swap-space", "16GiB"]
 OPT = ["--model", "opt-13b", "--device", "a100", "--max-num-seqs", "16"]
 FASTSERVE = ["--scheduler", "fastserve", "--swap-space", "56GiB"]
-SETTINGS = {  # deployment, rates, requests per rate, prompts, answers, rows; lengths: mean and deviation of the logarithm, most
-    "ltr": (["--model", "llama-3-8b", "--device", "a100", "--token-budget", "2048", "--max-num-seqs", "256"], "16,32,64",
-            lambda rate: int(60 * rate), (4.2, 1.3, 2048), (5.0, 1.0, 2048), {
-                "sarathi-serve": ["--scheduler", "sarathi-serve"],
-                "vllm-v0": ["--scheduler", "vllm-v0"],
-                "ltr, oracle, no guard": [*LTR, "--predictor", "oracle", *NO_GUARD],
-                "ltr, noisy:0.5, no guard": [*LTR, "--predictor", "noisy:0.5", *NO_GUARD],
-                "ltr, oracle": [*LTR, "--predictor", "oracle"],
-                "ltr, noisy:0.5": [*LTR, "--predictor", "noisy:0.5"],
-                "ltr, history": LTR}),
-    "fastserve": (OPT, "3,4,5", lambda rate: 1000,
-                  (4.7, 1.2, 1000), (4.8, 1.2, 1000), {
-                      "orca": ["--scheduler", "orca"],
-                      "vllm-v0": ["--scheduler", "vllm-v0"],
-                      "fastserve": FASTSERVE,
-                      "orca, 500 blocks": ["--scheduler", "orca", "--kv-blocks", "500"],
-                      "fastserve, 500 blocks": [*FASTSERVE, "--kv-blocks", "500"],
-                      "fastserve, 500 blocks, promotion after 5 min": [*FASTSERVE, "--kv-blocks", "500", "--mlfq-promotion", "5m"]}),
-    "fastserve-skewed": (OPT, "3,4,5,6", lambda rate: 1000, (4.7, 1.2, 1000), (3.5, 2.0, 1500), {
-        "orca": ["--scheduler", "orca"],
-        "vllm-v0": ["--scheduler", "vllm-v0"],
-        "fastserve": FASTSERVE}),
+# deployment, rates, requests per rate, prompts, answers, rows; lengths: mean and deviation of the logarithm, most
+SETTINGS = {
+    "ltr": (
+        ["--model", "llama-3-8b", "--device", "a100", "--token-budget", "2048", "--max-num-seqs", "256"],
+        "16,32,64",
+        lambda rate: int(60 * rate),
+        (4.2, 1.3, 2048),
+        (5.0, 1.0, 2048),
+        {
+            "sarathi-serve": ["--scheduler", "sarathi-serve"],
+            "vllm-v0": ["--scheduler", "vllm-v0"],
+            "ltr, oracle, no guard": [*LTR, "--predictor", "oracle", *NO_GUARD],
+            "ltr, noisy:0.5, no guard": [*LTR, "--predictor", "noisy:0.5", *NO_GUARD],
+            "ltr, oracle": [*LTR, "--predictor", "oracle"],
+            "ltr, noisy:0.5": [*LTR, "--predictor", "noisy:0.5"],
+            "ltr, history": LTR,
+        },
+    ),
+    "fastserve": (
+        OPT,
+        "3,4,5",
+        lambda rate: 1000,
+        (4.7, 1.2, 1000),
+        (4.8, 1.2, 1000),
+        {
+            "orca": ["--scheduler", "orca"],
+            "vllm-v0": ["--scheduler", "vllm-v0"],
+            "fastserve": FASTSERVE,
+            "orca, 500 blocks": ["--scheduler", "orca", "--kv-blocks", "500"],
+            "fastserve, 500 blocks": [*FASTSERVE, "--kv-blocks", "500"],
+            "fastserve, 500 blocks, promotion after 5 min": [
+                *FASTSERVE,
+                "--kv-blocks",
+                "500",
+                "--mlfq-promotion",
+                "5m",
+            ],
+        },
+    ),
+    "fastserve-skewed": (
+        OPT,
+        "3,4,5,6",
+        lambda rate: 1000,
+        (4.7, 1.2, 1000),
+        (3.5, 2.0, 1500),
+        {"orca": ["--scheduler", "orca"], "vllm-v0": ["--scheduler", "vllm-v0"], "fastserve": FASTSERVE},
+    ),
 }
-COLUMNS = ("requests/s", "mean latency per token, s", "its median, s", "mean latency, s", "P99 latency, s", "mean TTFT, s", "swaps")
+COLUMNS = (
+    "requests/s",
+    "mean latency per token, s",
+    "its median, s",
+    "mean latency, s",
+    "P99 latency, s",
+    "mean TTFT, s",
+    "swaps",
+)
 
 
 def length(draw, of):
@@ -76,10 +114,20 @@ def simulate(tactus, deployment, flags, scratch):
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
     result = json.loads(done.stdout)
     with open(out, newline="") as file:
-        per_token = [(float(row["done_s"]) - float(row["arrival_s"])) / int(row["output_tokens"])
-                     for row in csv.DictReader(file) if row["finish"] in ("length", "stop")]
-    return [result["request_throughput"], statistics.mean(per_token), statistics.median(per_token), result["e2e_ms"]["mean"] / 1e3,
-            result["e2e_ms"]["p99"] / 1e3, result["ttft_ms"]["mean"] / 1e3, result["preemptions"]]
+        per_token = [
+            (float(row["done_s"]) - float(row["arrival_s"])) / int(row["output_tokens"])
+            for row in csv.DictReader(file)
+            if row["finish"] in ("length", "stop")
+        ]
+    return [
+        result["request_throughput"],
+        statistics.mean(per_token),
+        statistics.median(per_token),
+        result["e2e_ms"]["mean"] / 1e3,
+        result["e2e_ms"]["p99"] / 1e3,
+        result["ttft_ms"]["mean"] / 1e3,
+        result["preemptions"],
+    ]
 
 
 def main():
@@ -112,13 +160,17 @@ def main():
                 path = folder / f"{args.setting}-{rate:g}-{seed}.csv"
                 write_workload(path, seed, rate, args.requests or default_requests(rate), prompts, answers)
                 for name, flags in rows.items():
-                    runs[name].append(simulate(args.tactus, deployment, ["--workload", f"trace:{path}", *flags], scratch))
+                    runs[name].append(
+                        simulate(args.tactus, deployment, ["--workload", f"trace:{path}", *flags], scratch)
+                    )
             print(f"| {rate:g}/s | " + " | ".join(COLUMNS) + " |")
             print("|---|" + "---|" * len(COLUMNS))
             for name, of_seeds in runs.items():
                 print(f"| {name} | " + " | ".join(f"{statistics.median(of):.4g}" for of in zip(*of_seeds)) + " |")
             print(flush=True)
-            figures[f"{rate:g}"] = {name: [dict(zip(COLUMNS, run)) for run in of_seeds] for name, of_seeds in runs.items()}
+            figures[f"{rate:g}"] = {
+                name: [dict(zip(COLUMNS, run)) for run in of_seeds] for name, of_seeds in runs.items()
+            }
     if args.output:
         pathlib.Path(args.output).write_text(json.dumps(figures, indent=1))
 

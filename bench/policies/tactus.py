@@ -1,24 +1,36 @@
 #!/usr/bin/env python3
-"""The `tactus` preset against every other preset that a server can run: requests per second that met all that they stated (goodput), on
-models x traces x mixes of objectives x loads. Prints Markdown: a row per setting, the worst ratio to the best of the others, and with
-`--part` what each choice of the preset gives, how requests without objectives are served, and what a backlog of best effort costs
+"""The `tactus` preset against every other preset that a server can run: requests per second that met all that they
+stated (goodput), on
+models x traces x mixes of objectives x loads. Prints Markdown: a row per setting, the worst ratio to the best of the
+others, and with
+`--part` what each choice of the preset gives, how requests without objectives are served, and what a backlog of best
+effort costs
 interactive requests.
 
-    bench/policies/tactus.py [TACTUS] [--part goodput|ablation|plain|batch] [--half first|second] [--seeds 1,2,3] [--requests 500]
+    bench/policies/tactus.py [TACTUS] [--part goodput|ablation|plain|batch] [--half first|second] [--seeds 1,2,3]
+    [--requests 500]
                              [--only TEXT] [--presets A,B] [--jobs 2] [--cache FILE] [-o FILE.json]
 
-Lengths, arrivals and shared prefixes are those of the public traces in `$TACTUS_DATA/traces`, cut by their time span (by their rows where
-a trace has no times): the preset was tuned on the first half, tables are of the second. A seed picks a window of consecutive requests
-and draws the objectives. Arrivals are the trace's own, scaled to the load; Poisson where it has none. A load is a share of what
-`sarathi-serve` completes per second when all requests come at once. Nobody knows how long an answer will be (`--ignore-eos off`).
+Lengths, arrivals and shared prefixes are those of the public traces in `$TACTUS_DATA/traces`, cut by their time span
+(by their rows where
+a trace has no times): the preset was tuned on the first half, tables are of the second. A seed picks a window of
+consecutive requests
+and draws the objectives. Arrivals are the trace's own, scaled to the load; Poisson where it has none. A load is a share
+of what
+`sarathi-serve` completes per second when all requests come at once. Nobody knows how long an answer will be
+(`--ignore-eos off`).
 
-`plain` runs without objectives, against `sarathi-serve`: figures as a multiple of its own; plans are compared with the same number of KV
-blocks, because `tactus` plans memory for steps of 2,048 tokens. `batch` puts an endless backlog of prompts that state nothing (2,000
+`plain` runs without objectives, against `sarathi-serve`: figures as a multiple of its own; plans are compared with the
+same number of KV
+blocks, because `tactus` plans memory for steps of 2,048 tokens. `batch` puts an endless backlog of prompts that state
+nothing (2,000
 tokens, 200 of answer) beside interactive requests. `ablation` swaps one choice for that of sarathi-serve or accelgen.
 
-Noise: the spread between the seeds (largest less least) of the ratio to the best other preset, and no less than half a percent. `--cache` keeps every result under its
+Noise: the spread between the seeds (largest less least) of the ratio to the best other preset, and no less than half a
+percent. `--cache` keeps every result under its
 command line; a result of a program that has changed since must not be in it.
 """
+
 import argparse
 import concurrent.futures
 import csv
@@ -33,8 +45,28 @@ import sys
 import tempfile
 import threading
 
-OTHERS = ("sarathi-serve", "vllm", "vllm-v0", "orca", "request-level", "fastgen", "fastserve", "no-preempt", "sarathi", "chunked-only",
-          "hybrid-only", "s3", "pia", "trail", "ltr", "larry", "accelgen", "accelgen-no-chunk", "accelgen-no-order", "accelgen-no-batch")
+OTHERS = (
+    "sarathi-serve",
+    "vllm",
+    "vllm-v0",
+    "orca",
+    "request-level",
+    "fastgen",
+    "fastserve",
+    "no-preempt",
+    "sarathi",
+    "chunked-only",
+    "hybrid-only",
+    "s3",
+    "pia",
+    "trail",
+    "ltr",
+    "larry",
+    "accelgen",
+    "accelgen-no-chunk",
+    "accelgen-no-order",
+    "accelgen-no-batch",
+)
 
 MACHINES = {
     "8B H100": ["--model", "llama-3.1-8b", "--device", "h100", "--max-model-len", "16384"],
@@ -42,12 +74,40 @@ MACHINES = {
     "7B A100": ["--model", "mistral-7b", "--device", "a100", "--max-model-len", "16384"],
     "34B A100x2": ["--model", "yi-34b", "--device", "a100", "--tp", "2", "--override-context", "16384"],
     "70B A100x4": ["--model", "llama-3.1-70b", "--device", "a100", "--tp", "4", "--max-model-len", "16384"],
-    "13B A100, 12 GB of KV": ["--model", "llama-13b", "--device", "a100", "--override-context", "8192", "--block-size", "32",
-                              "--kv-blocks", "457"],
-    "180B A100 TP4-PP2": ["--model", "falcon-180b", "--device", "a100", "--tp", "4", "--pp", "2", "--override-context", "16384"],
+    "13B A100, 12 GB of KV": [
+        "--model",
+        "llama-13b",
+        "--device",
+        "a100",
+        "--override-context",
+        "8192",
+        "--block-size",
+        "32",
+        "--kv-blocks",
+        "457",
+    ],
+    "180B A100 TP4-PP2": [
+        "--model",
+        "falcon-180b",
+        "--device",
+        "a100",
+        "--tp",
+        "4",
+        "--pp",
+        "2",
+        "--override-context",
+        "16384",
+    ],
 }
-TRACES = {"code": "azure2023_code", "conversation": "azure2023_conv", "openchat": "openchat_sharegpt4", "arxiv": "arxiv_summarization_4k",
-          "translation": "bwb_4k", "sharegpt": "sharegpt_nanoflow", "long": "mooncake_conversation"}
+TRACES = {
+    "code": "azure2023_code",
+    "conversation": "azure2023_conv",
+    "openchat": "openchat_sharegpt4",
+    "arxiv": "arxiv_summarization_4k",
+    "translation": "bwb_4k",
+    "sharegpt": "sharegpt_nanoflow",
+    "long": "mooncake_conversation",
+}
 # Multiples are of what the request takes with the machine to itself.
 MIXES = {
     "strict": "chat:1:ttft=4..8x,tbt=3..6x",
@@ -58,12 +118,22 @@ MIXES = {
     "all kinds": "chat:4:ttft=5..15x,tbt=4..10x;voice:1:tbt=4..8x;job:3:jct=2..6x;batch:2:none",
 }
 SETTINGS = [
-    ("8B H100", "conversation", "strict"), ("8B H100", "conversation", "all kinds"), ("8B H100", "code", "alike"),
-    ("8B H100", "sharegpt", "relaxed"), ("8B H100", "translation", "relaxed"), ("8B H100 long", "long", "first token"),
-    ("7B A100", "openchat", "strict"), ("7B A100", "arxiv", "jobs"), ("7B A100", "conversation", "alike"),
-    ("34B A100x2", "arxiv", "relaxed"), ("34B A100x2", "code", "all kinds"), ("70B A100x4", "openchat", "all kinds"),
-    ("70B A100x4", "conversation", "relaxed"), ("13B A100, 12 GB of KV", "openchat", "relaxed"),
-    ("13B A100, 12 GB of KV", "conversation", "all kinds"), ("180B A100 TP4-PP2", "conversation", "relaxed"),
+    ("8B H100", "conversation", "strict"),
+    ("8B H100", "conversation", "all kinds"),
+    ("8B H100", "code", "alike"),
+    ("8B H100", "sharegpt", "relaxed"),
+    ("8B H100", "translation", "relaxed"),
+    ("8B H100 long", "long", "first token"),
+    ("7B A100", "openchat", "strict"),
+    ("7B A100", "arxiv", "jobs"),
+    ("7B A100", "conversation", "alike"),
+    ("34B A100x2", "arxiv", "relaxed"),
+    ("34B A100x2", "code", "all kinds"),
+    ("70B A100x4", "openchat", "all kinds"),
+    ("70B A100x4", "conversation", "relaxed"),
+    ("13B A100, 12 GB of KV", "openchat", "relaxed"),
+    ("13B A100, 12 GB of KV", "conversation", "all kinds"),
+    ("180B A100 TP4-PP2", "conversation", "relaxed"),
 ]
 NOISE = 0.005  # at least: a request more or less in a run
 LOADS = (0.5, 1.0, 1.3, 1.8)
@@ -110,8 +180,22 @@ class Cache:
                     file.write(json.dumps({"key": key, "result": result}) + "\n")
 
 
-KEPT = ("goodput", "slo_attainment", "request_throughput", "output_token_throughput", "input_token_throughput", "preemptions", "plan_hash",
-        "ttft_ms", "tbt_ms", "e2e_ms", "classes", "decision_us", "duration_s", "requests")
+KEPT = (
+    "goodput",
+    "slo_attainment",
+    "request_throughput",
+    "output_token_throughput",
+    "input_token_throughput",
+    "preemptions",
+    "plan_hash",
+    "ttft_ms",
+    "tbt_ms",
+    "e2e_ms",
+    "classes",
+    "decision_us",
+    "duration_s",
+    "requests",
+)
 
 
 class Simulations:
@@ -126,12 +210,30 @@ class Simulations:
             return found
         deployment = MACHINES[machine]
         if "--kv-blocks" in deployment and "--kv-blocks" in flags:
-            deployment = deployment[:deployment.index("--kv-blocks")]
-        command = ["nice", "-n", "5", self.tactus, "sim", *deployment, "--workload", f"trace:{workload}", "--ignore-eos", "off",
-                   "--max-queue", "100000", *flags, "--json"]
+            deployment = deployment[: deployment.index("--kv-blocks")]
+        command = [
+            "nice",
+            "-n",
+            "5",
+            self.tactus,
+            "sim",
+            *deployment,
+            "--workload",
+            f"trace:{workload}",
+            "--ignore-eos",
+            "off",
+            "--max-queue",
+            "100000",
+            *flags,
+            "--json",
+        ]
         try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit_s)
-        except subprocess.TimeoutExpired:   # it preempts for ever (ltr where KV is short): nothing of what it keeps is counted
+            done = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit_s
+            )
+        except (
+            subprocess.TimeoutExpired
+        ):  # it preempts for ever (ltr where KV is short): nothing of what it keeps is counted
             print(f"given up after {self.limit_s} s: {' '.join(command)}", file=sys.stderr)
             self.cache.put(key, {"given_up": True})
             return {"given_up": True}
@@ -160,8 +262,11 @@ class Traces:
                 first = [(float(row["arrival_s"]) if timed else i) < at for i, row in enumerate(rows)]
                 self.rows[trace] = timed, [row for row, early in zip(rows, first) if early == (self.half == "first")]
             timed, rows = self.rows[trace]
-        fits = lambda row: 0 < int(row["prompt_tokens"]) and 0 < int(row["output_tokens"]) and \
-            int(row["prompt_tokens"]) + int(row["output_tokens"]) < most_tokens
+        fits = lambda row: (
+            0 < int(row["prompt_tokens"])
+            and 0 < int(row["output_tokens"])
+            and int(row["prompt_tokens"]) + int(row["output_tokens"]) < most_tokens
+        )
         return timed, [row for row in rows if fits(row)]
 
     def window(self, machine, trace, seed, rate):
@@ -170,7 +275,7 @@ class Traces:
         timed, rows = self.half_of(trace, most)
         draw = random.Random(f"{trace} {seed}")
         start = draw.randrange(max(1, len(rows) - self.requests))
-        rows = rows[start:start + self.requests]
+        rows = rows[start : start + self.requests]
         if rate is None:
             arrivals = [0.0] * len(rows)
         elif timed:
@@ -189,8 +294,10 @@ class Traces:
             with open(path, "w", newline="") as file:
                 out = csv.writer(file)
                 out.writerow(["arrival_s", "prompt_tokens", "output_tokens", "prefix_hash_ids"])
-                out.writerows([f"{at:.6f}", row["prompt_tokens"], row["output_tokens"], row.get("prefix_hash_ids") or ""]
-                              for at, row in zip(arrivals, rows))
+                out.writerows(
+                    [f"{at:.6f}", row["prompt_tokens"], row["output_tokens"], row.get("prefix_hash_ids") or ""]
+                    for at, row in zip(arrivals, rows)
+                )
         return path
 
 
@@ -220,8 +327,12 @@ def run_cells(args, simulations, traces, rows, settings):
 
             def task(machine=machine, trace=trace, mix=mix, rate=rate, seed=seed, row=None):
                 objectives = ["--slo-mix", MIXES[mix]] if mix else []
-                return simulations.run(machine, traces.window(machine, trace, seed, round(rate, 4)),
-                                       [*objectives, "--seed", str(seed), *flags_of(row)])
+                return simulations.run(
+                    machine,
+                    traces.window(machine, trace, seed, round(rate, 4)),
+                    [*objectives, "--seed", str(seed), *flags_of(row)],
+                )
+
             for row in rows:
                 pending[name, row, seed] = pool.submit(task, row=row)
     figures = {}
@@ -240,28 +351,53 @@ def goodputs(runs):
 def part_goodput(args, simulations, traces):
     others = args.presets.split(",") if args.presets else OTHERS
     figures = run_cells(args, simulations, traces, ["tactus", *others], SETTINGS)
-    print("| setting | load | `tactus` | kept | best other | | ratio, median | least to largest | throughput of `sarathi-serve` |\n" + "|---" * 9 + "|")
+    print(
+        "| setting | load | `tactus` | kept | best other | | ratio, median | least to largest | throughput of"
+        " `sarathi-serve` |\n" + "|---" * 9 + "|"
+    )
     ratios = {}
     for name, rows in figures.items():
         ours = goodputs(rows["tactus"])
         best = max(others, key=lambda row: statistics.median(goodputs(rows[row])))
         theirs = goodputs(rows[best])
         ratio = [a / b if b > 0 else (1.0 if a == 0 else float("inf")) for a, b in zip(ours, theirs)]
-        ratios[name] = statistics.median(ratio), max(ratio) - min(ratio), statistics.median(ours) / max(1e-9, statistics.median(theirs))
+        ratios[name] = (
+            statistics.median(ratio),
+            max(ratio) - min(ratio),
+            statistics.median(ours) / max(1e-9, statistics.median(theirs)),
+        )
         kept = statistics.median(run.get("slo_attainment") or 0 for run in rows["tactus"])
         reference = rows.get("sarathi-serve", rows[best])
-        cost = statistics.median(a["request_throughput"] / b["request_throughput"] for a, b in zip(rows["tactus"], reference))
+        cost = statistics.median(
+            a["request_throughput"] / b["request_throughput"] for a, b in zip(rows["tactus"], reference)
+        )
         setting, load = name.rsplit(", ", 1)
-        print(f"| {setting} | {load} | {statistics.median(ours):.3f} | {100 * kept:.0f} % | {best} | {statistics.median(theirs):.3f} | "
-              f"{statistics.median(ratio):.2f} | {min(ratio):.2f} to {max(ratio):.2f} | {cost:.2f} |")
+        print(
+            f"| {setting} | {load} | {statistics.median(ours):.3f} | {100 * kept:.0f} % | {best} |"
+            f" {statistics.median(theirs):.3f} | {statistics.median(ratio):.2f} | {min(ratio):.2f} to {max(ratio):.2f}"
+            f" | {cost:.2f} |"
+        )
     worst = sorted(ratios, key=lambda name: ratios[name][0])
     behind = [name for name in worst if ratios[name][0] < 1]
-    print(f"\n{len(ratios)} settings; worst: " + "; ".join(f"{name}: {ratios[name][0]:.3f} (spread {ratios[name][1]:.3f})" for name in worst[:8]))
-    print(f"behind the best other: {len(behind)}; of these by more than noise: "
-          f"{sum(1 - ratios[name][0] > max(NOISE, ratios[name][1]) for name in behind)}")
-    geometric = {row: statistics.geometric_mean(max(1e-3, statistics.median(goodputs(rows["tactus"])) / max(1e-9, statistics.median(goodputs(rows[row]))))
-                                                for rows in figures.values()) for row in others}
-    print("`tactus` over each, geometric mean: " + ", ".join(f"{row} {value:.2f}" for row, value in sorted(geometric.items(), key=lambda kv: kv[1])))
+    print(
+        f"\n{len(ratios)} settings; worst: "
+        + "; ".join(f"{name}: {ratios[name][0]:.3f} (spread {ratios[name][1]:.3f})" for name in worst[:8])
+    )
+    print(
+        f"behind the best other: {len(behind)}; of these by more than noise: "
+        f"{sum(1 - ratios[name][0] > max(NOISE, ratios[name][1]) for name in behind)}"
+    )
+    geometric = {
+        row: statistics.geometric_mean(
+            max(1e-3, statistics.median(goodputs(rows["tactus"])) / max(1e-9, statistics.median(goodputs(rows[row]))))
+            for rows in figures.values()
+        )
+        for row in others
+    }
+    print(
+        "`tactus` over each, geometric mean: "
+        + ", ".join(f"{row} {value:.2f}" for row, value in sorted(geometric.items(), key=lambda kv: kv[1]))
+    )
     return figures
 
 
@@ -269,10 +405,15 @@ def part_ablation(args, simulations, traces):
     figures = run_cells(args, simulations, traces, ["tactus", *ABLATIONS], SETTINGS)
     print("| instead | goodput over `tactus`, geometric mean | least | in | largest | in |\n" + "|---" * 6 + "|")
     for row in ABLATIONS:
-        ratios = {name: statistics.median(goodputs(rows[row])) / max(1e-9, statistics.median(goodputs(rows["tactus"]))) for name, rows in figures.items()}
+        ratios = {
+            name: statistics.median(goodputs(rows[row])) / max(1e-9, statistics.median(goodputs(rows["tactus"])))
+            for name, rows in figures.items()
+        }
         least, most = min(ratios, key=ratios.get), max(ratios, key=ratios.get)
-        print(f"| {row} | {statistics.geometric_mean(max(1e-3, r) for r in ratios.values()):.3f} | {ratios[least]:.2f} | {least} | "
-              f"{ratios[most]:.2f} | {most} |")
+        print(
+            f"| {row} | {statistics.geometric_mean(max(1e-3, r) for r in ratios.values()):.3f} | {ratios[least]:.2f} |"
+            f" {least} | {ratios[most]:.2f} | {most} |"
+        )
     return figures
 
 
@@ -281,21 +422,37 @@ def part_plain(args, simulations, traces):
     settings = list(dict.fromkeys(settings))
     names = ["tactus", "sarathi-serve"]
     figures = run_cells(args, simulations, traces, names + [name + SAME_KV for name in names], settings)
-    print("| setting | load | same plans with as much KV | TTFT P50 | P99 | TBT P50 | P99 | requests/s |\n" + "|---" * 8 + "|")
+    print(
+        "| setting | load | same plans with as much KV | TTFT P50 | P99 | TBT P50 | P99 | requests/s |\n"
+        + "|---" * 8
+        + "|"
+    )
     for name, rows in figures.items():
         pairs = list(zip(rows["tactus"], rows["sarathi-serve"]))
         ratio = lambda figure, *path: statistics.median(figure(a) / max(1e-9, figure(b)) for a, b in pairs)
-        same = [a["plan_hash"] == b["plan_hash"] for a, b in zip(rows["tactus" + SAME_KV], rows["sarathi-serve" + SAME_KV])]
+        same = [
+            a["plan_hash"] == b["plan_hash"] for a, b in zip(rows["tactus" + SAME_KV], rows["sarathi-serve" + SAME_KV])
+        ]
         setting, load = name.replace(", None", "").rsplit(", ", 1)
-        print(f"| {setting} | {load} | {sum(same)} of {len(same)} | "
-              + " | ".join(f"{ratio(lambda run, m=metric, p=percentile: run[m][p]):.3f}" for metric in ("ttft_ms", "tbt_ms") for percentile in ("p50", "p99"))
-              + f" | {ratio(lambda run: run['request_throughput']):.3f} |")
+        print(
+            f"| {setting} | {load} | {sum(same)} of {len(same)} | "
+            + " | ".join(
+                f"{ratio(lambda run, m=metric, p=percentile: run[m][p]):.3f}"
+                for metric in ("ttft_ms", "tbt_ms")
+                for percentile in ("p50", "p99")
+            )
+            + f" | {ratio(lambda run: run['request_throughput']):.3f} |"
+        )
     return figures
 
 
 # Interactive requests (lengths and arrivals of a trace) and their objectives, at a share of what the machine holds.
-BESIDE = [("8B H100", "conversation", 2000, 50), ("8B H100", "code", 2000, 50), ("7B A100", "openchat", 2000, 100),
-          ("70B A100x4", "conversation", 4000, 200)]
+BESIDE = [
+    ("8B H100", "conversation", 2000, 50),
+    ("8B H100", "code", 2000, 50),
+    ("7B A100", "openchat", 2000, 100),
+    ("70B A100x4", "conversation", 4000, 200),
+]
 BESIDE_LOADS = (0.3, 0.6, 0.8)
 BATCH_PROMPT, BATCH_ANSWER = 2000, 200
 BESIDE_PRESETS = ("tactus", "sarathi-serve", "vllm", "accelgen")
@@ -310,7 +467,10 @@ def beside(args, traces, machine, trace, ttft_ms, tbt_ms, seed, rate, backlog, p
     rows = []
     if rate:
         with open(traces.window(machine, trace, seed, rate), newline="") as file:
-            rows = [(float(row["arrival_s"]), row["prompt_tokens"], row["output_tokens"], ttft_ms, tbt_ms, "chat") for row in csv.DictReader(file)]
+            rows = [
+                (float(row["arrival_s"]), row["prompt_tokens"], row["output_tokens"], ttft_ms, tbt_ms, "chat")
+                for row in csv.DictReader(file)
+            ]
     rows = [(0.0, BATCH_PROMPT, BATCH_ANSWER, "", "", "batch")] * backlog + rows
     path = traces.folder / f"beside-{machine}-{trace}-{seed}-{rate}-{backlog}-{preset}.csv"
     with open(path, "w", newline="") as file:
@@ -318,21 +478,44 @@ def beside(args, traces, machine, trace, ttft_ms, tbt_ms, seed, rate, backlog, p
         out.writerow(["arrival_s", "prompt_tokens", "output_tokens", "slo_ttft_ms", "slo_tbt_ms", "slo_class"])
         out.writerows(rows)
     log = path.with_suffix(".out")
-    command = ["nice", "-n", "5", args.tactus, "sim", *MACHINES[machine], "--workload", f"trace:{path}", "--ignore-eos", "off", "--max-queue", "100000",
-               "--scheduler", preset, "--requests-out", str(log)]
+    command = [
+        "nice",
+        "-n",
+        "5",
+        args.tactus,
+        "sim",
+        *MACHINES[machine],
+        "--workload",
+        f"trace:{path}",
+        "--ignore-eos",
+        "off",
+        "--max-queue",
+        "100000",
+        "--scheduler",
+        preset,
+        "--requests-out",
+        str(log),
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}\n{done.stderr}")
     with open(log, newline="") as file:
         ended = list(csv.DictReader(file))
     chat, batch = ([row for row in ended if row["slo_class"] == name] for name in ("chat", "batch"))
-    until = max(float(row["done_s"]) for row in (chat or batch))
+    until = max(float(row["done_s"]) for row in chat or batch)
     figures = {"batch": sum(float(row["done_s"]) <= until for row in batch) / until}
     if chat:
         ttft = [float(row["first_token_s"]) - float(row["arrival_s"]) for row in chat]
         gaps = [float(row["longest_gap_s"]) for row in chat if int(row["output_tokens"]) > 1]
-        figures |= {"TTFT P50": percentile(ttft, 50), "TTFT P99": percentile(ttft, 99), "gap P50": percentile(gaps, 50), "gap P99": percentile(gaps, 99),
-                    "kept": statistics.mean(t * 1000 <= ttft_ms and float(row["longest_gap_s"] or 0) * 1000 <= tbt_ms for t, row in zip(ttft, chat))}
+        figures |= {
+            "TTFT P50": percentile(ttft, 50),
+            "TTFT P99": percentile(ttft, 99),
+            "gap P50": percentile(gaps, 50),
+            "gap P99": percentile(gaps, 99),
+            "kept": statistics.mean(
+                t * 1000 <= ttft_ms and float(row["longest_gap_s"] or 0) * 1000 <= tbt_ms for t, row in zip(ttft, chat)
+            ),
+        }
     return figures
 
 
@@ -340,8 +523,10 @@ def part_batch(args, simulations, traces):
     presets = args.presets.split(",") if args.presets else BESIDE_PRESETS
     seeds = [int(seed) for seed in args.seeds.split(",")]
     found = {}
-    print("| interactive | load | | TTFT P50, alone, ms | beside | P99, alone | beside | | longest gap P50, alone | beside | | P99, alone | beside | | kept, alone | "
-          "beside | batch of alone |\n" + "|---" * 17 + "|")
+    print(
+        "| interactive | load | | TTFT P50, alone, ms | beside | P99, alone | beside | | longest gap P50, alone |"
+        " beside | | P99, alone | beside | | kept, alone | beside | batch of alone |\n" + "|---" * 17 + "|"
+    )
     for machine, trace, ttft_ms, tbt_ms in BESIDE:
         for load in BESIDE_LOADS:
             if args.only not in f"{machine}, {trace}, {load:g}":
@@ -362,7 +547,11 @@ def part_batch(args, simulations, traces):
                     cells += [f"{1000 * middle(0, name):.0f}", f"{1000 * middle(1, name):.0f}"]
                     if name != "TTFT P50":
                         cells.append(f"{statistics.median(run[1][name] / run[0][name] for run in runs):.2f}")
-                cells += [f"{100 * middle(0, 'kept'):.0f} %", f"{100 * middle(1, 'kept'):.0f} %", f"{100 * statistics.median(run[2] for run in runs):.0f} %"]
+                cells += [
+                    f"{100 * middle(0, 'kept'):.0f} %",
+                    f"{100 * middle(1, 'kept'):.0f} %",
+                    f"{100 * statistics.median(run[2] for run in runs):.0f} %",
+                ]
                 print(f"| {machine}, {trace} | {load:g} | {preset} | " + " | ".join(cells) + " |", flush=True)
     return found
 
@@ -382,7 +571,9 @@ def main():
     parse.add_argument("-o", "--output", help="write all figures there, as JSON")
     args = parse.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        figures = parts[args.part](args, Simulations(args.tactus, Cache(args.cache)), Traces(pathlib.Path(folder), args.half, args.requests))
+        figures = parts[args.part](
+            args, Simulations(args.tactus, Cache(args.cache)), Traces(pathlib.Path(folder), args.half, args.requests)
+        )
     if args.output:
         pathlib.Path(args.output).write_text(json.dumps(figures, indent=1))
 

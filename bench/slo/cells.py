@@ -1,4 +1,5 @@
 """The cells of a run: one server of one model under one load of one scenario, once."""
+
 from __future__ import annotations
 
 

@@ -1,6 +1,8 @@
-"""Who is measured: every preset of `tactus serve`, llama.cpp's server, and OpenVINO GenAI behind openvino_server.py. How each is started,
+"""Who is measured: every preset of `tactus serve`, llama.cpp's server, and OpenVINO GenAI behind openvino_server.py.
+How each is started,
 what it knows of objectives, and what it said of itself.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -19,24 +21,25 @@ import servers  # noqa: E402
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 ENGINES = ("tactus", "llama.cpp", "OpenVINO GenAI")
-SLOTS = 32                  # of llama.cpp's server: requests at once; more wait in its queue
-SLOT_CONTEXT = 2304         # the longest prompt with its answer fits
+SLOTS = 32  # of llama.cpp's server: requests at once; more wait in its queue
+SLOT_CONTEXT = 2304  # the longest prompt with its answer fits
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
     """A file that all engines read, with the objectives of its requests."""
+
     name: str
     file: pathlib.Path
     objectives: str
-    vocabulary: int         # ids of prompts are drawn below this
-    tokenizer: pathlib.Path | None = None       # for OpenVINO GenAI, which reads the tokenizer of some GGUF files only
+    vocabulary: int  # ids of prompts are drawn below this
+    tokenizer: pathlib.Path | None = None  # for OpenVINO GenAI, which reads the tokenizer of some GGUF files only
 
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
     engine: str
-    preset: str = ""                            # of ours
+    preset: str = ""  # of ours
     flags: tuple[str, ...] = ()
 
     @property
@@ -50,13 +53,22 @@ class Contender:
 
 def models(cache: pathlib.Path, default: pathlib.Path, objectives: dict[str, str]) -> dict[str, Model]:
     """Objectives are durations, not multiples of what this machine takes: an engine must keep what a user would ask."""
-    known = [Model("default", default, "chat:ttft=1s,tbt=100ms;long:ttft=10s", 32000),
-             Model("1.1b", make_models.gguf_path(cache / "models", "int4"), "chat:ttft=4s,tbt=400ms;long:ttft=40s", 32000, default)]
+    known = [
+        Model("default", default, "chat:ttft=1s,tbt=100ms;long:ttft=10s", 32000),
+        Model(
+            "1.1b",
+            make_models.gguf_path(cache / "models", "int4"),
+            "chat:ttft=4s,tbt=400ms;long:ttft=40s",
+            32000,
+            default,
+        ),
+    ]
     return {m.name: dataclasses.replace(m, objectives=objectives.get(m.name, m.objectives)) for m in known}
 
 
 def parse_presets(text: str, known: list[str]) -> list[Contender]:
-    """"accelgen,sarathi-serve+tbt-slo=60ms": names of presets, each with flags of `tactus serve`; "all": every one. Raises ValueError with
+    """ "accelgen,sarathi-serve+tbt-slo=60ms": names of presets, each with flags of `tactus serve`; "all": every one.
+    Raises ValueError with
     what is wrong."""
     found = []
     for word in [w for word in text.split(",") for w in (known if word == "all" else [word]) if w]:
@@ -83,14 +95,17 @@ def presets_in(help_text: str) -> list[str]:
 
 
 def presets_of(tactus: pathlib.Path) -> list[str]:
-    return presets_in(subprocess.run([str(tactus), "serve", "--help"], capture_output=True, text=True, check=True).stdout)
+    return presets_in(
+        subprocess.run([str(tactus), "serve", "--help"], capture_output=True, text=True, check=True).stdout
+    )
 
 
 @dataclasses.dataclass
 class Workshop:
     """Where everything is. Peers that are missing are None."""
+
     tactus: pathlib.Path
-    llama: pathlib.Path | None          # folder with bin/llama-server
+    llama: pathlib.Path | None  # folder with bin/llama-server
     openvino_python: pathlib.Path | None
     threads: int
     logs: pathlib.Path
@@ -101,8 +116,10 @@ class Workshop:
         """What server and simulation have in common."""
         return ["--scheduler", c.preset, *c.flags]
 
-    def server(self, c: Contender, model: Model, profile: pathlib.Path | None, recording: pathlib.Path | None = None) -> Ready:
-        self.started = [self._server(c, model, profile, recording)]      # one at a time
+    def server(
+        self, c: Contender, model: Model, profile: pathlib.Path | None, recording: pathlib.Path | None = None
+    ) -> Ready:
+        self.started = [self._server(c, model, profile, recording)]  # one at a time
         return self.started[0]
 
     def kill_what_is_left(self) -> None:
@@ -112,24 +129,63 @@ class Workshop:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(server.process.pid, signal.SIGKILL)
 
-    def _server(self, c: Contender, model: Model, profile: pathlib.Path | None, recording: pathlib.Path | None) -> Ready:
+    def _server(
+        self, c: Contender, model: Model, profile: pathlib.Path | None, recording: pathlib.Path | None
+    ) -> Ready:
         log = self.logs / f"server-{re.sub('[^a-z0-9.]+', '-', c.name.lower())}-{model.name}.log"
         if c.engine == "tactus":
-            flags = ["--threads", str(self.threads), *self.serving_flags(c), *self.tactus_args, "--shutdown-timeout", "1s", *(["--profile", str(profile)] if profile else []),
-                     *(["--trace-out", str(recording)] if recording else [])]
+            flags = [
+                "--threads",
+                str(self.threads),
+                *self.serving_flags(c),
+                *self.tactus_args,
+                "--shutdown-timeout",
+                "1s",
+                *(["--profile", str(profile)] if profile else []),
+                *(["--trace-out", str(recording)] if recording else []),
+            ]
             return Ready("/ready", c.name, [str(self.tactus), "serve", str(model.file), *flags], log)
         if c.engine == "llama.cpp":
-            flags = ["-t", str(self.threads), "-tb", str(self.threads), "-np", str(SLOTS), "-c", str(SLOTS * SLOT_CONTEXT), "--no-kv-unified", "--cache-ram", "0"]
+            flags = [
+                "-t",
+                str(self.threads),
+                "-tb",
+                str(self.threads),
+                "-np",
+                str(SLOTS),
+                "-c",
+                str(SLOTS * SLOT_CONTEXT),
+                "--no-kv-unified",
+                "--cache-ram",
+                "0",
+            ]
             return Ready("/health", c.name, [str(self.llama / "bin/llama-server"), "-m", str(model.file), *flags], log)
-        flags = ["--threads", str(self.threads), "--chunk", "256", "--max-seqs", "64", "--cache-gib", "2", *(["--tokenizer", str(model.tokenizer)] if model.tokenizer else [])]
-        return Ready("/health", c.name, [str(self.openvino_python), str(HERE / "openvino_server.py"), str(model.file), *flags], log)
+        flags = [
+            "--threads",
+            str(self.threads),
+            "--chunk",
+            "256",
+            "--max-seqs",
+            "64",
+            "--cache-gib",
+            "2",
+            *(["--tokenizer", str(model.tokenizer)] if model.tokenizer else []),
+        ]
+        return Ready(
+            "/health",
+            c.name,
+            [str(self.openvino_python), str(HERE / "openvino_server.py"), str(model.file), *flags],
+            log,
+        )
 
 
 class Ready(servers.HttpServer):
     """A server that `tactus bench` loads: only its start and its end are ours."""
 
     def __init__(self, ready_path: str, name: str, command: list[str], log: pathlib.Path):
-        super().__init__(name, command, " ".join(pathlib.Path(w).name if w.startswith("/") else w for w in command), log)
+        super().__init__(
+            name, command, " ".join(pathlib.Path(w).name if w.startswith("/") else w for w in command), log
+        )
         self.ready_path = ready_path
 
     @property
@@ -142,9 +198,9 @@ class Ready(servers.HttpServer):
 
 
 def tree_cpu_s(root: int) -> float:
-    of: dict[int, tuple[int, float]] = {}      # pid: parent, CPU seconds
+    of: dict[int, tuple[int, float]] = {}  # pid: parent, CPU seconds
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):      # it has ended since
+        with contextlib.suppress(OSError):  # it has ended since
             fields = path.read_text().rsplit(")", 1)[1].split()
             of[int(path.parent.name)] = int(fields[1]), (int(fields[11]) + int(fields[12])) / TICKS_PER_S
     tree = {root}
@@ -155,5 +211,7 @@ def tree_cpu_s(root: int) -> float:
 
 def machine_cpu_s() -> float:
     """That all processes together have had."""
-    user, nice, system, _, _, irq, soft, *_ = map(int, pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:])
+    user, nice, system, _, _, irq, soft, *_ = map(
+        int, pathlib.Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    )
     return (user + nice + system + irq + soft) / TICKS_PER_S

@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""OpenVINO GenAI's ContinuousBatchingPipeline behind the part of the OpenAI API that `tactus bench` speaks. The wrapper is ours: GenAI has
+"""OpenVINO GenAI's ContinuousBatchingPipeline behind the part of the OpenAI API that `tactus bench` speaks. The wrapper
+is ours: GenAI has
 no server in Python, and OpenVINO Model Server is not on PyPI. HTTP runs here and the pipeline in a process of its own
 (bench/cpu/openvino_driver.py): a step keeps its interpreter's lock, so events would wait for it.
 
-  openvino_server.py MODEL --port N [options of the driver: --threads 2, --chunk 256, --max-seqs 64, --cache-gib 2, --tokenizer GGUF]
+  openvino_server.py MODEL --port N [options of the driver: --threads 2, --chunk 256, --max-seqs 64, --cache-gib 2,
+  --tokenizer GGUF]
 
-POST /v1/completions takes token ids and streams one event per step and request. The text of a token is a placeholder, which saves it
+POST /v1/completions takes token ids and streams one event per step and request. The text of a token is a placeholder,
+which saves it
 the detokenizer. A client that goes away cancels its request.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -45,7 +49,7 @@ class Pipeline:
     async def read(self) -> None:
         """Until the driver ends, which it does not do by itself."""
         while line := await self.process.stdout.readline():
-            if not line.startswith(b"{"):       # libraries print to stdout too
+            if not line.startswith(b"{"):  # libraries print to stdout too
                 continue
             message = json.loads(line)
             answer = self.answers.get(message.get("id"))
@@ -81,7 +85,13 @@ class Front:
         try:
             fields = json.loads(body)
             prompt, max_tokens = fields["prompt"], int(fields["max_tokens"])
-            if not isinstance(prompt, list) or not prompt or not all(isinstance(t, int) for t in prompt) or max_tokens < 1 or not fields.get("stream"):
+            if (
+                not isinstance(prompt, list)
+                or not prompt
+                or not all(isinstance(t, int) for t in prompt)
+                or max_tokens < 1
+                or not fields.get("stream")
+            ):
                 raise ValueError("prompt must be token ids, max_tokens above 0, stream true")
         except (ValueError, KeyError, TypeError) as error:
             answer(writer, 400, {"error": {"message": f"{type(error).__name__}: {error}"}})
@@ -98,7 +108,9 @@ class Front:
 
 
 async def stream(writer: asyncio.StreamWriter, events: asyncio.Queue, prompt_tokens: int, max_tokens: int) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")
+    writer.write(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    )
     tokens = 0
     while isinstance(event := await events.get(), int):
         tokens += event
@@ -110,7 +122,17 @@ async def stream(writer: asyncio.StreamWriter, events: asyncio.Queue, prompt_tok
         send(writer, {"error": {"message": event}})
     else:
         send(writer, {"choices": [{"index": 0, "text": "", "finish_reason": "length"}]})
-        send(writer, {"choices": [], "usage": {"prompt_tokens": prompt_tokens, "completion_tokens": tokens, "total_tokens": prompt_tokens + tokens}})
+        send(
+            writer,
+            {
+                "choices": [],
+                "usage": {
+                    "prompt_tokens": prompt_tokens,
+                    "completion_tokens": tokens,
+                    "total_tokens": prompt_tokens + tokens,
+                },
+            },
+        )
         send(writer, None)
     writer.write(b"0\r\n\r\n")
 
@@ -126,8 +148,11 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[str, str, bytes]:
 
 def answer(writer: asyncio.StreamWriter, status: int, body: dict) -> None:
     data = json.dumps(body).encode()
-    writer.write(f"HTTP/1.1 {status} {'OK' if status == 200 else 'Error'}\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n"
-                 "Connection: close\r\n\r\n".encode() + data)
+    writer.write(
+        f"HTTP/1.1 {status} {'OK' if status == 200 else 'Error'}\r\nContent-Type: application/json\r\nContent-Length:"
+        f" {len(data)}\r\nConnection: close\r\n\r\n".encode()
+        + data
+    )
 
 
 def send(writer: asyncio.StreamWriter, event: dict | None) -> None:
@@ -136,14 +161,24 @@ def send(writer: asyncio.StreamWriter, event: dict | None) -> None:
 
 
 async def serve(args: argparse.Namespace, options: list[str]) -> int:
-    process = await asyncio.create_subprocess_exec(sys.executable, str(DRIVER), args.model, *options, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=1 << 22)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(DRIVER),
+        args.model,
+        *options,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        limit=1 << 22,
+    )
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, process.kill)
     pipeline = Pipeline(process)
     while line := await process.stdout.readline():
-        if line.startswith(b"{"):       # ready
+        if line.startswith(b"{"):  # ready
             break
     process.stdin.write(b"serve\n")
-    async with await asyncio.start_server(Front(pathlib.Path(args.model).name, pipeline).handle, args.host, args.port, limit=1 << 22):
+    async with await asyncio.start_server(
+        Front(pathlib.Path(args.model).name, pipeline).handle, args.host, args.port, limit=1 << 22
+    ):
         await pipeline.read()
     return await process.wait()
 

@@ -1,7 +1,10 @@
-"""The picture of a run, as SVG, of its cells with bursts. For each model a bar per server at the load that most of them had: goodput, best
-first, and the chat's TBT P99 (logarithmic). Below, for the servers that had several loads, both over load. Medians over repeats, with a line from least to
+"""The picture of a run, as SVG, of its cells with bursts. For each model a bar per server at the load that most of them
+had: goodput, best
+first, and the chat's TBT P99 (logarithmic). Below, for the servers that had several loads, both over load. Medians over
+repeats, with a line from least to
 largest.
 """
+
 from __future__ import annotations
 
 import html
@@ -11,12 +14,15 @@ import typing
 
 from cells import distinct, select, value_of
 
-WIDTH, GAP, MARGIN, LETTER = 300, 100, 12, 7       # of a panel; between panels; around all; of a letter, about
-HEIGHT, BAR = 200, 17                              # of a panel with lines; of a bar with its distance
+WIDTH, GAP, MARGIN, LETTER = 300, 100, 12, 7  # of a panel; between panels; around all; of a letter, about
+HEIGHT, BAR = 200, 17  # of a panel with lines; of a bar with its distance
 COLOURS = ["#1b9e77", "#d95f02", "#7570b3", "#e7298a", "#66a61e", "#e6ab02", "#a6761d", "#1f78b4"]
 PEER_COLOURS = {"llama.cpp": "#000000", "OpenVINO GenAI": "#777777"}
-PANELS = [("goodput, requests/s", ("goodput",), False), ("chat TBT P99, ms", ("classes", "chat", "tbt_ms", "p99"), True)]     # the last: logarithmic
-Point = tuple[float, float, float, float]          # load, median, least, largest
+PANELS = [
+    ("goodput, requests/s", ("goodput",), False),
+    ("chat TBT P99, ms", ("classes", "chat", "tbt_ms", "p99"), True),
+]  # the last: logarithmic
+Point = tuple[float, float, float, float]  # load, median, least, largest
 
 
 def points(cells: list[dict], who: str, path: tuple[str, ...]) -> list[Point]:
@@ -46,7 +52,9 @@ def scale(values: list[float], logarithmic: bool) -> tuple[list[float], typing.C
         return [top * i / 4 for i in range(5)], lambda value: value / top
     low, high = math.floor(math.log10(min(above))), math.ceil(math.log10(max(above)))
     high = max(high, low + 1)
-    return [10.0 ** e for e in range(low, high + 1)], lambda value: max(0.0, (math.log10(max(value, 1e-9)) - low) / (high - low))
+    return [10.0**e for e in range(low, high + 1)], lambda value: max(
+        0.0, (math.log10(max(value, 1e-9)) - low) / (high - low)
+    )
 
 
 def text(x: float, y: float, words: str, anchor: str = "start", more: str = "") -> str:
@@ -66,19 +74,31 @@ def usual_load(cells: list[dict]) -> float:
     return max(distinct(cells, "load"), key=lambda load: (len(distinct(select(cells, load=load), "who")), load))
 
 
-def bars(cells: list[dict], names: list[str], panel: tuple, title: str, x0: float, y0: float, labelled: bool) -> list[str]:
+def bars(
+    cells: list[dict], names: list[str], panel: tuple, title: str, x0: float, y0: float, labelled: bool
+) -> list[str]:
     name, path, logarithmic = panel
     of = {who: (points(cells, who, path) or [None])[0] for who in names}
     ticks, share = scale([v for p in of.values() if p for v in p[1:]], logarithmic)
     x = lambda value: x0 + WIDTH * share(value)
     out = [text(x0, y0 - 8, f"{title}: {name}", more='font-weight="bold"')]
-    out += [piece for tick in ticks for piece in (line(x(tick), y0, x(tick), y0 + BAR * len(names), "#ddd"), text(x(tick), y0 + BAR * len(names) + 14, f"{tick:g}", "middle"))]
+    out += [
+        piece
+        for tick in ticks
+        for piece in (
+            line(x(tick), y0, x(tick), y0 + BAR * len(names), "#ddd"),
+            text(x(tick), y0 + BAR * len(names) + 14, f"{tick:g}", "middle"),
+        )
+    ]
     for row, who in enumerate(names):
         y = y0 + BAR * row
         if labelled:
             out.append(text(x0 - 6, y + BAR - 5, who, "end"))
         if p := of[who]:
-            out.append(f'<rect x="{x0}" y="{y + 2:.1f}" width="{x(p[1]) - x0:.1f}" height="{BAR - 4}" fill="{PEER_COLOURS.get(who, COLOURS[0])}" fill-opacity="0.8"/>')
+            out.append(
+                f'<rect x="{x0}" y="{y + 2:.1f}" width="{x(p[1]) - x0:.1f}" height="{BAR - 4}"'
+                f' fill="{PEER_COLOURS.get(who, COLOURS[0])}" fill-opacity="0.8"/>'
+            )
             out.append(line(x(p[2]), y + BAR / 2, x(p[3]), y + BAR / 2, "#d95f02", 2))
         else:
             out.append(text(x0 + 4, y + BAR - 5, "no answer in time"))
@@ -99,9 +119,15 @@ def lines(cells: list[dict], names: list[str], panel: tuple, title: str, x0: flo
     for i, (who, found) in enumerate(of.items()):
         colour, shift = colour_of(names, who), 3 * (i - (len(names) - 1) / 2)
         if len(found) > 1:
-            out.append(f'<polyline points="{" ".join(f"{x(p[0]) + shift:.1f},{y(p[1]):.1f}" for p in found)}" fill="none" stroke="{colour}" stroke-width="2"/>')
+            out.append(
+                f'<polyline points="{" ".join(f"{x(p[0]) + shift:.1f},{y(p[1]):.1f}" for p in found)}" fill="none"'
+                f' stroke="{colour}" stroke-width="2"/>'
+            )
         for load, middle, least, most in found:
-            out += [line(x(load) + shift, y(least), x(load) + shift, y(most), colour), f'<circle cx="{x(load) + shift:.1f}" cy="{y(middle):.1f}" r="3" fill="{colour}"/>']
+            out += [
+                line(x(load) + shift, y(least), x(load) + shift, y(most), colour),
+                f'<circle cx="{x(load) + shift:.1f}" cy="{y(middle):.1f}" r="3" fill="{colour}"/>',
+            ]
     return out
 
 
@@ -125,7 +151,10 @@ def model_rows(cells: list[dict], model: str, x0: float, y: float) -> tuple[list
         for column, panel in enumerate(PANELS):
             out += lines(cells, several, panel, f"{model}, over load", x0 + column * (WIDTH + GAP), y)
         for row, who in enumerate(several):
-            out += [line(MARGIN, y + 10 + BAR * row, MARGIN + 22, y + 10 + BAR * row, colour_of(several, who), 3), text(MARGIN + 28, y + 14 + BAR * row, who)]
+            out += [
+                line(MARGIN, y + 10 + BAR * row, MARGIN + 22, y + 10 + BAR * row, colour_of(several, who), 3),
+                text(MARGIN + 28, y + 14 + BAR * row, who),
+            ]
         y += max(HEIGHT, BAR * len(several)) + 30
     return out, y
 
@@ -138,6 +167,11 @@ def svg(result: dict) -> str:
         more, y = model_rows(select(cells, model=model), model, x0, y)
         out += more
     width, height = x0 + 2 * WIDTH + GAP + 3 * MARGIN, y + MARGIN
-    head = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" viewBox="0 0 {width} {height:.0f}" font-family="sans-serif" font-size="12">',
-            f'<rect width="{width}" height="{height:.0f}" fill="#fff"/>']
+    head = [
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}" viewBox="0 0 {width}'
+            f' {height:.0f}" font-family="sans-serif" font-size="12">'
+        ),
+        f'<rect width="{width}" height="{height:.0f}" fill="#fff"/>',
+    ]
     return "\n".join([*head, *out, "</svg>", ""])

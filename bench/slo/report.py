@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""A run's JSON as Markdown: goodput and attainment of every server at every load, latencies by class, each aim with what was found, and how far
-the simulations were off. Every figure of a request or a class is `tactus bench`'s own; here are medians and ratios over repeats only.
+"""A run's JSON as Markdown: goodput and attainment of every server at every load, latencies by class, each aim with
+what was found, and how far
+the simulations were off. Every figure of a request or a class is `tactus bench`'s own; here are medians and ratios over
+repeats only.
 
   report.py FILE.json [--judge PRESET] [--picture FILE.svg]
 """
+
 from __future__ import annotations
 
 import argparse
@@ -17,13 +20,17 @@ import statistics
 import picture
 from cells import distinct, select, value_of
 
-TBT_RATIO, GOODPUT_OVER_PRESETS, GOODPUT_OVER_LLAMA, POINTS = 1.5, 1.5, 3.0, 5.0      # the aims
+TBT_RATIO, GOODPUT_OVER_PRESETS, GOODPUT_OVER_LLAMA, POINTS = 1.5, 1.5, 3.0, 5.0  # the aims
 LATENCIES = ("p50", "p90", "p99")
 
 
 def check(result: object) -> None:
     """Raises ValueError with what is missing in something that run.py did not write."""
-    missing = sorted({"runs", "models", "cells", "simulated", "notes"} - set(result)) if isinstance(result, dict) else ["everything"]
+    missing = (
+        sorted({"runs", "models", "cells", "simulated", "notes"} - set(result))
+        if isinstance(result, dict)
+        else ["everything"]
+    )
     if missing:
         raise ValueError(f"it lacks {', '.join(missing)}")
 
@@ -32,21 +39,37 @@ def check_tokens(found: dict, requests: int, prompt: int, answer: int) -> None:
     """Raises ValueError where the server counted other tokens than were asked for: such an engine had another load."""
     said = {name: round((found[f"{name}_token_throughput"] or 0) * found["duration_s"]) for name in ("input", "output")}
     if (found["requests"]["completed"], said["input"], said["output"]) != (requests, prompt, answer):
-        raise ValueError(f"of {requests} requests with {prompt} prompt and {answer} answer tokens together it completed {found['requests']['completed']} "
-                         f"and counted {said['input']} and {said['output']}: {found.get('said') or 'no reason given'}")
+        raise ValueError(
+            f"of {requests} requests with {prompt} prompt and {answer} answer tokens together it completed"
+            f" {found['requests']['completed']} and counted {said['input']} and {said['output']}:"
+            f" {found.get('said') or 'no reason given'}"
+        )
 
 
 def check_same_load(served: dict, simulated: dict) -> None:
-    """Raises ValueError where a cell was served under another load than it was simulated under: their measured parts have other requests. An
+    """Raises ValueError where a cell was served under another load than it was simulated under: their measured parts
+    have other requests. An
     arrival at the very edge may fall on either side."""
+
     def counts(found: dict) -> dict[str, int]:
-        return {"all": sum(v or 0 for v in found["requests"].values())} | {f"{label} with objectives": f["stated"] for label, f in found["classes"].items()}
+        return {"all": sum(v or 0 for v in found["requests"].values())} | {
+            f"{label} with objectives": f["stated"] for label, f in found["classes"].items()
+        }
+
     a, b = counts(served), counts(simulated)
-    if wrong := [f"{k}: {a.get(k, 0)} served, {b.get(k, 0)} simulated" for k in sorted(a | b) if abs(a.get(k, 0) - b.get(k, 0)) > 1]:
-        raise ValueError(f"not the load that was served ({'; '.join(wrong)} requests): give the --seconds, --warmup and --seed of the run that served it")
+    if wrong := [
+        f"{k}: {a.get(k, 0)} served, {b.get(k, 0)} simulated"
+        for k in sorted(a | b)
+        if abs(a.get(k, 0) - b.get(k, 0)) > 1
+    ]:
+        raise ValueError(
+            f"not the load that was served ({'; '.join(wrong)} requests): give the --seconds, --warmup and --seed of"
+            " the run that served it"
+        )
 
 
 # --- What is kept of a result ---------------------------------------------------------------------------------------
+
 
 def rounded(value: object) -> object:
     if isinstance(value, float):
@@ -58,25 +81,58 @@ def rounded(value: object) -> object:
 
 def trimmed(found: dict) -> dict:
     """The fields that are looked at, of what `tactus bench` or `tactus sim` printed."""
-    keep = ("duration_s", "requests", "first_rejection", "goodput", "slo_attainment", "ttft_attainment", "tbt_attainment", "request_throughput", "output_token_throughput", "ttft_ms",
-            "tbt_ms", "e2e_ms", "classes", "request_rate_achieved", "cached_prompt_tokens", "preemptions", "mean_batch", "extrapolation", "said")
+    keep = (
+        "duration_s",
+        "requests",
+        "first_rejection",
+        "goodput",
+        "slo_attainment",
+        "ttft_attainment",
+        "tbt_attainment",
+        "request_throughput",
+        "output_token_throughput",
+        "ttft_ms",
+        "tbt_ms",
+        "e2e_ms",
+        "classes",
+        "request_rate_achieved",
+        "cached_prompt_tokens",
+        "preemptions",
+        "mean_batch",
+        "extrapolation",
+        "said",
+    )
     return {k: rounded(found[k]) for k in keep if found.get(k) is not None}
 
 
 def step_ratios(text: str) -> dict:
-    """How long the served steps took over what the profile says of them (a file of `tactus sim --steps-out`): percentiles."""
+    """How long the served steps took over what the profile says of them (a file of `tactus sim --steps-out`):
+    percentiles."""
     found: dict[str, list[float]] = {"with prompts": [], "decodes only": []}
     for row in csv.DictReader(io.StringIO(text)):
         if float(row["predicted_ms"]) > 0:
-            found["with prompts" if int(row["prefill_tokens"]) else "decodes only"].append(float(row["step_ms"]) / float(row["predicted_ms"]))
-    return {kind: {"count": len(v), **{f"p{q}": round(sorted(v)[max(0, math.ceil(q * len(v) / 100) - 1)], 3) for q in (10, 50, 90)}} for kind, v in found.items() if v}
+            found["with prompts" if int(row["prefill_tokens"]) else "decodes only"].append(
+                float(row["step_ms"]) / float(row["predicted_ms"])
+            )
+    return {
+        kind: {
+            "count": len(v),
+            **{f"p{q}": round(sorted(v)[max(0, math.ceil(q * len(v) / 100) - 1)], 3) for q in (10, 50, 90)},
+        }
+        for kind, v in found.items()
+        if v
+    }
 
 
 def in_one_line(cell: dict) -> str:
     r = cell["result"]
     chat = r["classes"].get("chat", {})
-    return (f"goodput {number(r.get('goodput'))}/s, attainment {percent(r.get('slo_attainment'))}, chat TTFT P99 {at(chat, 'ttft_ms', 'p99')} ms, TBT P99 {at(chat, 'tbt_ms', 'p99')} ms; "
-            f"{r['requests']['completed']} done, {r['requests']['failed']} failed, {r['requests']['rejected']} refused; others had {cell.get('others_cores', 0):.2f} cores")
+    return (
+        f"goodput {number(r.get('goodput'))}/s, attainment {percent(r.get('slo_attainment'))}, chat TTFT P99"
+        f" {at(chat, 'ttft_ms', 'p99')} ms, TBT P99 {at(chat, 'tbt_ms', 'p99')} ms; {r['requests']['completed']} done,"
+        f" {r['requests']['failed']} failed, {r['requests']['rejected']} refused; others had"
+        f" {cell.get('others_cores', 0):.2f} cores"
+    )
 
 
 def number(value: float | None, digits: int = 2) -> str:
@@ -94,6 +150,7 @@ def at(figures: dict, name: str, which: str) -> str:
 
 # --- Medians and ratios over repeats --------------------------------------------------------------------------------
 
+
 def spread(values: list[float], digits: int = 2) -> str:
     values = [v for v in values if v is not None]
     if not values:
@@ -105,7 +162,11 @@ def spread(values: list[float], digits: int = 2) -> str:
 def ratios(cells: list[dict], over: list[dict], *path: str) -> list[float]:
     """Repeat by repeat; a repeat that one of the two lacks, or that has nothing to divide by, is left out."""
     below = {c["repeat"]: value_of(c, *path) for c in over}
-    return [value_of(c, *path) / below[c["repeat"]] for c in cells if below.get(c["repeat"]) and value_of(c, *path) is not None]
+    return [
+        value_of(c, *path) / below[c["repeat"]]
+        for c in cells
+        if below.get(c["repeat"]) and value_of(c, *path) is not None
+    ]
 
 
 def is_ours(who: str) -> bool:
@@ -114,22 +175,25 @@ def is_ours(who: str) -> bool:
 
 def best_other(cells: list[dict], judge: str, loads: list[float]) -> str | None:
     """The preset with the highest goodput of those that are not judged, by the mean over loads of its medians."""
+
     def mean(who: str) -> float:
         of = [[value_of(c, "goodput") or 0.0 for c in select(cells, who=who, load=load)] for load in loads]
         return statistics.fmean(statistics.median(v) for v in of if v)
+
     return max((w for w in distinct(cells, "who") if is_ours(w) and w != judge), key=mean, default=None)
 
 
 def judged(result: dict, asked: str | None = None) -> str:
     """Who is held against the others: the preset `tactus` where the run has it, else the default's."""
     ours = [w for w in distinct(result["cells"], "who") if is_ours(w)]
-    for name in ([f"tactus {asked}"] if asked else ["tactus tactus", "tactus sarathi-serve"]):
+    for name in [f"tactus {asked}"] if asked else ["tactus tactus", "tactus sarathi-serve"]:
         if name in ours:
             return name
     return ours[0] if ours else ""
 
 
 # --- Aims -----------------------------------------------------------------------------------------------------------
+
 
 def aims(result: dict, judge: str) -> list[dict]:
     """Each aim at each model and load: what was found, and whether it is met."""
@@ -142,24 +206,52 @@ def aims(result: dict, judge: str) -> list[dict]:
             own = select(now, who=judge)
             calm = select(cells, scenario="calm", load=load, who=judge)
             where = f"{model}, load {load:g}"
-            found += aim(where, f"chat TBT P99 with bursts at most {TBT_RATIO:g} times that without", ratios(own, calm, "classes", "chat", "tbt_ms", "p99"), most=TBT_RATIO)
+            found += aim(
+                where,
+                f"chat TBT P99 with bursts at most {TBT_RATIO:g} times that without",
+                ratios(own, calm, "classes", "chat", "tbt_ms", "p99"),
+                most=TBT_RATIO,
+            )
             if other := best_other(now, judge, [load]):
-                found += aim(where, f"goodput at least {GOODPUT_OVER_PRESETS:g} times the best other preset's ({other.removeprefix('tactus ')})",
-                             ratios(own, select(now, who=other), "goodput"), least=GOODPUT_OVER_PRESETS)
+                found += aim(
+                    where,
+                    f"goodput at least {GOODPUT_OVER_PRESETS:g} times the best other preset's"
+                    f" ({other.removeprefix('tactus ')})",
+                    ratios(own, select(now, who=other), "goodput"),
+                    least=GOODPUT_OVER_PRESETS,
+                )
             for peer, least in (("llama.cpp", GOODPUT_OVER_LLAMA), ("OpenVINO GenAI", None)):
                 of = select(now, who=peer)
                 if own and of and not any(value_of(c, "goodput") for c in of):
-                    found.append({"where": where, "aim": f"goodput beside {peer}'s", "found": f"{peer} kept no request's objectives", "met": any(value_of(c, "goodput") for c in own) if least else None})
+                    found.append(
+                        {
+                            "where": where,
+                            "aim": f"goodput beside {peer}'s",
+                            "found": f"{peer} kept no request's objectives",
+                            "met": any(value_of(c, "goodput") for c in own) if least else None,
+                        }
+                    )
                 else:
-                    found += aim(where, f"goodput at least {least:g} times {peer}'s" if least else f"goodput over {peer}'s", ratios(own, of, "goodput"), least=least)
+                    found += aim(
+                        where,
+                        f"goodput at least {least:g} times {peer}'s" if least else f"goodput over {peer}'s",
+                        ratios(own, of, "goodput"),
+                        least=least,
+                    )
     return found
 
 
-def aim(where: str, text: str, values: list[float], least: float | None = None, most: float | None = None) -> list[dict]:
+def aim(
+    where: str, text: str, values: list[float], least: float | None = None, most: float | None = None
+) -> list[dict]:
     if not values:
         return []
     middle = statistics.median(values)
-    met = None if least is None and most is None else (least is None or middle >= least) and (most is None or middle <= most)
+    met = (
+        None
+        if least is None and most is None
+        else (least is None or middle >= least) and (most is None or middle <= most)
+    )
     return [{"where": where, "aim": text, "found": spread(values), "met": met}]
 
 
@@ -171,14 +263,28 @@ def differences(result: dict) -> list[dict]:
         for c in select(result["cells"], **key):
             served, simulated = value_of(c, "slo_attainment"), value_of(s, "slo_attainment")
             if served is not None and simulated is not None:
-                found.append(key | {"served": served, "simulated": simulated, "points": 100 * (simulated - served), "stated": sum(f["stated"] for f in c["result"]["classes"].values())})
+                found.append(
+                    key
+                    | {
+                        "served": served,
+                        "simulated": simulated,
+                        "points": 100 * (simulated - served),
+                        "stated": sum(f["stated"] for f in c["result"]["classes"].values()),
+                    }
+                )
     return found
 
 
 # --- The page -------------------------------------------------------------------------------------------------------
 
+
 def table(head: list[str], rows: list[list[str]]) -> list[str]:
-    return ["| " + " | ".join(head) + " |", "|" + "---|" * len(head), *("| " + " | ".join(row) + " |" for row in rows), ""]
+    return [
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
+        *("| " + " | ".join(row) + " |" for row in rows),
+        "",
+    ]
 
 
 def goodput_table(result: dict, model: str, scenario: str) -> list[str]:
@@ -188,11 +294,24 @@ def goodput_table(result: dict, model: str, scenario: str) -> list[str]:
     for who in distinct(cells, "who"):
         row = [who]
         for load in loads:
-            of, sim = select(cells, who=who, load=load), select(result["simulated"], model=model, scenario=scenario, who=who, load=load)
+            of, sim = (
+                select(cells, who=who, load=load),
+                select(result["simulated"], model=model, scenario=scenario, who=who, load=load),
+            )
             row.append(spread([value_of(c, "goodput") for c in of]))
             row.append(spread([100 * a for c in of if (a := value_of(c, "slo_attainment")) is not None], 0))
             row.append(spread([100 * a for c in sim if (a := value_of(c, "slo_attainment")) is not None], 0))
-        rows.append((-sum(statistics.median([value_of(c, "goodput") or 0.0 for c in select(cells, who=who, load=load)] or [0.0]) for load in loads), row))
+        rows.append(
+            (
+                -sum(
+                    statistics.median(
+                        [value_of(c, "goodput") or 0.0 for c in select(cells, who=who, load=load)] or [0.0]
+                    )
+                    for load in loads
+                ),
+                row,
+            )
+        )
     head = ["server", *(h for load in loads for h in (f"goodput at {load:g}, req/s", "kept, %", "simulated, %"))]
     return table(head, [row for _, row in sorted(rows, key=lambda r: r[0])])
 
@@ -207,14 +326,32 @@ def latency_table(result: dict, model: str, scenario: str, load: float) -> list[
             if not any(label in c["result"]["classes"] for c in of):
                 continue
             if label != "batch":
-                row.append(spread([100 * v for c in of if (v := value_of(c, "classes", label, "slo_attainment")) is not None], 0))
+                row.append(
+                    spread(
+                        [100 * v for c in of if (v := value_of(c, "classes", label, "slo_attainment")) is not None], 0
+                    )
+                )
             row.append(triple(of, label, "ttft_ms"))
             row.append(triple(of, label, "tbt_ms"))
-        done = [(c["result"]["requests"]["completed"], sum(c["result"]["requests"].get(k) or 0 for k in ("completed", "failed", "rejected"))) for c in of]
+        done = [
+            (
+                c["result"]["requests"]["completed"],
+                sum(c["result"]["requests"].get(k) or 0 for k in ("completed", "failed", "rejected")),
+            )
+            for c in of
+        ]
         row.append(f"{sum(d for d, _ in done)} of {sum(n for _, n in done)}")
         rows.append(row)
     classes = [label for label in ("chat", "long", "batch") if any(label in c["result"]["classes"] for c in cells)]
-    head = ["server", *(h for label in classes for h in ([f"{label} kept, %"] if label != "batch" else []) + [f"{label} TTFT", f"{label} TBT"]), "completed"]
+    head = [
+        "server",
+        *(
+            h
+            for label in classes
+            for h in ([f"{label} kept, %"] if label != "batch" else []) + [f"{label} TTFT", f"{label} TBT"]
+        ),
+        "completed",
+    ]
     return table(head, rows)
 
 
@@ -228,36 +365,77 @@ def run_lines(result: dict) -> list[str]:
     lines = []
     for r in result["runs"]:
         m = r["machine"]
-        lines += [f"`{r['command']}`, commit {r['commit']}, {r['date']}, {r['seconds'] / 60:.0f} minutes; {m['cpu']}, {m['cores']} cores, {m['memory_gib']} GiB, load average at the start "
-                  f"{m['load_average']:.1f}. {'; '.join(f'{k}: {v}' for k, v in r['versions'].items() if v)}", ""]
+        lines += [
+            (
+                f"`{r['command']}`, commit {r['commit']}, {r['date']}, {r['seconds'] / 60:.0f} minutes; {m['cpu']},"
+                f" {m['cores']} cores, {m['memory_gib']} GiB, load average at the start {m['load_average']:.1f}."
+                f" {'; '.join(f'{k}: {v}' for k, v in r['versions'].items() if v)}"
+            ),
+            "",
+        ]
     for name, info in result["models"].items():
-        lines += [f"Model {name}: {info['file']}; objectives {info['objectives']}; load 1 is {info.get('capacity', 0):.3g} requests/s. Profile: {info.get('profile_said', 'given')}", ""]
+        lines += [
+            (
+                f"Model {name}: {info['file']}; objectives {info['objectives']}; load 1 is"
+                f" {info.get('capacity', 0):.3g} requests/s. Profile: {info.get('profile_said', 'given')}"
+            ),
+            "",
+        ]
     busy = [c["others_cores"] for c in result["cells"] if "others_cores" in c]
     if busy:
-        lines += [f"Beside the cells other programs had {statistics.median(busy):.2f} cores (median; {min(busy):.2f} to {max(busy):.2f}).", ""]
+        lines += [
+            (
+                f"Beside the cells other programs had {statistics.median(busy):.2f} cores (median; {min(busy):.2f} to"
+                f" {max(busy):.2f})."
+            ),
+            "",
+        ]
     return lines
 
 
 def aim_lines(result: dict, judge: str) -> list[str]:
     lines = [f"### Aims, of {judge}", ""]
     verdict = {True: "met", False: "missed", None: "-"}
-    lines += table(["where", "aim", "found (median, least to largest)", ""], [[a["where"], a["aim"], a["found"], verdict[a["met"]]] for a in aims(result, judge)])
+    lines += table(
+        ["where", "aim", "found (median, least to largest)", ""],
+        [[a["where"], a["aim"], a["found"], verdict[a["met"]]] for a in aims(result, judge)],
+    )
     off = differences(result)
     if off:
         near = sum(abs(d["points"]) <= POINTS for d in off)
         worst = max(off, key=lambda d: abs(d["points"]))
-        lines += [f"Simulated attainment is within {POINTS:g} points of the served one in {near} of {len(off)} cells; median difference {statistics.median(d['points'] for d in off):+.1f} points, "
-                  f"median of its size {statistics.median(abs(d['points']) for d in off):.1f}, largest {worst['points']:+.1f} ({worst['who']}, {worst['model']}, load {worst['load']:g}, {worst['scenario']}). "
-                  f"One request is {100 / statistics.median(d['stated'] for d in off):.1f} points of a cell.", ""]
+        lines += [
+            (
+                f"Simulated attainment is within {POINTS:g} points of the served one in {near} of {len(off)} cells;"
+                f" median difference {statistics.median(d['points'] for d in off):+.1f} points, median of its size"
+                f" {statistics.median(abs(d['points']) for d in off):.1f}, largest {worst['points']:+.1f}"
+                f" ({worst['who']}, {worst['model']}, load {worst['load']:g}, {worst['scenario']}). One request is"
+                f" {100 / statistics.median(d['stated'] for d in off):.1f} points of a cell."
+            ),
+            "",
+        ]
     noisy = [s["step_noise"] for s in result["simulated"] if s.get("step_noise")]
     if noisy:
-        lines += [f"Steps of {len(noisy)} of {len(result['simulated'])} simulated cells vary, by {100 * statistics.median(n['with_prompts'] for n in noisy):.0f} % with prompts and "
-                  f"{100 * statistics.median(n['decodes_only'] for n in noisy):.0f} % without (standard deviations, medians over cells).", ""]
+        lines += [
+            (
+                f"Steps of {len(noisy)} of {len(result['simulated'])} simulated cells vary, by"
+                f" {100 * statistics.median(n['with_prompts'] for n in noisy):.0f} % with prompts and"
+                f" {100 * statistics.median(n['decodes_only'] for n in noisy):.0f} % without (standard deviations,"
+                " medians over cells)."
+            ),
+            "",
+        ]
     for kind in ("with prompts", "decodes only"):
         of = [s["steps"][kind] for s in result["simulated"] if kind in s.get("steps", {})]
         if of:
-            lines += [f"Served steps {kind} took {statistics.median(s['p50'] for s in of):.2f} times what the profile says (medians over cells; P10 {statistics.median(s['p10'] for s in of):.2f}, "
-                      f"P90 {statistics.median(s['p90'] for s in of):.2f}).", ""]
+            lines += [
+                (
+                    f"Served steps {kind} took {statistics.median(s['p50'] for s in of):.2f} times what the profile"
+                    f" says (medians over cells; P10 {statistics.median(s['p10'] for s in of):.2f}, P90"
+                    f" {statistics.median(s['p90'] for s in of):.2f})."
+                ),
+                "",
+            ]
     return lines
 
 
@@ -271,7 +449,11 @@ def markdown(result: dict, judge: str | None = None) -> str:
             loads = sorted(distinct(select(of, scenario=scenario), "load"))
             lines += [f"### {model}, {scenario}", "", *goodput_table(result, model, scenario)]
             for load in loads:
-                lines += [f"Load {load:g}: milliseconds, P50 / P90 / P99", "", *latency_table(result, model, scenario, load)]
+                lines += [
+                    f"Load {load:g}: milliseconds, P50 / P90 / P99",
+                    "",
+                    *latency_table(result, model, scenario, load),
+                ]
     lines += [f"- {note}" for note in result["notes"]]
     return "\n".join(lines)
 
@@ -288,7 +470,9 @@ def main() -> None:
     except (OSError, ValueError) as error:
         parser.error(f"{args.file}: {error}")
     if args.judge and judged(result, args.judge) != f"tactus {args.judge}":
-        parser.error(f"--judge {args.judge}: the run has {', '.join(w for w in distinct(result['cells'], 'who') if is_ours(w))}")
+        parser.error(
+            f"--judge {args.judge}: the run has {', '.join(w for w in distinct(result['cells'], 'who') if is_ours(w))}"
+        )
     print(markdown(result, args.judge))
     if args.picture:
         args.picture.write_text(picture.svg(result))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Who keeps promises on this machine: every preset of ours, llama.cpp's server and OpenVINO GenAI under the same chat, bursts of long
+"""Who keeps promises on this machine: every preset of ours, llama.cpp's server and OpenVINO GenAI under the same chat,
+bursts of long
 prompts and best-effort work, at rising load; then the same load simulated from this machine's measured step times.
 
   bench/cpu/setup.sh CACHE                            once: the peers and the weights of the 1.1B shape
@@ -8,10 +9,14 @@ prompts and best-effort work, at rising load; then the same load simulated from 
   bench/slo/run.py --cache CACHE -o FILE.json --append --parts sim --profile default=PROFILE
                                                       the cells of ours in FILE simulated again, nothing served
 
-`tactus bench` loads every server, scores every request and defines every figure. Says first what it will do and about how long that
-takes; then progress, then a Markdown report. FILE.json is written after every cell, so Ctrl-C keeps what is done (and ends the servers);
-FILE.svg is the picture. `report.py FILE.json` prints the report again. Run nothing else on the machine; what else ran is in the report.
+`tactus bench` loads every server, scores every request and defines every figure. Says first what it will do and about
+how long that
+takes; then progress, then a Markdown report. FILE.json is written after every cell, so Ctrl-C keeps what is done (and
+ends the servers);
+FILE.svg is the picture. `report.py FILE.json` prints the report again. Run nothing else on the machine; what else ran
+is in the report.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -33,10 +38,11 @@ import urllib.request
 
 import contenders
 import picture
-import report
 import workload
 from cells import select
 from contenders import Contender, Model
+
+import report
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cpu"))
 import engines  # noqa: E402
@@ -45,14 +51,15 @@ from result_file import ResultFile  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROBE = {"requests": 3, "prompt": 200, "answer": 8}
-START_S = {"tactus": 3, "llama.cpp": 4, "OpenVINO GenAI": 12}     # until ready and probed; of the plan's estimate only
-SIMULATED_S = 1                                                   # a cell, about
-CLOSED_LOOP = 32                                                  # requests in flight when the machine's capacity is asked
+START_S = {"tactus": 3, "llama.cpp": 4, "OpenVINO GenAI": 12}  # until ready and probed; of the plan's estimate only
+SIMULATED_S = 1  # a cell, about
+CLOSED_LOOP = 32  # requests in flight when the machine's capacity is asked
 
 
 @dataclasses.dataclass(frozen=True)
 class Load:
     """What a workload file follows from, beside the model: a seed, a share of the capacity, and how long."""
+
     seed: int
     share: float
     scenario: str
@@ -66,8 +73,14 @@ class Run(ResultFile):
     def __init__(self, args: argparse.Namespace, shop: contenders.Workshop):
         super().__init__(args.output)
         self.args, self.shop = args, shop
-        this = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "command": " ".join(["bench/slo/run.py", *args.public]),
-                "commit": commit(), "machine": engines.machine(), "versions": versions(shop), "seconds": 0.0}
+        this = {
+            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "command": " ".join(["bench/slo/run.py", *args.public]),
+            "commit": commit(),
+            "machine": engines.machine(),
+            "versions": versions(shop),
+            "seconds": 0.0,
+        }
         self.result = {"runs": [], "threads": args.threads, "models": {}, "cells": [], "simulated": [], "notes": []}
         if args.append and args.output.exists():
             self.result = json.loads(args.output.read_text())
@@ -87,20 +100,34 @@ class Run(ResultFile):
 
 def commit() -> str:
     git = lambda *a: subprocess.run(["git", "-C", str(ROOT), *a], capture_output=True, text=True).stdout.strip()
-    return git("rev-parse", "--short=12", "HEAD") + ("+changes" if git("status", "--porcelain", "--untracked-files=no") else "")
+    return git("rev-parse", "--short=12", "HEAD") + (
+        "+changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+    )
 
 
 def versions(shop: contenders.Workshop) -> dict[str, str]:
-    places = engines.Places(pathlib.Path(), shop.tactus.parent, shop.threads, shop.openvino_python, shop.llama, None, [])
-    return {"build": subprocess.run([str(shop.tactus), "version"], capture_output=True, text=True).stdout.strip()} | engines.versions(places)
+    places = engines.Places(
+        pathlib.Path(), shop.tactus.parent, shop.threads, shop.openvino_python, shop.llama, None, []
+    )
+    return {
+        "build": subprocess.run([str(shop.tactus), "version"], capture_output=True, text=True).stdout.strip()
+    } | engines.versions(places)
 
 
 # --- One server in one load -----------------------------------------------------------------------------------------
 
+
 async def client(run: Run, *words: str) -> dict:
-    """What `tactus bench` or `tactus sim` printed as JSON. Requests that fail are a result: only an answer without one is an error."""
-    process = await asyncio.create_subprocess_exec(str(run.shop.tactus), *words, "--json", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-                                                   start_new_session=True)
+    """What `tactus bench` or `tactus sim` printed as JSON. Requests that fail are a result: only an answer without one
+    is an error."""
+    process = await asyncio.create_subprocess_exec(
+        str(run.shop.tactus),
+        *words,
+        "--json",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
     try:
         out, errors = await process.communicate()
     finally:
@@ -111,42 +138,92 @@ async def client(run: Run, *words: str) -> dict:
     try:
         return json.loads(out) | {"said": " / ".join(line for line in said if line.startswith("tactus"))[:400]}
     except ValueError:
-        raise CellError(f"tactus {words[0]} ended with status {process.returncode}: {' / '.join(said[-2:])[:400]}") from None
+        raise CellError(
+            f"tactus {words[0]} ended with status {process.returncode}: {' / '.join(said[-2:])[:400]}"
+        ) from None
 
 
 async def probe(run: Run, url: str, vocabulary: int) -> None:
     """Whether the server counts prompts and answers as we do; it also touches every page once."""
     n, prompt, answer = PROBE["requests"], PROBE["prompt"], PROBE["answer"]
-    found = await client(run, "bench", "--url", url, "--requests", str(n), "--concurrency", "1", "--workload", f"random:in={prompt},out={answer}",
-                         "--vocab-size", str(vocabulary), "--seed", "99", "--timeout", "120s")
+    found = await client(
+        run,
+        "bench",
+        "--url",
+        url,
+        "--requests",
+        str(n),
+        "--concurrency",
+        "1",
+        "--workload",
+        f"random:in={prompt},out={answer}",
+        "--vocab-size",
+        str(vocabulary),
+        "--seed",
+        "99",
+        "--timeout",
+        "120s",
+    )
     report.check_tokens(found, n, n * prompt, n * answer)
 
 
 async def serve_cell(run: Run, model: Model, c: Contender, load: Load) -> dict:
     info = run.result["models"][model.name]
     path, rows = run.workload(model, load)
-    server = run.shop.server(c, model, run.shop.logs / info["profile_file"], recording_of(run) if "sim" in run.args.parts else None)
+    server = run.shop.server(
+        c, model, run.shop.logs / info["profile_file"], recording_of(run) if "sim" in run.args.parts else None
+    )
     try:
         await server.start()
         await probe(run, server.url, model.vocabulary)
         if c.engine == "tactus":
             info.update(limits_of(server.url))
         timeout = workload.hopeless_after_s(rows, workload.parse_objectives(model.objectives))
-        cpu, own, children, begin = contenders.machine_cpu_s(), server.cpu_s(), resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        found = await client(run, "bench", "--url", server.url, "--workload", f"trace:{path}", "--requests", str(len(rows)), "--seed", str(load.seed),
-                             "--vocab-size", str(model.vocabulary), "--warmup", f"{load.warmup_s:g}s", "--timeout", f"{timeout:g}s",
-                             *(["--send-slo"] if c.knows_objectives else []))
+        cpu, own, children, begin = (
+            contenders.machine_cpu_s(),
+            server.cpu_s(),
+            resource.getrusage(resource.RUSAGE_CHILDREN),
+            time.monotonic(),
+        )
+        found = await client(
+            run,
+            "bench",
+            "--url",
+            server.url,
+            "--workload",
+            f"trace:{path}",
+            "--requests",
+            str(len(rows)),
+            "--seed",
+            str(load.seed),
+            "--vocab-size",
+            str(model.vocabulary),
+            "--warmup",
+            f"{load.warmup_s:g}s",
+            "--timeout",
+            f"{timeout:g}s",
+            *(["--send-slo"] if c.knows_objectives else []),
+        )
         took, after = time.monotonic() - begin, resource.getrusage(resource.RUSAGE_CHILDREN)
         clients = after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime
         others = contenders.machine_cpu_s() - cpu - (server.cpu_s() - own) - clients
-        return {"seed": load.seed, "warmup_s": load.warmup_s, "measured_s": load.measured_s, "settings": server.settings, "result": report.trimmed(found), "seconds": round(took, 1), "server_cores": round((server.cpu_s() - own) / took, 2),
-                "client_cores": round(clients / took, 2), "others_cores": round(max(0.0, others) / took, 2)}
+        return {
+            "seed": load.seed,
+            "warmup_s": load.warmup_s,
+            "measured_s": load.measured_s,
+            "settings": server.settings,
+            "result": report.trimmed(found),
+            "seconds": round(took, 1),
+            "server_cores": round((server.cpu_s() - own) / took, 2),
+            "client_cores": round(clients / took, 2),
+            "others_cores": round(max(0.0, others) / took, 2),
+        }
     finally:
         await server.stop()
 
 
 def recording_of(run: Run) -> pathlib.Path:
-    return run.shop.logs / "recording"      # of the last server of ours
+    return run.shop.logs / "recording"  # of the last server of ours
 
 
 def limits_of(url: str) -> dict:
@@ -165,38 +242,88 @@ async def simulate_cell(run: Run, model: Model, c: Contender, load: Load) -> dic
     info = run.result["models"][model.name]
     path, rows = run.workload(model, load)
     profile = run.shop.logs / info["profile_file"]
-    found = await client(run, "sim", "--cost", str(profile), *step_noise(profile), "--kv-blocks", str(info["kv_blocks"]), "--max-model-len", str(info["context"]),
-                         "--workload", f"trace:{path}", "--requests", str(len(rows)), "--seed", str(load.seed), "--warmup", f"{load.warmup_s:g}s", "--exact-percentiles",
-                         *run.shop.serving_flags(c))
+    found = await client(
+        run,
+        "sim",
+        "--cost",
+        str(profile),
+        *step_noise(profile),
+        "--kv-blocks",
+        str(info["kv_blocks"]),
+        "--max-model-len",
+        str(info["context"]),
+        "--workload",
+        f"trace:{path}",
+        "--requests",
+        str(len(rows)),
+        "--seed",
+        str(load.seed),
+        "--warmup",
+        f"{load.warmup_s:g}s",
+        "--exact-percentiles",
+        *run.shop.serving_flags(c),
+    )
     return {"result": report.trimmed(found), "step_noise": report.rounded(found.get("step_noise"))}
 
 
 def step_noise(profile: pathlib.Path) -> list[str]:
-    """Simulated steps vary as the profile says that the machine's do; one that was measured before profiles said so says nothing."""
+    """Simulated steps vary as the profile says that the machine's do; one that was measured before profiles said so
+    says nothing."""
     with profile.open(errors="replace") as lines:
-        return ["--step-noise", "profile"] if any(line.startswith("# spread of steps with prompts:") for line in lines) else []
+        return (
+            ["--step-noise", "profile"]
+            if any(line.startswith("# spread of steps with prompts:") for line in lines)
+            else []
+        )
 
 
 async def served_steps(run: Run, model: Model) -> dict:
     """How long the steps of the last server of ours took over what the profile says."""
     steps = run.shop.logs / "steps.csv"
-    await client(run, "sim", "--replay", str(recording_of(run)), "--times", "model", "--cost", str(run.shop.logs / run.result["models"][model.name]["profile_file"]), "--steps-out", str(steps))
+    await client(
+        run,
+        "sim",
+        "--replay",
+        str(recording_of(run)),
+        "--times",
+        "model",
+        "--cost",
+        str(run.shop.logs / run.result["models"][model.name]["profile_file"]),
+        "--steps-out",
+        str(steps),
+    )
     return report.step_ratios(steps.read_text())
 
 
 # --- A model --------------------------------------------------------------------------------------------------------
 
+
 async def prepare(run: Run, model: Model) -> None:
-    """Step times of this machine, and how many of our requests per second it then serves at most: loads are shares of that."""
+    """Step times of this machine, and how many of our requests per second it then serves at most: loads are shares of
+    that."""
     info = run.result["models"].setdefault(model.name, {"file": model.file.name, "objectives": model.objectives})
     name = info["profile_file"] = f"profile-{model.name}.csv"
     if model.name in run.args.profile:
         take_profile(run, model)
     else:
         run.progress(f"{model.name}: step times, for {run.args.profile_limit} s")
-        command = [str(run.shop.tactus), "profile", str(model.file), "--threads", str(run.args.threads), "--time-limit", f"{run.args.profile_limit}s",
-                   "--max-context", "2304", *run.shop.tactus_args, "-o", str(run.shop.logs / name)]
-        process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, start_new_session=True)
+        command = [
+            str(run.shop.tactus),
+            "profile",
+            str(model.file),
+            "--threads",
+            str(run.args.threads),
+            "--time-limit",
+            f"{run.args.profile_limit}s",
+            "--max-context",
+            "2304",
+            *run.shop.tactus_args,
+            "-o",
+            str(run.shop.logs / name),
+        ]
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, start_new_session=True
+        )
         try:
             _, errors = await process.communicate()
         finally:
@@ -204,7 +331,10 @@ async def prepare(run: Run, model: Model) -> None:
                 process.kill()
                 await process.wait()
         if process.returncode:
-            raise CellError(f"tactus profile: {(errors.decode(errors='replace').strip().splitlines() or ['no reason'])[-1]}; give more --profile-limit")
+            raise CellError(
+                f"tactus profile: {(errors.decode(errors='replace').strip().splitlines() or ['no reason'])[-1]}; give"
+                " more --profile-limit"
+            )
         info["profile_said"] = errors.decode(errors="replace").strip().splitlines()[-1]
     if "capacity" not in info or model.name in run.args.capacity:
         info["capacity"] = run.args.capacity.get(model.name) or await capacity(run, model)
@@ -217,15 +347,32 @@ def take_profile(run: Run, model: Model) -> None:
     name = run.result["models"][model.name]["profile_file"] = f"profile-{model.name}.csv"
     shutil.copy(run.args.profile[model.name], run.shop.logs / name)
     if not step_noise(run.shop.logs / name):
-        run.note(f"{model.name}: the profile does not say how much single steps vary, so simulated ones take exactly what it says; `tactus profile` measures it")
+        run.note(
+            f"{model.name}: the profile does not say how much single steps vary, so simulated ones take exactly what it"
+            " says; `tactus profile` measures it"
+        )
 
 
 async def capacity(run: Run, model: Model) -> float:
     path = run.shop.logs / f"{model.name}-closed.csv"
     rows = workload.draw_rows(1, 10.0, 40.0, "bursts")
     workload.write(path, rows, {})
-    found = await client(run, "sim", "--cost", str(run.shop.logs / f"profile-{model.name}.csv"), "--kv-blocks", "65536", "--max-model-len", "4096",
-                         "--workload", f"lengths:{path}", "--requests", str(len(rows)), "--concurrency", str(CLOSED_LOOP))
+    found = await client(
+        run,
+        "sim",
+        "--cost",
+        str(run.shop.logs / f"profile-{model.name}.csv"),
+        "--kv-blocks",
+        "65536",
+        "--max-model-len",
+        "4096",
+        "--workload",
+        f"lengths:{path}",
+        "--requests",
+        str(len(rows)),
+        "--concurrency",
+        str(CLOSED_LOOP),
+    )
     return float(f"{found['request_throughput']:.3g}")
 
 
@@ -235,7 +382,13 @@ def in_turn(names: list, repeat: int) -> list:
 
 
 def cells_of(args: argparse.Namespace, who: list[Contender]) -> list[tuple[int, float, str, Contender]]:
-    return [(repeat, load, scenario, c) for repeat in range(args.first_repeat, args.first_repeat + args.repeats) for load in args.loads for scenario in args.scenarios for c in in_turn(who, repeat)]
+    return [
+        (repeat, load, scenario, c)
+        for repeat in range(args.first_repeat, args.first_repeat + args.repeats)
+        for load in args.loads
+        for scenario in args.scenarios
+        for c in in_turn(who, repeat)
+    ]
 
 
 async def measure(run: Run, model: Model, who: list[Contender]) -> None:
@@ -251,7 +404,11 @@ async def measure(run: Run, model: Model, who: list[Contender]) -> None:
             cell = await serve_cell(run, model, c, now)
             put(run.result["cells"], key, cell)
             if c.engine == "tactus" and "sim" in run.args.parts:
-                put(run.result["simulated"], key, await simulate_cell(run, model, c, now) | {"steps": await served_steps(run, model)})
+                put(
+                    run.result["simulated"],
+                    key,
+                    await simulate_cell(run, model, c, now) | {"steps": await served_steps(run, model)},
+                )
             warn(f"      {report.in_one_line(cell)}")
         except (CellError, OSError, ValueError) as error:
             run.note(f"{model.name}, {c.name}: {error}")
@@ -261,26 +418,42 @@ async def measure(run: Run, model: Model, who: list[Contender]) -> None:
 
 def cells_again(args: argparse.Namespace, cells: list[dict], model: str) -> list[dict]:
     """The served cells of ours that are asked for; every load and preset where none is named."""
-    return [c for c in cells if c["model"] == model and report.is_ours(c["who"]) and c["scenario"] in args.scenarios and (c["load"] in args.loads or not args.loads)
-            and (c["who"] in args.only or not args.only)]
+    return [
+        c
+        for c in cells
+        if c["model"] == model
+        and report.is_ours(c["who"])
+        and c["scenario"] in args.scenarios
+        and (c["load"] in args.loads or not args.loads)
+        and (c["who"] in args.only or not args.only)
+    ]
 
 
 async def simulate_again(run: Run, model: Model) -> None:
-    """Cells that were served in an earlier run, under the load that they had then. What is known of their steps stays."""
+    """Cells that were served in an earlier run, under the load that they had then. What is known of their steps
+    stays."""
     info = run.result["models"][model.name]
     model = dataclasses.replace(model, objectives=info["objectives"])
     take_profile(run, model)
     for cell in cells_again(run.args, run.result["cells"], model.name):
         key = {k: cell[k] for k in ("model", "repeat", "load", "scenario", "who")}
-        run.progress(f"{model.name}, load {cell['load']:g}, {cell['scenario']}, repeat {cell['repeat'] + 1}: {cell['who']}, simulated again")
+        run.progress(
+            f"{model.name}, load {cell['load']:g}, {cell['scenario']}, repeat {cell['repeat'] + 1}: {cell['who']},"
+            " simulated again"
+        )
         asked = run.load(cell["repeat"], cell["load"], cell["scenario"])
-        load = dataclasses.replace(asked, **{k: cell[k] for k in ("seed", "warmup_s", "measured_s") if k in cell})      # earlier files do not say
+        load = dataclasses.replace(
+            asked, **{k: cell[k] for k in ("seed", "warmup_s", "measured_s") if k in cell}
+        )  # earlier files do not say
         try:
             again = await simulate_cell(run, model, contenders.parse_name(cell["who"]), load)
             report.check_same_load(cell["result"], again["result"])
             before = select(run.result["simulated"], **key)
             put(run.result["simulated"], key, again | {"steps": b["steps"] for b in before if "steps" in b})
-            warn(f"      attainment {report.percent(again['result'].get('slo_attainment'))}, served {report.percent(cell['result'].get('slo_attainment'))}")
+            warn(
+                f"      attainment {report.percent(again['result'].get('slo_attainment'))}, served"
+                f" {report.percent(cell['result'].get('slo_attainment'))}"
+            )
         except (CellError, OSError, ValueError) as error:
             run.note(f"{model.name}, {cell['who']}, simulated again: {error}")
         run.save()
@@ -293,6 +466,7 @@ def put(cells: list[dict], key: dict, what: dict) -> None:
 
 
 # --- The command line -----------------------------------------------------------------------------------------------
+
 
 def words_of(text: str) -> list[str]:
     return [w for w in text.split(",") if w]
@@ -312,32 +486,94 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, contenders.Workshop, li
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=pathlib.Path, required=True, help="the folder that bench/cpu/setup.sh filled")
     parser.add_argument("--tactus", type=pathlib.Path, default=ROOT / "build/release/tactus", help="the program")
-    parser.add_argument("--default-model", type=pathlib.Path, default=os.environ.get("TACTUS_DEFAULT_MODEL"), help="its GGUF file; also TACTUS_DEFAULT_MODEL, else as scripts/get_default_model.sh prints it")
-    parser.add_argument("-o", "--output", type=pathlib.Path, help="default: bench/results/DATE-slo.json; beside it the picture, .svg")
+    parser.add_argument(
+        "--default-model",
+        type=pathlib.Path,
+        default=os.environ.get("TACTUS_DEFAULT_MODEL"),
+        help="its GGUF file; also TACTUS_DEFAULT_MODEL, else as scripts/get_default_model.sh prints it",
+    )
+    parser.add_argument(
+        "-o", "--output", type=pathlib.Path, help="default: bench/results/DATE-slo.json; beside it the picture, .svg"
+    )
     parser.add_argument("--models", default="default,1.1b", help="default: default,1.1b")
-    parser.add_argument("--engines", default="", help="of tactus, llama.cpp, OpenVINO GenAI, comma-separated; names that begin so will do; default: all that are there")
-    parser.add_argument("--presets", help="of ours, comma-separated, each with flags of serve: accelgen,sarathi-serve+tbt-slo=60ms; default: all, which is what `tactus serve` lists; with --quick sarathi-serve")
-    parser.add_argument("--loads", default="", help="shares of what the machine can serve of this load; default 0.5,0.8,1.1, with --quick 0.8")
-    parser.add_argument("--scenarios", default=",".join(workload.SCENARIOS), help="calm: chat and batch; bursts: long prompts beside them; default: both")
-    parser.add_argument("--parts", default="serve,sim", help="sim: each cell of ours simulated too; default: serve,sim. sim alone, with --append: cells of ours in --output are simulated again, with a --profile, and nothing is served")
-    parser.add_argument("--repeats", type=int, help="default 3, with --quick 1; each has its own arrivals, the same for all")
-    parser.add_argument("--first-repeat", type=int, default=0, help="number of the first repeat, to add some with --append")
+    parser.add_argument(
+        "--engines",
+        default="",
+        help=(
+            "of tactus, llama.cpp, OpenVINO GenAI, comma-separated; names that begin so will do; default: all that are"
+            " there"
+        ),
+    )
+    parser.add_argument(
+        "--presets",
+        help=(
+            "of ours, comma-separated, each with flags of serve: accelgen,sarathi-serve+tbt-slo=60ms; default: all,"
+            " which is what `tactus serve` lists; with --quick sarathi-serve"
+        ),
+    )
+    parser.add_argument(
+        "--loads",
+        default="",
+        help="shares of what the machine can serve of this load; default 0.5,0.8,1.1, with --quick 0.8",
+    )
+    parser.add_argument(
+        "--scenarios",
+        default=",".join(workload.SCENARIOS),
+        help="calm: chat and batch; bursts: long prompts beside them; default: both",
+    )
+    parser.add_argument(
+        "--parts",
+        default="serve,sim",
+        help=(
+            "sim: each cell of ours simulated too; default: serve,sim. sim alone, with --append: cells of ours in"
+            " --output are simulated again, with a --profile, and nothing is served"
+        ),
+    )
+    parser.add_argument(
+        "--repeats", type=int, help="default 3, with --quick 1; each has its own arrivals, the same for all"
+    )
+    parser.add_argument(
+        "--first-repeat", type=int, default=0, help="number of the first repeat, to add some with --append"
+    )
     parser.add_argument("--seconds", type=float, help="measured part of a cell; default 60, with --quick 10")
     parser.add_argument("--warmup", type=float, help="before it; default 8, with --quick 3")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=min(2, os.cpu_count() or 1), help="of every engine")
     parser.add_argument("--objectives", action="append", default=[], help="MODEL=chat:ttft=1s,tbt=100ms;long:ttft=10s")
-    parser.add_argument("--capacity", action="append", default=[], help="MODEL=REQUESTS_PER_S: what load 1 is, instead of asking the simulator")
-    parser.add_argument("--profile", action="append", default=[], help="MODEL=FILE of `tactus profile`, instead of measuring one")
+    parser.add_argument(
+        "--capacity",
+        action="append",
+        default=[],
+        help="MODEL=REQUESTS_PER_S: what load 1 is, instead of asking the simulator",
+    )
+    parser.add_argument(
+        "--profile", action="append", default=[], help="MODEL=FILE of `tactus profile`, instead of measuring one"
+    )
     parser.add_argument("--profile-limit", type=int, help="seconds; default 90, with --quick 20")
-    parser.add_argument("--tactus-args", default="", help="more flags of `tactus serve` and `profile`, space-separated, for every preset")
-    parser.add_argument("--quick", action="store_true", help="a thin path: one load, short cells, one repeat, one preset")
-    parser.add_argument("--append", action="store_true", help="add to what --output holds, replacing the cells that are measured again")
-    parser.add_argument("--plan", action="store_true", help="say what would be done and about how long it takes, and do nothing")
+    parser.add_argument(
+        "--tactus-args",
+        default="",
+        help="more flags of `tactus serve` and `profile`, space-separated, for every preset",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="a thin path: one load, short cells, one repeat, one preset"
+    )
+    parser.add_argument(
+        "--append", action="store_true", help="add to what --output holds, replacing the cells that are measured again"
+    )
+    parser.add_argument(
+        "--plan", action="store_true", help="say what would be done and about how long it takes, and do nothing"
+    )
     args = parser.parse_args(words)
     args.public = public(words)
     args.again = words_of(args.parts) == ["sim"]
-    defaults = {"repeats": (3, 1), "seconds": (60.0, 10.0), "warmup": (8.0, 3.0), "profile_limit": (90, 20), "loads": ("0.5,0.8,1.1", "0.8")}
+    defaults = {
+        "repeats": (3, 1),
+        "seconds": (60.0, 10.0),
+        "warmup": (8.0, 3.0),
+        "profile_limit": (90, 20),
+        "loads": ("0.5,0.8,1.1", "0.8"),
+    }
     for name, (whole, quick) in defaults.items():
         if not getattr(args, name) and not (args.again and name == "loads"):
             setattr(args, name, quick if args.quick else whole)
@@ -345,7 +581,9 @@ def parse(words: list[str]) -> tuple[argparse.Namespace, contenders.Workshop, li
     return check(parser, args)
 
 
-def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> tuple[argparse.Namespace, contenders.Workshop, list[Model], list[Contender]]:
+def check(
+    parser: argparse.ArgumentParser, args: argparse.Namespace
+) -> tuple[argparse.Namespace, contenders.Workshop, list[Model], list[Contender]]:
     """What is missing or wrong is said before anything is measured."""
     setup = f"bench/cpu/setup.sh {args.cache}"
     if not args.cache.is_dir():
@@ -378,7 +616,9 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> tuple[ar
             workload.parse_objectives(text)
     except ValueError as error:
         parser.error(f"--objectives or --capacity: {error}")
-    known = contenders.models(args.cache.resolve(), pathlib.Path() if args.again else default_model(parser, args), objectives)
+    known = contenders.models(
+        args.cache.resolve(), pathlib.Path() if args.again else default_model(parser, args), objectives
+    )
     if set(words_of(args.models)) - set(known) or not words_of(args.models):
         parser.error(f"--models {args.models}: some of {', '.join(known)}")
     models = [known[m] for m in words_of(args.models)]
@@ -403,15 +643,30 @@ def check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> tuple[ar
 
 def check_again(parser: argparse.ArgumentParser, args: argparse.Namespace, models: list[Model]) -> None:
     if not args.append or not args.output.exists():
-        parser.error(f"--parts sim alone simulates the cells of an earlier run again: name its file with -o (now {args.output}) and add --append")
+        parser.error(
+            f"--parts sim alone simulates the cells of an earlier run again: name its file with -o (now {args.output})"
+            " and add --append"
+        )
     before = json.loads(args.output.read_text())
     for model in models:
         if not cells_again(args, before["cells"], model.name):
-            parser.error(f"--parts sim: {args.output} has no such cell of ours for model {model.name}; see --models, --loads, --scenarios and --presets")
-        if lacking := [k for k in ("objectives", "capacity", "kv_blocks", "context") if k not in before["models"].get(model.name, {})]:
-            parser.error(f"--parts sim: {args.output} does not say of model {model.name}: {', '.join(lacking)}; serve it again")
+            parser.error(
+                f"--parts sim: {args.output} has no such cell of ours for model {model.name}; see --models, --loads,"
+                " --scenarios and --presets"
+            )
+        if lacking := [
+            k
+            for k in ("objectives", "capacity", "kv_blocks", "context")
+            if k not in before["models"].get(model.name, {})
+        ]:
+            parser.error(
+                f"--parts sim: {args.output} does not say of model {model.name}: {', '.join(lacking)}; serve it again"
+            )
         if model.name not in args.profile:
-            parser.error(f"--parts sim: no step times of model {model.name}; give --profile {model.name}=FILE, of `tactus profile`")
+            parser.error(
+                f"--parts sim: no step times of model {model.name}; give --profile {model.name}=FILE, of `tactus"
+                " profile`"
+            )
     args.missing = []
 
 
@@ -426,12 +681,20 @@ def default_model(parser: argparse.ArgumentParser, args: argparse.Namespace) -> 
 
 def workshop(args: argparse.Namespace) -> contenders.Workshop:
     cache = args.cache.resolve()
-    llama, python = cache / "llama.cpp", cache / "venv/bin/python"      # a link: what it names has no packages
-    return contenders.Workshop(args.tactus.resolve(), llama if (llama / "bin/llama-server").exists() else None, python if python.exists() else None, args.threads,
-                               pathlib.Path(), args.tactus_args.split())
+    llama, python = cache / "llama.cpp", cache / "venv/bin/python"  # a link: what it names has no packages
+    return contenders.Workshop(
+        args.tactus.resolve(),
+        llama if (llama / "bin/llama-server").exists() else None,
+        python if python.exists() else None,
+        args.threads,
+        pathlib.Path(),
+        args.tactus_args.split(),
+    )
 
 
-def who(parser: argparse.ArgumentParser, args: argparse.Namespace, shop: contenders.Workshop, setup: str) -> list[Contender]:
+def who(
+    parser: argparse.ArgumentParser, args: argparse.Namespace, shop: contenders.Workshop, setup: str
+) -> list[Contender]:
     there = {"tactus": True, "llama.cpp": shop.llama is not None, "OpenVINO GenAI": shop.openvino_python is not None}
     asked = words_of(args.engines)
     for word in asked:
@@ -478,8 +741,11 @@ def print_plan(run: Run, models: list[Model], contenders_: list[Contender]) -> N
     each = sum(args.warmup + args.seconds + 4 + START_S[c.engine] for *_, c in cells)
     for model in models:
         profile = 0 if model.name in args.profile else args.profile_limit + 3
-        warn(f"{each + profile:6.0f} s  {model.name}: step times, then {len(cells)} cells: {len(contenders_)} servers, loads {', '.join(f'{x:g}' for x in args.loads)}, "
-             f"{' and '.join(args.scenarios)}, {args.repeats} time{'s' if args.repeats > 1 else ''}")
+        warn(
+            f"{each + profile:6.0f} s  {model.name}: step times, then {len(cells)} cells: {len(contenders_)} servers,"
+            f" loads {', '.join(f'{x:g}' for x in args.loads)}, {' and '.join(args.scenarios)}, {args.repeats}"
+            f" time{'s' if args.repeats > 1 else ''}"
+        )
         run.expected_s += each + profile
     warn(f"        {', '.join(c.name for c in contenders_)}")
     load = run.result["runs"][-1]["machine"]["load_average"]
@@ -502,7 +768,7 @@ def main() -> int:
         before = args.output.with_suffix(".json.before")
         args.output.rename(before)
         warn(f"{args.output} was there: it is now {before.name} (--append would have added to it)")
-    signal.signal(signal.SIGINT, signal.default_int_handler)      # a shell's background jobs begin with it ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin with it ignored
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     stopped = False
     try:

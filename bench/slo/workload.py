@@ -1,7 +1,10 @@
-"""The load: a chat, bursts of long prompts and best-effort work, drawn from a seed, as a workload file of `tactus bench` and `tactus sim`.
+"""The load: a chat, bursts of long prompts and best-effort work, drawn from a seed, as a workload file of `tactus
+bench` and `tactus sim`.
 
-Chat and batch arrivals do not depend on whether bursts come, so a run without them ("calm") has the same chat at the same times.
+Chat and batch arrivals do not depend on whether bursts come, so a run without them ("calm") has the same chat at the
+same times.
 """
+
 from __future__ import annotations
 
 import csv
@@ -9,8 +12,8 @@ import dataclasses
 import pathlib
 import random
 
-SHARES = {"chat": 0.70, "batch": 0.25, "long": 0.05}      # of requests
-BURST = 2                                                 # long prompts at one instant
+SHARES = {"chat": 0.70, "batch": 0.25, "long": 0.05}  # of requests
+BURST = 2  # long prompts at one instant
 LONG_PROMPT, LONG_ANSWER = 2000, 32
 SCENARIOS = ("calm", "bursts")
 COLUMNS = ("arrival_s", "prompt_tokens", "output_tokens", "slo_ttft_ms", "slo_tbt_ms", "slo_jct_ms", "slo_class")
@@ -47,13 +50,13 @@ def draw_rows(seed: int, rate: float, seconds: float, scenario: str) -> list[Row
             at += draw.expovariate(rate * SHARES[label])
     if scenario == "bursts":
         count = max(1, round(rate * SHARES["long"] * seconds / BURST))
-        for b in range(count):      # evenly spread, so that each has time to be felt
+        for b in range(count):  # evenly spread, so that each has time to be felt
             found += [Row(round(seconds * (b + 0.5) / count, 4), *lengths(random.Random(), "long"), "long")] * BURST
     return sorted(found, key=lambda r: r.arrival_s)
 
 
 def parse_objectives(text: str) -> dict[str, dict[str, float]]:
-    """"chat:ttft=1s,tbt=100ms;long:ttft=10s" as milliseconds; raises ValueError with what is wrong."""
+    """ "chat:ttft=1s,tbt=100ms;long:ttft=10s" as milliseconds; raises ValueError with what is wrong."""
     found: dict[str, dict[str, float]] = {}
     for part in filter(None, text.split(";")):
         label, _, values = part.partition(":")
@@ -69,7 +72,9 @@ def parse_objectives(text: str) -> dict[str, dict[str, float]]:
 
 
 def milliseconds(text: str) -> float:
-    number, factor = (text[:-2], 1.0) if text.endswith("ms") else (text[:-1], 1000.0) if text.endswith("s") else ("", 0.0)
+    number, factor = (
+        (text[:-2], 1.0) if text.endswith("ms") else (text[:-1], 1000.0) if text.endswith("s") else ("", 0.0)
+    )
     try:
         value = float(number) * factor
     except ValueError:
@@ -85,7 +90,15 @@ def write(path: pathlib.Path, rows: list[Row], objectives: dict[str, dict[str, f
         out.writerow(COLUMNS)
         for r in rows:
             of = objectives.get(r.label, {})
-            out.writerow([r.arrival_s, r.prompt, r.answer, *(f"{of[n]:g}" if n in of else "" for n in ("ttft", "tbt", "jct")), r.label])
+            out.writerow(
+                [
+                    r.arrival_s,
+                    r.prompt,
+                    r.answer,
+                    *(f"{of[n]:g}" if n in of else "" for n in ("ttft", "tbt", "jct")),
+                    r.label,
+                ]
+            )
 
 
 def hopeless_after_s(rows: list[Row], objectives: dict[str, dict[str, float]]) -> float:

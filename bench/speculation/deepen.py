@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A model that says what another one says, at several times the cost: each layer is followed by layers whose attention and
+"""A model that says what another one says, at several times the cost: each layer is followed by layers whose attention
+and
 feed-forward outputs are multiplied by zero. With it a draft model's gain can be measured where no larger model of the
 same vocabulary is at hand: a layer's time is a real one, and the agreement of the two models is that of the weights.
 
@@ -8,6 +9,7 @@ same vocabulary is at hand: a layer's time is a real one, and the agreement of t
 
 Needs the packages of tools/requirements.txt.
 """
+
 import argparse
 
 import gguf
@@ -24,7 +26,9 @@ def copy_fields(reader, writer, layers):
             writer.add_uint32(name, layers)
             continue
         kind = field.types[0]
-        writer.add_key_value(name, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+        writer.add_key_value(
+            name, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+        )
 
 
 def main():
@@ -50,8 +54,9 @@ def main():
             data = gguf.quants.quantize(gguf.quants.dequantize(data, tensor.tensor_type), kind)
         for copy in range(args.times):
             zero = copy > 0 and part in OUTPUTS  # all bits zero are zero in every format
-            writer.add_tensor(f"blk.{int(layer) * args.times + copy}.{part}", np.zeros_like(data) if zero else data,
-                              raw_dtype=kind)
+            writer.add_tensor(
+                f"blk.{int(layer) * args.times + copy}.{part}", np.zeros_like(data) if zero else data, raw_dtype=kind
+            )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file(progress=True)

@@ -1,18 +1,21 @@
 #!/usr/bin/env python3
-"""What speculation brings and costs: two servers of one build and one model, with and without it, asked the same things in
+"""What speculation brings and costs: two servers of one build and one model, with and without it, asked the same things
+in
 turn, so that a machine whose speed drifts is fair to both. Every answer of the one must be the other's, byte by byte.
 
     bench/speculation/run.py BINARY [--rounds 5] [--streams 8,32] [--on '--speculation ngram'] [-o FILE.json]
     bench/speculation/run.py BINARY --restarts 20 --kinds chat     # how much it costs where it brings nothing
 
 Kinds of text: `copy` and `edit` repeat the prompt, `json` fills in records of one form, `chat` is ordinary questions at
-temperature 0.7. One stream at a time, then the same kinds mixed by several streams at once. The figure of a round is the
+temperature 0.7. One stream at a time, then the same kinds mixed by several streams at once. The figure of a round is
+the
 time of all its answers, decode and prompt; the ratio is without / with, so 2 is twice as fast.
 
 Two servers that are alike differ too, by what memory each was given. So a small loss shows only over many pairs of
 servers: with `--restarts N` N trios are started, a third server being as the one without, and ratios are means over the
 trios with their 95 % interval, the third server's beside them. Ctrl-C ends it with the trios that are done.
 """
+
 import argparse
 import atexit
 import concurrent.futures
@@ -30,13 +33,20 @@ import sys
 import time
 import urllib.parse
 
-PASSAGE = ("The harbour of Lindby was built in 1874 by Anna Kettler, who had made her money with salt. It has two piers, "
-           "a crane of eleven metres and a shed for nets. In winter the ice closes it for nine weeks. The last pilot, "
-           "Jonas Vik, kept a diary in which he wrote down the wind, the price of herring and who owed him money. ")
+PASSAGE = (
+    "The harbour of Lindby was built in 1874 by Anna Kettler, who had made her money with salt. It has two piers, "
+    "a crane of eleven metres and a shed for nets. In winter the ice closes it for nine weeks. The last pilot, "
+    "Jonas Vik, kept a diary in which he wrote down the wind, the price of herring and who owed him money. "
+)
 RECORD = '{"id": 1, "name": "Ada", "city": "Oslo", "active": true, "tags": ["a", "b"]}'
-QUESTIONS = ["Why is the sky blue?", "How do I keep basil alive in winter?", "Tell me a story about a lighthouse.",
-             "What should I see in Lisbon in two days?", "Explain compound interest to a child.",
-             "Write a short letter to a neighbour about noise."]
+QUESTIONS = [
+    "Why is the sky blue?",
+    "How do I keep basil alive in winter?",
+    "Tell me a story about a lighthouse.",
+    "What should I see in Lisbon in two days?",
+    "Explain compound interest to a child.",
+    "Write a short letter to a neighbour about noise.",
+]
 
 
 def chat(text):
@@ -44,19 +54,33 @@ def chat(text):
 
 
 def copies(n):
-    return [(chat(f"Repeat this text word for word, {i + 3} times, and write nothing else:\n\n{PASSAGE}"), 0.0)
-            for i in range(n)]
+    return [
+        (chat(f"Repeat this text word for word, {i + 3} times, and write nothing else:\n\n{PASSAGE}"), 0.0)
+        for i in range(n)
+    ]
 
 
 def edits(n):
     names = ["Peter Holm", "Mia Sand", "Ida Berg", "Ole Dahl", "Eva Lund", "Nils Moe"]
-    return [(chat(f"Copy the following text, but write {names[i % len(names)]} instead of Jonas Vik:\n\n{PASSAGE * 2}"),
-             0.0) for i in range(n)]
+    return [
+        (
+            chat(f"Copy the following text, but write {names[i % len(names)]} instead of Jonas Vik:\n\n{PASSAGE * 2}"),
+            0.0,
+        )
+        for i in range(n)
+    ]
 
 
 def jsons(n):
-    return [(chat(f"Write {8 + i} JSON records, one a line, exactly of this form:\n{RECORD}\n{RECORD.replace('1', '2')}"),
-             0.0) for i in range(n)]
+    return [
+        (
+            chat(
+                f"Write {8 + i} JSON records, one a line, exactly of this form:\n{RECORD}\n{RECORD.replace('1', '2')}"
+            ),
+            0.0,
+        )
+        for i in range(n)
+    ]
 
 
 def chats(n):
@@ -70,7 +94,7 @@ class Server:
     def __init__(self, binary, flags):
         command = [binary, "serve", "--port", "0", "--max-model-len", "2048", *flags]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-        atexit.register(self.process.kill)   # an interrupted start leaves none behind
+        atexit.register(self.process.kill)  # an interrupted start leaves none behind
         lines = []
         for line in self.process.stderr:
             lines.append(line)
@@ -81,9 +105,12 @@ class Server:
 
     def ask(self, messages, temperature, tokens, seed):
         connection = http.client.HTTPConnection(self.url.hostname, self.url.port, timeout=600)
-        connection.request("POST", "/v1/chat/completions", json.dumps(
-            {"messages": messages, "temperature": temperature, "max_tokens": tokens, "seed": seed}),
-            {"Content-Type": "application/json"})
+        connection.request(
+            "POST",
+            "/v1/chat/completions",
+            json.dumps({"messages": messages, "temperature": temperature, "max_tokens": tokens, "seed": seed}),
+            {"Content-Type": "application/json"},
+        )
         answer = json.loads(connection.getresponse().read())
         connection.close()
         return answer["choices"][0]["message"]["content"], answer["usage"]["completion_tokens"]
@@ -93,8 +120,11 @@ class Server:
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
         value = lambda name: sum(float(v) for v in re.findall(rf"^{name}{{.*}} (\S+)$", text, flags=re.M))
-        return (value("vllm:spec_decode_num_draft_tokens_total"), value("vllm:spec_decode_num_accepted_tokens_total"),
-                value("tactus_steps_total"))
+        return (
+            value("vllm:spec_decode_num_draft_tokens_total"),
+            value("vllm:spec_decode_num_accepted_tokens_total"),
+            value("tactus_steps_total"),
+        )
 
     def cpu_s(self):
         fields = pathlib.Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -116,8 +146,15 @@ def run(server, requests, tokens, streams):
     seconds = time.monotonic() - begin
     drafted, accepted, steps = (b - a for a, b in zip(before, server.drafts()))
     generated = sum(n for _, n in answers)
-    return {"seconds": seconds, "cpu_s": server.cpu_s() - cpu_s, "tokens": generated, "drafted": drafted, "accepted": accepted, "steps": steps,
-            "texts": [text for text, _ in answers]}
+    return {
+        "seconds": seconds,
+        "cpu_s": server.cpu_s() - cpu_s,
+        "tokens": generated,
+        "drafted": drafted,
+        "accepted": accepted,
+        "steps": steps,
+        "texts": [text for text, _ in answers],
+    }
 
 
 def compare(name, servers, requests, tokens, streams, rounds):
@@ -127,27 +164,53 @@ def compare(name, servers, requests, tokens, streams, rounds):
         row = {which: run(servers[which], requests, tokens, streams) for which in order}
         if row["on"]["texts"] != row["off"]["texts"]:
             sys.exit(f"{name}: the answers differ")
-        if r > 0:   # the first fills caches
+        if r > 0:  # the first fills caches
             rows.append(row)
     ratios = [row["off"]["seconds"] / row["on"]["seconds"] for row in rows]
     on = rows[-1]["on"]
     figures = {
-        "kind": name, "streams": streams, "tokens": on["tokens"],
+        "kind": name,
+        "streams": streams,
+        "tokens": on["tokens"],
         "off_tokens_per_s": statistics.median(row["off"]["tokens"] / row["off"]["seconds"] for row in rows),
         "on_tokens_per_s": statistics.median(row["on"]["tokens"] / row["on"]["seconds"] for row in rows),
-        "ratio_median": statistics.median(ratios), "ratio_least": min(ratios), "ratio_largest": max(ratios),
+        "ratio_median": statistics.median(ratios),
+        "ratio_least": min(ratios),
+        "ratio_largest": max(ratios),
         "cpu_ratio_median": statistics.median(row["off"]["cpu_s"] / row["on"]["cpu_s"] for row in rows),
-        "drafted": on["drafted"], "accepted": on["accepted"], "steps_on": on["steps"], "steps_off": rows[-1]["off"]["steps"],
+        "drafted": on["drafted"],
+        "accepted": on["accepted"],
+        "steps_on": on["steps"],
+        "steps_off": rows[-1]["off"]["steps"],
     }
-    print(f"| {name} | {streams} | {figures['off_tokens_per_s']:.0f} | {figures['on_tokens_per_s']:.0f} | "
-          f"{figures['ratio_median']:.3f} | {figures['ratio_least']:.3f} to {figures['ratio_largest']:.3f} | "
-          f"{figures['cpu_ratio_median']:.3f} | "
-          f"{on['drafted']:.0f} | {on['accepted']:.0f} |", flush=True)
+    print(
+        f"| {name} | {streams} | {figures['off_tokens_per_s']:.0f} | {figures['on_tokens_per_s']:.0f} | "
+        f"{figures['ratio_median']:.3f} | {figures['ratio_least']:.3f} to {figures['ratio_largest']:.3f} | "
+        f"{figures['cpu_ratio_median']:.3f} | "
+        f"{on['drafted']:.0f} | {on['accepted']:.0f} |",
+        flush=True,
+    )
     return figures
 
 
-T95 = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262, 12: 2.201, 15: 2.145,
-       20: 2.093, 25: 2.064, 30: 2.045, 40: 2.023, 60: 2.001}
+T95 = {
+    2: 12.71,
+    3: 4.303,
+    4: 3.182,
+    5: 2.776,
+    6: 2.571,
+    7: 2.447,
+    8: 2.365,
+    9: 2.306,
+    10: 2.262,
+    12: 2.201,
+    15: 2.145,
+    20: 2.093,
+    25: 2.064,
+    30: 2.045,
+    40: 2.023,
+    60: 2.001,
+}
 
 
 def interval(ratios):
@@ -171,8 +234,10 @@ def cases(args):
 
 def started(args):
     both = args.flags.split()
-    return {"off": Server(args.binary, [*both, "--speculation", "none"]),
-            "on": Server(args.binary, [*both, *args.on.split()])}
+    return {
+        "off": Server(args.binary, [*both, "--speculation", "none"]),
+        "on": Server(args.binary, [*both, *args.on.split()]),
+    }
 
 
 def stop(servers):
@@ -194,7 +259,7 @@ def trio(args, n):
                 row = {name: run(servers[name], requests, tokens, streams) for name in names[turn:] + names[:turn]}
                 if any(row[name]["texts"] != row["off"]["texts"] for name in names):
                     sys.exit(f"{kind}: the answers differ")
-                for name in names if r > 0 else ():   # the first fills caches
+                for name in names if r > 0 else ():  # the first fills caches
                     totals[name][0] += row[name]["seconds"]
                     totals[name][1] += row[name]["cpu_s"]
     finally:
@@ -203,7 +268,7 @@ def trio(args, n):
 
 
 def restarts(args):
-    measured = {}   # (kind, streams) -> arm -> [(ratio of wall times, ratio of CPU times)], one for each trio
+    measured = {}  # (kind, streams) -> arm -> [(ratio of wall times, ratio of CPU times)], one for each trio
     done = 0
     try:
         while done < args.restarts:
@@ -212,10 +277,14 @@ def restarts(args):
                     ratios.append([totals["off"][i] / totals[arm][i] for i in (0, 1)])
             done += 1
             print(f"{done} of {args.restarts} trios", file=sys.stderr, flush=True)
-    except KeyboardInterrupt:   # what is there counts
+    except KeyboardInterrupt:  # what is there counts
         if done < 2:
             sys.exit(f"stopped after {done} of at least 2 trios")
-    print("| text | streams | wall time | interval | CPU time | interval | alike: wall time | interval |\n" + "|---" * 8 + "|")
+    print(
+        "| text | streams | wall time | interval | CPU time | interval | alike: wall time | interval |\n"
+        + "|---" * 8
+        + "|"
+    )
     results = []
     for (kind, streams), arms in measured.items():
         columns = [interval([r[i] for r in arms[arm]]) for arm, i in (("on", 0), ("on", 1), ("alike", 0))]
@@ -226,10 +295,16 @@ def restarts(args):
 
 def rounds(args):
     servers = started(args)
-    print("| text | streams | tokens/s off | on | ratio | least to largest | CPU time | verified | right |\n" + "|---" * 9 + "|")
+    print(
+        "| text | streams | tokens/s off | on | ratio | least to largest | CPU time | verified | right |\n"
+        + "|---" * 9
+        + "|"
+    )
     try:
-        return [compare(kind, servers, requests, args.tokens if streams == 1 else args.tokens // 2, streams, args.rounds)
-                for kind, streams, requests in cases(args)]
+        return [
+            compare(kind, servers, requests, args.tokens if streams == 1 else args.tokens // 2, streams, args.rounds)
+            for kind, streams, requests in cases(args)
+        ]
     finally:
         stop(servers)
 
@@ -238,7 +313,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--restarts", type=int, default=0, help="trios of servers, at least 2; the rounds are then of each trio")
+    parser.add_argument(
+        "--restarts", type=int, default=0, help="trios of servers, at least 2; the rounds are then of each trio"
+    )
     parser.add_argument("--streams", default="8,32")
     parser.add_argument("--requests", type=int, default=3, help="of one stream, per round")
     parser.add_argument("--tokens", type=int, default=200, help="most of an answer")
@@ -251,9 +328,21 @@ def main():
         parser.error("--restarts 1: an interval needs at least 2")
     results = restarts(args) if args.restarts else rounds(args)
     if args.output:
-        args.output.write_text(json.dumps({
-            "date": datetime.date.today().isoformat(), "cores": os.cpu_count(), "flags": args.flags, "on": args.on,
-            "rounds": args.rounds, "restarts": args.restarts, "results": results}, indent=1) + "\n")
+        args.output.write_text(
+            json.dumps(
+                {
+                    "date": datetime.date.today().isoformat(),
+                    "cores": os.cpu_count(),
+                    "flags": args.flags,
+                    "on": args.on,
+                    "rounds": args.rounds,
+                    "restarts": args.restarts,
+                    "results": results,
+                },
+                indent=1,
+            )
+            + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -3,11 +3,15 @@
 
   bench/validate/vllm_runs.py --tactus build/release/tactus --data DIR [-o FILE.json]
 
-DIR/runs holds what five real servers recorded per request (its README says of each run what it is). Every run is simulated by `tactus
-sim --scheduler vllm --backend vllm` with the recorded arrivals, lengths, token budget and sequence limit. The KV memory is the recorded one
-(--plan-kv: ours). Nothing is fitted to these runs: operator times are those of data/cost, host time per step is docs/cost_model.md's.
+DIR/runs holds what five real servers recorded per request (its README says of each run what it is). Every run is
+simulated by `tactus
+sim --scheduler vllm --backend vllm` with the recorded arrivals, lengths, token budget and sequence limit. The KV memory
+is the recorded one
+(--plan-kv: ours). Nothing is fitted to these runs: operator times are those of data/cost, host time per step is
+docs/cost_model.md's.
 
-What the records leave open: prompts of the two CodeLlama runs share their first 1,024 tokens, whose ids were not recorded, so they
+What the records leave open: prompts of the two CodeLlama runs share their first 1,024 tokens, whose ids were not
+recorded, so they
 are taken as one prefix group; the run on the RTX PRO 6000 does not tell its KV memory, so ours is used.
 """
 
@@ -43,7 +47,8 @@ def quantile(values: list[float], q: float) -> float:
 
 
 def summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Milliseconds. rows: ttft, e2e in seconds, output tokens; TBT is a request's mean gap, as that is what was recorded."""
+    """Milliseconds. rows: ttft, e2e in seconds, output tokens; TBT is a request's mean gap, as that is what was
+    recorded."""
     series = {
         "ttft": [r["ttft"] for r in rows],
         "tbt": [(r["e2e"] - r["ttft"]) / (r["output"] - 1) for r in rows if r["output"] > 1],
@@ -54,8 +59,16 @@ def summary(rows: list[dict[str, float]]) -> dict[str, dict[str, float]]:
 
 def recorded(path: pathlib.Path) -> list[dict[str, float]]:
     with path.open() as f:
-        return [{"arrival": float(r["arrival_s"]), "prompt": int(r["prompt_tokens"]), "output": int(r["output_tokens"]),
-                 "ttft": float(r["ttft_s"]), "e2e": float(r["e2e_s"])} for r in csv.DictReader(f)]
+        return [
+            {
+                "arrival": float(r["arrival_s"]),
+                "prompt": int(r["prompt_tokens"]),
+                "output": int(r["output_tokens"]),
+                "ttft": float(r["ttft_s"]),
+                "e2e": float(r["e2e_s"]),
+            }
+            for r in csv.DictReader(f)
+        ]
 
 
 def simulate(tactus: str, run: str, args, rows, folder: pathlib.Path):
@@ -71,10 +84,39 @@ def simulate(tactus: str, run: str, args, rows, folder: pathlib.Path):
         for r in rows:
             group = f"1,{min(shared, r['prompt'])}" if shared else ","
             f.write(f"{r['arrival'] - start:.9f},{r['prompt']},{r['output']},{group}\n")
-    command = [tactus, "sim", "--as-paper", "--model", model, "--device", device, "--backend", "vllm", "--scheduler", "vllm",
-               "--token-budget", str(engine["max_num_batched_tokens"]), "--max-num-seqs", str(engine["max_num_seqs"]),
-               "--gpu-memory-utilization", str(DEFAULT_UTILIZATION), "--prefix-caching", "on", "--identities", "all", "--workload", f"trace:{trace}",
-               "--ignore-eos", "on", "--requests-out", str(log), "--cost", args.cost, "--json", *args.extra]
+    command = [
+        tactus,
+        "sim",
+        "--as-paper",
+        "--model",
+        model,
+        "--device",
+        device,
+        "--backend",
+        "vllm",
+        "--scheduler",
+        "vllm",
+        "--token-budget",
+        str(engine["max_num_batched_tokens"]),
+        "--max-num-seqs",
+        str(engine["max_num_seqs"]),
+        "--gpu-memory-utilization",
+        str(DEFAULT_UTILIZATION),
+        "--prefix-caching",
+        "on",
+        "--identities",
+        "all",
+        "--workload",
+        f"trace:{trace}",
+        "--ignore-eos",
+        "on",
+        "--requests-out",
+        str(log),
+        "--cost",
+        args.cost,
+        "--json",
+        *args.extra,
+    ]
     if engine.get("max_model_len"):
         command += ["--max-model-len", str(engine["max_model_len"])]
     if blocks and not args.plan_kv:
@@ -83,9 +125,17 @@ def simulate(tactus: str, run: str, args, rows, folder: pathlib.Path):
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
     with log.open() as f:
-        got = [{"arrival": float(r["arrival_s"]), "prompt": int(r["prompt_tokens"]), "output": int(r["output_tokens"]),
-                "ttft": float(r["first_token_s"]) - float(r["arrival_s"]), "e2e": float(r["done_s"]) - float(r["arrival_s"])}
-               for r in csv.DictReader(f) if r["finish"] != "rejected"]
+        got = [
+            {
+                "arrival": float(r["arrival_s"]),
+                "prompt": int(r["prompt_tokens"]),
+                "output": int(r["output_tokens"]),
+                "ttft": float(r["first_token_s"]) - float(r["arrival_s"]),
+                "e2e": float(r["done_s"]) - float(r["arrival_s"]),
+            }
+            for r in csv.DictReader(f)
+            if r["finish"] != "rejected"
+        ]
     return got, json.loads(done.stdout), blocks, command
 
 
@@ -111,14 +161,33 @@ def main() -> None:
                 error = sim[metric][q] / real[metric][q] - 1
                 errors.append((metric, error))
                 cells.append(f"{real[metric][q]:,.1f} / {sim[metric][q]:,.1f} ({100 * error:+.1f} %)")
-            print(f"| {run if metric == 'ttft' else ''} | {f'{len(got)} of {len(rows)}' if metric == 'ttft' else ''} | {metric} ms | {' | '.join(cells)} |", flush=True)
-        results.append({"run": run, "requests": len(got), "recorded_ms": real, "predicted_ms": sim, "recorded_kv_blocks": blocks,
-                        "cost": result.get("cost"), "preemptions": result.get("preemptions"), "steps": result.get("steps")})
+            print(
+                f"| {run if metric == 'ttft' else ''} | {f'{len(got)} of {len(rows)}' if metric == 'ttft' else ''} |"
+                f" {metric} ms | {' | '.join(cells)} |",
+                flush=True,
+            )
+        results.append(
+            {
+                "run": run,
+                "requests": len(got),
+                "recorded_ms": real,
+                "predicted_ms": sim,
+                "recorded_kv_blocks": blocks,
+                "cost": result.get("cost"),
+                "preemptions": result.get("preemptions"),
+                "steps": result.get("steps"),
+            }
+        )
     for metric in METRICS:
         own = sorted(abs(e) for m, e in errors if m == metric)
-        print(f"{metric}: mean absolute error {100 * sum(own) / len(own):.1f} %, median {100 * own[len(own) // 2]:.1f} %, largest {100 * own[-1]:.1f} %")
+        print(
+            f"{metric}: mean absolute error {100 * sum(own) / len(own):.1f} %, median {100 * own[len(own) // 2]:.1f} %,"
+            f" largest {100 * own[-1]:.1f} %"
+        )
     if args.output:
-        args.output.write_text(json.dumps({"command": "bench/validate/vllm_runs.py", "cost": args.cost, "runs": results}, indent=1) + "\n")
+        args.output.write_text(
+            json.dumps({"command": "bench/validate/vllm_runs.py", "cost": args.cost, "runs": results}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

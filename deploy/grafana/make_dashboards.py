@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the dashboards of panels.py as Grafana imports them: tactus.json (replicas), tactus_fleet.json. --check writes nothing and
+"""Writes the dashboards of panels.py as Grafana imports them: tactus.json (replicas), tactus_fleet.json. --check writes
+nothing and
 fails where a file is another."""
+
 import json
 import pathlib
 import sys
@@ -14,40 +16,110 @@ SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 def choice(name, label, query):
     """All of them means those that the query gives: routers have metrics of replicas' names too."""
-    return {"name": name, "label": label, "type": "query", "datasource": SOURCE, "definition": query, "query": {"query": query, "refId": name},
-            "includeAll": True, "multi": True, "refresh": 2, "sort": 1, "current": {"text": "All", "value": "$__all"}}
+    return {
+        "name": name,
+        "label": label,
+        "type": "query",
+        "datasource": SOURCE,
+        "definition": query,
+        "query": {"query": query, "refId": name},
+        "includeAll": True,
+        "multi": True,
+        "refresh": 2,
+        "sort": 1,
+        "current": {"text": "All", "value": "$__all"},
+    }
 
 
 def dashboard(uid, title, rows, choices):
     made, y, number = [], 0, 1
     for row, contents in rows:
-        made.append({"id": number, "type": "row", "title": row, "collapsed": False, "panels": [], "gridPos": {"x": 0, "y": y, "w": COLUMNS, "h": 1}})
+        made.append(
+            {
+                "id": number,
+                "type": "row",
+                "title": row,
+                "collapsed": False,
+                "panels": [],
+                "gridPos": {"x": 0, "y": y, "w": COLUMNS, "h": 1},
+            }
+        )
         number, y = number + 1, y + 1
         for place, (name, unit, targets) in enumerate(contents):
-            made.append({
-                "id": number, "type": "timeseries", "title": name, "datasource": SOURCE,
-                "gridPos": {"x": place * WIDTH % COLUMNS, "y": y + place * WIDTH // COLUMNS * HEIGHT, "w": WIDTH, "h": HEIGHT},
-                "fieldConfig": {"defaults": {"unit": unit, "min": None if unit == "percentunit" and "Slack" in name else 0,
-                                             "custom": {"fillOpacity": 8, "lineWidth": 1, "showPoints": "never"}}, "overrides": []},
-                "options": {"legend": {"displayMode": "list", "placement": "bottom", "showLegend": True}, "tooltip": {"mode": "multi", "sort": "desc"}},
-                "targets": [{"refId": chr(ord("A") + i), "datasource": SOURCE, "expr": expression, "legendFormat": legend, "range": True}
-                            for i, (expression, legend) in enumerate(targets)]})
+            made.append(
+                {
+                    "id": number,
+                    "type": "timeseries",
+                    "title": name,
+                    "datasource": SOURCE,
+                    "gridPos": {
+                        "x": place * WIDTH % COLUMNS,
+                        "y": y + place * WIDTH // COLUMNS * HEIGHT,
+                        "w": WIDTH,
+                        "h": HEIGHT,
+                    },
+                    "fieldConfig": {
+                        "defaults": {
+                            "unit": unit,
+                            "min": None if unit == "percentunit" and "Slack" in name else 0,
+                            "custom": {"fillOpacity": 8, "lineWidth": 1, "showPoints": "never"},
+                        },
+                        "overrides": [],
+                    },
+                    "options": {
+                        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+                        "tooltip": {"mode": "multi", "sort": "desc"},
+                    },
+                    "targets": [
+                        {
+                            "refId": chr(ord("A") + i),
+                            "datasource": SOURCE,
+                            "expr": expression,
+                            "legendFormat": legend,
+                            "range": True,
+                        }
+                        for i, (expression, legend) in enumerate(targets)
+                    ],
+                }
+            )
             number += 1
         y += -(-len(contents) * WIDTH // COLUMNS) * HEIGHT
     source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
-    return {"uid": uid, "title": title, "tags": ["tactus"], "schemaVersion": 39, "version": 1, "editable": True, "graphTooltip": 1, "refresh": "10s",
-            "time": {"from": "now-1h", "to": "now"}, "timezone": "browser", "annotations": {"list": []}, "links": [],
-            "templating": {"list": [source, *choices]}, "panels": made}
+    return {
+        "uid": uid,
+        "title": title,
+        "tags": ["tactus"],
+        "schemaVersion": 39,
+        "version": 1,
+        "editable": True,
+        "graphTooltip": 1,
+        "refresh": "10s",
+        "time": {"from": "now-1h", "to": "now"},
+        "timezone": "browser",
+        "annotations": {"list": []},
+        "links": [],
+        "templating": {"list": [source, *choices]},
+        "panels": made,
+    }
 
 
 def made():
     """Files' names and texts."""
     replicas = choice("replica", "Replica", 'label_values(vllm:num_requests_running{model_name=~"$model"}, instance)')
     boards = {
-        "tactus.json": dashboard("tactus-replicas", "Tactus: replicas", panels.SERVER, [
-            choice("model", "Model", "label_values(vllm:num_requests_running, model_name)"), replicas]),
-        "tactus_fleet.json": dashboard("tactus-fleet", "Tactus: fleet", panels.FLEET, [
-            choice("replica", "Instance", 'label_values({__name__=~"tactus_(route|epp|fleet)_.+"}, instance)')])}
+        "tactus.json": dashboard(
+            "tactus-replicas",
+            "Tactus: replicas",
+            panels.SERVER,
+            [choice("model", "Model", "label_values(vllm:num_requests_running, model_name)"), replicas],
+        ),
+        "tactus_fleet.json": dashboard(
+            "tactus-fleet",
+            "Tactus: fleet",
+            panels.FLEET,
+            [choice("replica", "Instance", 'label_values({__name__=~"tactus_(route|epp|fleet)_.+"}, instance)')],
+        ),
+    }
     return {name: json.dumps(board, indent=1) + "\n" for name, board in boards.items()}
 
 
@@ -56,7 +128,10 @@ def main():
         if sys.argv[1:] != ["--check"]:
             (HERE / name).write_text(text)
         elif not (HERE / name).is_file() or (HERE / name).read_text() != text:
-            print(f"deploy/grafana/{name} is not what panels.py gives; run deploy/grafana/make_dashboards.py", file=sys.stderr)
+            print(
+                f"deploy/grafana/{name} is not what panels.py gives; run deploy/grafana/make_dashboards.py",
+                file=sys.stderr,
+            )
             return 1
     return 0
 

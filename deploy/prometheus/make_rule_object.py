@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the rules of this folder as an object for the Prometheus operator, deploy/kubernetes/fleet/components/monitoring/
+"""Writes the rules of this folder as an object for the Prometheus operator,
+deploy/kubernetes/fleet/components/monitoring/
 prometheus_rule.yaml. --check writes nothing and fails where that file is another."""
+
 import pathlib
 import sys
 

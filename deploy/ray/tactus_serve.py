@@ -1,8 +1,11 @@
-"""A fleet of `tactus serve` on Ray Serve (docs/ray_serve.md): each replica of the deployment runs the program on its node and passes
-requests on, so that what clients get is the whole API, streams included. Needs Ray Serve and the program, no Python package of ours.
+"""A fleet of `tactus serve` on Ray Serve (docs/ray_serve.md): each replica of the deployment runs the program on its
+node and passes
+requests on, so that what clients get is the whole API, streams included. Needs Ray Serve and the program, no Python
+package of ours.
 
     serve run tactus_serve:app model=/models/model.gguf replicas=2 cpus=8
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -16,7 +19,7 @@ import subprocess
 import threading
 import time
 from collections.abc import AsyncIterator
-from typing import Any, Optional
+from typing import Any
 
 import aiohttp
 from ray import serve
@@ -28,12 +31,27 @@ GUARD = '"$@" < /dev/null & child=$!; exec > /dev/null 2>&1; cat; kill "$child";
 LAST_LINES = 20
 HEALTH_LIMIT_S = 5.0
 # Of the connection, not of the request: each side has its own.
-HOP_HEADERS = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "host", "content-length", "expect"}
+HOP_HEADERS = {
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "host",
+    "content-length",
+    "expect",
+}
 # All clients come from one address, Ray's proxy.
 CLIENT_LIMITS = ["--max-connections-per-client", "4096", "--max-streams-per-client", "2048"]
 # Flags that this file gives the program, which takes each once only; what to give instead.
-OWN_FLAGS = {"--host": "give host=", "--port": "it is any free one", "--shutdown-timeout": "give stop_limit_s=",
-             **{flag: "the limit is for Ray's proxy, all clients together" for flag in CLIENT_LIMITS[::2]}}
+OWN_FLAGS = {
+    "--host": "give host=",
+    "--port": "it is any free one",
+    "--shutdown-timeout": "give stop_limit_s=",
+    **{flag: "the limit is for Ray's proxy, all clients together" for flag in CLIENT_LIMITS[::2]},
+}
 
 
 class TactusServer:
@@ -48,21 +66,42 @@ class TactusServer:
         stop_limit_s: how long running requests may take to finish when the replica goes.
     """
 
-    def __init__(self, arguments: list[str], binary: str = "tactus", host: str = "127.0.0.1", targets_dir: Optional[str] = None,
-                 start_limit_s: float = 1800, stop_limit_s: float = 120) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        binary: str = "tactus",
+        host: str = "127.0.0.1",
+        targets_dir: str | None = None,
+        start_limit_s: float = 1800,
+        stop_limit_s: float = 120,
+    ) -> None:
         found = shutil.which(binary)
         if found is None:
-            raise FileNotFoundError(f"binary: no program {binary!r} on {socket.gethostname()}; give its path, on every node")
-        with socket.socket() as free:   # port 0 would do, were the program's answer not text for people
+            raise FileNotFoundError(
+                f"binary: no program {binary!r} on {socket.gethostname()}; give its path, on every node"
+            )
+        with socket.socket() as free:  # port 0 would do, were the program's answer not text for people
             free.bind((host, 0))
             port = free.getsockname()[1]
         self._stop_limit_s = stop_limit_s
         self._lines: list[str] = []
-        self._session: Optional[aiohttp.ClientSession] = None
-        self._targets: Optional[pathlib.Path] = None
+        self._session: aiohttp.ClientSession | None = None
+        self._targets: pathlib.Path | None = None
         self.url = f"http://{host}:{port}"
-        command = [found, "serve", *arguments, "--host", host, "--port", str(port), "--shutdown-timeout", f"{stop_limit_s:g}s"]
-        self._process = subprocess.Popen(["/bin/sh", "-c", GUARD, "sh", *command], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = [
+            found,
+            "serve",
+            *arguments,
+            "--host",
+            host,
+            "--port",
+            str(port),
+            "--shutdown-timeout",
+            f"{stop_limit_s:g}s",
+        ]
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", GUARD, "sh", *command], stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self._reader = threading.Thread(target=self._read_lines, daemon=True)
         self._reader.start()
         try:
@@ -76,7 +115,7 @@ class TactusServer:
     def _read_lines(self) -> None:
         assert self._process.stderr is not None
         for line in self._process.stderr:
-            self._lines = self._lines[1 - LAST_LINES:] + [line]
+            self._lines = self._lines[1 - LAST_LINES :] + [line]
 
     def _wait_until_ready(self, end: float) -> None:
         # Its log ends with it: the guard keeps none of it.
@@ -91,14 +130,19 @@ class TactusServer:
         """Ray starts a replica again that raises here three times."""
         if not self._reader.is_alive():
             raise RuntimeError(f"tactus serve has ended; its last lines:\n{''.join(self._lines)}")
-        async with self._client().get(self.url + "/health", timeout=aiohttp.ClientTimeout(total=HEALTH_LIMIT_S)) as answer:
+        async with self._client().get(
+            self.url + "/health", timeout=aiohttp.ClientTimeout(total=HEALTH_LIMIT_S)
+        ) as answer:
             if answer.status != 200:
                 raise RuntimeError(f"GET /health: {answer.status} {await answer.text()}")
 
     def _client(self) -> aiohttp.ClientSession:
-        if self._session is None:   # within the loop that uses it
-            self._session = aiohttp.ClientSession(auto_decompress=False, connector=aiohttp.TCPConnector(limit=0),
-                                                  timeout=aiohttp.ClientTimeout(total=None, sock_connect=HEALTH_LIMIT_S))
+        if self._session is None:  # within the loop that uses it
+            self._session = aiohttp.ClientSession(
+                auto_decompress=False,
+                connector=aiohttp.TCPConnector(limit=0),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=HEALTH_LIMIT_S),
+            )
         return self._session
 
     async def __call__(self, request: Request) -> Response:
@@ -106,9 +150,16 @@ class TactusServer:
         headers = [(name, value) for name, value in request.headers.items() if name not in HOP_HEADERS]
         body = await request.body()
         try:
-            answer = await self._client().request(request.method, self.url + path, headers=headers, data=body or None, allow_redirects=False)
+            answer = await self._client().request(
+                request.method, self.url + path, headers=headers, data=body or None, allow_redirects=False
+            )
         except aiohttp.ClientError as error:
-            message = {"message": f"this replica does not answer: {error}", "type": "server_error", "param": None, "code": 503}
+            message = {
+                "message": f"this replica does not answer: {error}",
+                "type": "server_error",
+                "param": None,
+                "code": 503,
+            }
             return Response(json.dumps({"error": message}), 503, {"Retry-After": "1"}, "application/json")
         kept = {name: value for name, value in answer.headers.items() if name.lower() not in HOP_HEADERS}
         return StreamingResponse(self._pieces(answer), answer.status, kept)
@@ -119,7 +170,7 @@ class TactusServer:
             async for piece in answer.content.iter_any():
                 yield piece
         finally:
-            answer.close()   # a client that goes away ends its request
+            answer.close()  # a client that goes away ends its request
 
     async def address(self) -> str:
         """Of the program, for a deployment handle."""
@@ -130,7 +181,7 @@ class TactusServer:
         if self._targets is not None:
             self._targets.unlink(missing_ok=True)
         if self._process.stdin is not None:
-            self._process.stdin.close()   # the guard sends SIGTERM: what runs may finish
+            self._process.stdin.close()  # the guard sends SIGTERM: what runs may finish
         try:
             self._process.wait(self._stop_limit_s + 10)
         except subprocess.TimeoutExpired:
@@ -141,12 +192,12 @@ class TactusServer:
 
     def __del__(self) -> None:
         """Ray calls it when the replica goes and its requests have ended."""
-        if getattr(self, "_process", None) is None:   # it never began
+        if getattr(self, "_process", None) is None:  # it never began
             return
         self._end()
         if self._session is None:
             return
-        try:   # Ray calls it within the loop
+        try:  # Ray calls it within the loop
             self._closing = asyncio.get_running_loop().create_task(self._session.close())
         except RuntimeError:
             self._session.detach()
@@ -160,16 +211,31 @@ def _tell(folder: pathlib.Path, host: str, port: int) -> pathlib.Path:
             if probe.connect_ex((host, int(left.stem.rsplit("-", 1)[1]))) == errno.ECONNREFUSED:
                 left.unlink(missing_ok=True)
     file = folder / f"{socket.gethostname()}-{port}.json"
-    part = file.with_suffix(".part")   # Prometheus reads whole files only
+    part = file.with_suffix(".part")  # Prometheus reads whole files only
     part.write_text(json.dumps([{"targets": [f"{host}:{port}"], "labels": {}}]))
     part.replace(file)
     return file
 
 
 def app(args: dict[str, str]) -> serve.Application:
-    """What `serve run` and a configuration file name: model (a path, on every node), replicas or max_replicas, cpus of each, and the
-    arguments of TactusServer. `arguments` is text: further flags of `tactus serve`, separated by blanks, without OWN_FLAGS."""
-    known = {"model", "replicas", "max_replicas", "cpus", "arguments", "binary", "host", "targets_dir", "start_limit_s", "stop_limit_s", "requests"}
+    """What `serve run` and a configuration file name: model (a path, on every node), replicas or max_replicas, cpus of
+    each, and the
+    arguments of TactusServer. `arguments` is text: further flags of `tactus serve`, separated by blanks, without
+    OWN_FLAGS.
+    """
+    known = {
+        "model",
+        "replicas",
+        "max_replicas",
+        "cpus",
+        "arguments",
+        "binary",
+        "host",
+        "targets_dir",
+        "start_limit_s",
+        "stop_limit_s",
+        "requests",
+    }
     if unknown := set(args) - known:
         raise ValueError(f"unknown arguments {sorted(unknown)}; there are {sorted(known)}")
     if "model" not in args:
@@ -187,19 +253,36 @@ def app(args: dict[str, str]) -> serve.Application:
     options |= {name: float(args[name]) for name in ("start_limit_s", "stop_limit_s") if name in args}
     scale: dict[str, Any] = {"num_replicas": replicas}
     if "max_replicas" in args:
-        scale = {"autoscaling_config": {"min_replicas": replicas, "max_replicas": int(args["max_replicas"]), "target_ongoing_requests": requests // 4,
-                                        "upscale_delay_s": 30, "downscale_delay_s": 600}}
-    deployment = serve.deployment(TactusServer, name="tactus", max_ongoing_requests=requests, health_check_period_s=2, health_check_timeout_s=10,
-                                  graceful_shutdown_timeout_s=float(options.get("stop_limit_s", 120)) + 20,
-                                  ray_actor_options={"num_cpus": cpus, "runtime_env": {"env_vars": _keys()}}, **scale)
+        scale = {
+            "autoscaling_config": {
+                "min_replicas": replicas,
+                "max_replicas": int(args["max_replicas"]),
+                "target_ongoing_requests": requests // 4,
+                "upscale_delay_s": 30,
+                "downscale_delay_s": 600,
+            }
+        }
+    deployment = serve.deployment(
+        TactusServer,
+        name="tactus",
+        max_ongoing_requests=requests,
+        health_check_period_s=2,
+        health_check_timeout_s=10,
+        graceful_shutdown_timeout_s=float(options.get("stop_limit_s", 120)) + 20,
+        ray_actor_options={"num_cpus": cpus, "runtime_env": {"env_vars": _keys()}},
+        **scale,
+    )
     return deployment.bind(arguments, **options)
 
 
 def _keys() -> dict[str, str]:
-    """A key goes through the environment: a command line is there for all to read. It is that of the process that runs app():
+    """A key goes through the environment: a command line is there for all to read. It is that of the process that runs
+    app():
     `serve run`'s own, or with `serve deploy` one of the cluster's, with the configuration's runtime_env."""
     keys = {name: os.environ[name] for name in ("TACTUS_API_KEY",) if name in os.environ}
     for name, value in keys.items():
         if not value:
-            raise ValueError(f"{name} is empty: give a key, or leave out {name} to serve everybody who reaches the port")
+            raise ValueError(
+                f"{name} is empty: give a key, or leave out {name} to serve everybody who reaches the port"
+            )
     return keys

@@ -1,4 +1,5 @@
 """Requests as the bodies that the HTTP API takes."""
+
 from __future__ import annotations
 
 import json

@@ -1,5 +1,7 @@
-"""Calls that wait in the native part without the GIL, and the end of the interpreter, which must not come before theirs: a
+"""Calls that wait in the native part without the GIL, and the end of the interpreter, which must not come before
+theirs: a
 thread that asks for the GIL after it is ended on the spot, in the midst of C++."""
+
 from __future__ import annotations
 
 import os
@@ -9,7 +11,7 @@ from contextlib import contextmanager
 
 _LIMIT_S = 10.0
 _waiting: set[object] = set()
-os.register_at_fork(after_in_child=_waiting.clear)   # their threads are not there
+os.register_at_fork(after_in_child=_waiting.clear)  # their threads are not there
 
 
 @contextmanager
@@ -19,7 +21,7 @@ def waiting() -> Iterator[None]:
     try:
         yield
     finally:
-        _waiting.discard(call)   # with the GIL again
+        _waiting.discard(call)  # with the GIL again
 
 
 def wait_for_calls() -> None:

@@ -1,4 +1,5 @@
 """Options by the names of their flags: ``max_num_seqs=64`` is ``--max-num-seqs 64``."""
+
 from __future__ import annotations
 
 import difflib

@@ -1,5 +1,6 @@
 """Exceptions, one class per kind of failure. Each is also the built-in exception that fits, so that
 ``except ValueError`` works as well as ``except tactus.InvalidArgumentError``."""
+
 from __future__ import annotations
 
 

@@ -1,4 +1,5 @@
 """The engine in this process."""
+
 from __future__ import annotations
 
 import atexit
@@ -8,7 +9,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Optional, Union
+from typing import Any, Union
 
 from . import _native
 from ._body import body_text, unpacked
@@ -32,7 +33,7 @@ _open: weakref.WeakSet[LLM] = weakref.WeakSet()
 def _is_ids(value: object) -> bool:
     if not isinstance(value, Sequence) or isinstance(value, str) or not value:
         return False
-    return isinstance(value[0], float) or hasattr(value[0], "__index__")   # a float is refused as a token id
+    return isinstance(value[0], float) or hasattr(value[0], "__index__")  # a float is refused as a token id
 
 
 def _prompt_fields(prompt: Prompt) -> dict[str, Any]:
@@ -42,7 +43,9 @@ def _prompt_fields(prompt: Prompt) -> dict[str, Any]:
     if isinstance(prompt, Mapping):
         unknown = set(prompt) - {"prompt", "prompt_token_ids", "cache_salt"}
         if unknown:
-            raise TypeError(f"prompt: unknown key {sorted(unknown)[0]!r}; give prompt or prompt_token_ids, and cache_salt")
+            raise TypeError(
+                f"prompt: unknown key {sorted(unknown)[0]!r}; give prompt or prompt_token_ids, and cache_salt"
+            )
         if ("prompt" in prompt) == ("prompt_token_ids" in prompt):
             raise ValueError("prompt: give one of the keys prompt and prompt_token_ids")
         text_or_ids = unpacked(prompt["prompt"] if "prompt" in prompt else prompt["prompt_token_ids"])
@@ -52,8 +55,10 @@ def _prompt_fields(prompt: Prompt) -> dict[str, Any]:
         if prompt.get("cache_salt") is not None:
             fields["cache_salt"] = prompt["cache_salt"]
         return fields
-    raise TypeError(f"prompt: {prompt!r:.60} is a {type(prompt).__name__}; give a string, a list of token ids, or a dict "
-                    "with prompt or prompt_token_ids")
+    raise TypeError(
+        f"prompt: {prompt!r:.60} is a {type(prompt).__name__}; give a string, a list of token ids, or a dict "
+        "with prompt or prompt_token_ids"
+    )
 
 
 def _params_of(params: Params, count: int) -> list[SamplingParams]:
@@ -95,37 +100,67 @@ class LLM:
         RuntimeError: no memory or threads (ResourceExhaustedError).
     """
 
-    def __init__(self, model: Union[str, os.PathLike[str]] = "", *, dtype: Optional[str] = None, seed: Optional[int] = None,
-                 max_model_len: Optional[int] = None, max_num_seqs: Optional[int] = None,
-                 max_num_batched_tokens: Optional[int] = None, kv_cache_dtype: Optional[str] = None,
-                 quantization: Optional[str] = None, chat_template: Optional[str] = None, **options: OptionValue) -> None:
+    def __init__(
+        self,
+        model: str | os.PathLike[str] = "",
+        *,
+        dtype: str | None = None,
+        seed: int | None = None,
+        max_model_len: int | None = None,
+        max_num_seqs: int | None = None,
+        max_num_batched_tokens: int | None = None,
+        kv_cache_dtype: str | None = None,
+        quantization: str | None = None,
+        chat_template: str | None = None,
+        **options: OptionValue,
+    ) -> None:
         named: dict[str, OptionValue] = {
-            "model": model, "dtype": dtype, "seed": seed, "max_model_len": max_model_len, "max_num_seqs": max_num_seqs,
-            "max_num_batched_tokens": max_num_batched_tokens, "kv_cache_dtype": kv_cache_dtype,
-            "quantization": quantization, "chat_template": chat_template, **options}
+            "model": model,
+            "dtype": dtype,
+            "seed": seed,
+            "max_model_len": max_model_len,
+            "max_num_seqs": max_num_seqs,
+            "max_num_batched_tokens": max_num_batched_tokens,
+            "kv_cache_dtype": kv_cache_dtype,
+            "quantization": quantization,
+            "chat_template": chat_template,
+            **options,
+        }
         known = ["model", *_native.engine_options()]
         with argument_names(known), waiting():
             self._engine = _native.Engine(option_texts("LLM", named, known))
         for line in self._engine.start_up_lines:
-            _log.warning("%s", line.removeprefix("warning: ")) if line.startswith("warning: ") else _log.info("%s", line)
+            (
+                _log.warning("%s", line.removeprefix("warning: "))
+                if line.startswith("warning: ")
+                else _log.info("%s", line)
+            )
         _open.add(self)
 
     # --- Whole answers ---
 
-    def generate(self, prompts: Union[Prompt, Sequence[Prompt]], sampling_params: Params = None, *,
-                 use_tqdm: Union[bool, Callable[..., Any]] = True, priority: Optional[Sequence[int]] = None,
-                 places: Optional[Places] = None) -> list[RequestOutput]:
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: Params = None,
+        *,
+        use_tqdm: bool | Callable[..., Any] = True,
+        priority: Sequence[int] | None = None,
+        places: Places | None = None,
+    ) -> list[RequestOutput]:
         """Continues texts; the answers come in the order of the prompts.
 
         Ctrl-C raises KeyboardInterrupt and cancels the call's requests. So does any error of one of them.
 
         Args:
-            prompts: one prompt or a list: strings, lists of token ids, or dicts with "prompt" or "prompt_token_ids", and
+            prompts: one prompt or a list: strings, lists of token ids, or dicts with "prompt" or "prompt_token_ids",
+            and
                 "cache_salt" (prompts with different salts share nothing in the prefix cache).
             sampling_params: for all prompts, or one for each; None: SamplingParams().
             use_tqdm: show a progress bar where tqdm is installed; or what to call instead of ``tqdm.tqdm``.
             priority: of each prompt; lower runs first.
-            places: of each prompt in a plan (:attr:`Plan.places`): with ``order="blend"``, "balance" or "dfs" the engine
+            places: of each prompt in a plan (:attr:`Plan.places`): with ``order="blend"``, "balance" or "dfs" the
+            engine
                 goes by them.
 
         Raises:
@@ -146,9 +181,15 @@ class LLM:
         texts = [body["prompt"] if isinstance(body["prompt"], str) else None for body, _ in bodies]
         return _answered(self._run(list(self._prepare_all(bodies, False)), texts, use_tqdm, places))
 
-    def chat(self, messages: Union[Sequence[Message], Sequence[Sequence[Message]]], sampling_params: Params = None, *,
-             use_tqdm: Union[bool, Callable[..., Any]] = True, add_generation_prompt: bool = True,
-             chat_template_kwargs: Optional[Mapping[str, Any]] = None) -> list[RequestOutput]:
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: Params = None,
+        *,
+        use_tqdm: bool | Callable[..., Any] = True,
+        add_generation_prompt: bool = True,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[RequestOutput]:
         """Answers conversations, through the model's chat template; the answers come in the order of the conversations.
 
         Args:
@@ -168,18 +209,29 @@ class LLM:
             bodies.append((_chat_body(conversation, params, add_generation_prompt, chat_template_kwargs), params))
         return _answered(self._run(list(self._prepare_all(bodies, True)), None, use_tqdm, None))
 
-    def answer_each(self, prompts: Sequence[Any], sampling_params: Params = None, *, chat: bool = False,
-                    places: Optional[Places] = None) -> list[Union[RequestOutput, TactusError]]:
-        """As :meth:`generate`, or :meth:`chat` with ``chat``, but a prompt that cannot work has its error in its place, and
+    def answer_each(
+        self,
+        prompts: Sequence[Any],
+        sampling_params: Params = None,
+        *,
+        chat: bool = False,
+        places: Places | None = None,
+    ) -> list[RequestOutput | TactusError]:
+        """As :meth:`generate`, or :meth:`chat` with ``chat``, but a prompt that cannot work has its error in its place,
+        and
         the others run."""
         params = _params_of(sampling_params, len(prompts))
         _check_length("places", places, len(prompts))
-        requests: list[Union[_native.ReadyRequest, TactusError]] = []
-        texts: list[Optional[str]] = []
+        requests: list[_native.ReadyRequest | TactusError] = []
+        texts: list[str | None] = []
         for prompt, its in zip(prompts, params):
             texts.append(prompt if isinstance(prompt, str) else None)
             try:
-                body = _chat_body(unpacked(prompt), its, True, None) if chat else {**_prompt_fields(prompt), **its.fields(chat=False)}
+                body = (
+                    _chat_body(unpacked(prompt), its, True, None)
+                    if chat
+                    else {**_prompt_fields(prompt), **its.fields(chat=False)}
+                )
                 requests.append(self._prepare(body, its, chat))
             except (TypeError, ValueError) as error:
                 requests.append(error if isinstance(error, TactusError) else InvalidArgumentError(str(error)))
@@ -187,7 +239,7 @@ class LLM:
 
     # --- Pieces ---
 
-    def stream(self, prompt: Prompt, sampling_params: Optional[SamplingParams] = None) -> AnswerStream:
+    def stream(self, prompt: Prompt, sampling_params: SamplingParams | None = None) -> AnswerStream:
         """Continues one text, piece by piece. Leaving the loop (or ``close()``) cancels the request.
 
         Raises:
@@ -196,9 +248,14 @@ class LLM:
         params = _params_of(sampling_params, 1)[0]
         return self._stream({**_prompt_fields(prompt), **params.fields(chat=False)}, params, False)
 
-    def stream_chat(self, messages: Sequence[Message], sampling_params: Optional[SamplingParams] = None, *,
-                    add_generation_prompt: bool = True,
-                    chat_template_kwargs: Optional[Mapping[str, Any]] = None) -> AnswerStream:
+    def stream_chat(
+        self,
+        messages: Sequence[Message],
+        sampling_params: SamplingParams | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> AnswerStream:
         """Answers one conversation, piece by piece; as :meth:`stream`."""
         params = _params_of(sampling_params, 1)[0]
         return self._stream(_chat_body(messages, params, add_generation_prompt, chat_template_kwargs), params, True)
@@ -209,11 +266,18 @@ class LLM:
         """Token ids of a text."""
         return self._engine.tokenize(_utf8(text), add_special_tokens)
 
-    def encode_chat(self, messages: Sequence[Message], *, add_generation_prompt: bool = True,
-                    chat_template_kwargs: Optional[Mapping[str, Any]] = None) -> list[int]:
+    def encode_chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = True,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[int]:
         """Token ids of a conversation, through the model's chat template."""
         params = SamplingParams(max_tokens=None)
-        return self._prepare(_chat_body(messages, params, add_generation_prompt, chat_template_kwargs), params, True).prompt_token_ids
+        return self._prepare(
+            _chat_body(messages, params, add_generation_prompt, chat_template_kwargs), params, True
+        ).prompt_token_ids
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """Text of token ids, special tokens included; bytes that are not UTF-8 are replaced."""
@@ -227,7 +291,8 @@ class LLM:
 
     @property
     def model(self) -> dict[str, Any]:
-        """name, path, architecture, max_model_len (tokens), vocab_size, num_parameters, weight_format, kernels, kv_tokens
+        """name, path, architecture, max_model_len (tokens), vocab_size, num_parameters, weight_format, kernels,
+        kv_tokens
         (tokens whose K and V fit its memory)."""
         model: dict[str, Any] = dict(self._engine.model)
         model["path"] = model["path"].decode("utf-8", "surrogateescape")
@@ -249,8 +314,9 @@ class LLM:
     def __enter__(self) -> LLM:
         return self
 
-    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __reduce__(self) -> Any:
@@ -268,11 +334,16 @@ class LLM:
         _submit(answers, 0, request)
         return AnswerStream(self._engine, answers, params)
 
-    def _run(self, requests: list[Union[_native.ReadyRequest, TactusError]], texts: Optional[list[Optional[str]]],
-             use_tqdm: Union[bool, Callable[..., Any]], places: Optional[Places],
-             each: bool = False) -> list[Union[RequestOutput, TactusError]]:
+    def _run(
+        self,
+        requests: list[_native.ReadyRequest | TactusError],
+        texts: list[str | None] | None,
+        use_tqdm: bool | Callable[..., Any],
+        places: Places | None,
+        each: bool = False,
+    ) -> list[RequestOutput | TactusError]:
         """`each`: what fails has its error in its place, and the others run; else the first failure is raised."""
-        outputs: list[Union[RequestOutput, TactusError, None]] = []
+        outputs: list[RequestOutput | TactusError | None] = []
         ready: dict[int, _native.ReadyRequest] = {}
         for i, request in enumerate(requests):
             outputs.append(request if isinstance(request, TactusError) else None)
@@ -310,7 +381,13 @@ class LLM:
                         continue
                     text = self.decode(ids) if texts is None else texts[index]
                     outputs[index] = RequestOutput(
-                        str(index), text, ids, [self._completion(i, choice) for i, choice in enumerate(choices)], True, cached)
+                        str(index),
+                        text,
+                        ids,
+                        [self._completion(i, choice) for i, choice in enumerate(choices)],
+                        True,
+                        cached,
+                    )
                     left -= 1
                     if bar is not None:
                         bar.update(1)
@@ -320,7 +397,9 @@ class LLM:
                 bar.close()
         return [output for output in outputs if output is not None]
 
-    def _prepare_all(self, bodies: list[tuple[dict[str, Any], SamplingParams]], chat: bool) -> list[_native.ReadyRequest]:
+    def _prepare_all(
+        self, bodies: list[tuple[dict[str, Any], SamplingParams]], chat: bool
+    ) -> list[_native.ReadyRequest]:
         requests = []
         for i, (body, params) in enumerate(bodies):
             try:
@@ -333,8 +412,15 @@ class LLM:
 
     def _completion(self, index: int, choice: _native.Choice) -> CompletionOutput:
         text, ids, rows, finish, stop = choice
-        return CompletionOutput(index, text, ids, None if rows is None else sum(row[0][1] for row in rows),
-                                None if rows is None else _logprobs(self._engine, rows), finish, stop)
+        return CompletionOutput(
+            index,
+            text,
+            ids,
+            None if rows is None else sum(row[0][1] for row in rows),
+            None if rows is None else _logprobs(self._engine, rows),
+            finish,
+            stop,
+        )
 
 
 class AnswerStream:
@@ -342,7 +428,7 @@ class AnswerStream:
 
     def __init__(self, engine: _native.Engine, answers: _native.Answers, params: SamplingParams) -> None:
         self._engine = engine
-        self._answers: Optional[_native.Answers] = answers
+        self._answers: _native.Answers | None = answers
         self._logprobs = params.logprobs is not None
         self._pieces: list[_native.Piece] = []
         self._ended = False
@@ -353,7 +439,7 @@ class AnswerStream:
     def __next__(self) -> OutputDelta:
         try:
             while not self._pieces:
-                answers = self._answers   # another thread may close it
+                answers = self._answers  # another thread may close it
                 if answers is None or self._ended:
                     raise StopIteration
                 with waiting():
@@ -364,7 +450,9 @@ class AnswerStream:
             _, index, text, ids, rows, finish, stop, error = self._pieces.pop()
             if error is not None:
                 raise error
-            return OutputDelta(index, text, ids, _logprobs(self._engine, rows) if self._logprobs else None, finish, stop)
+            return OutputDelta(
+                index, text, ids, _logprobs(self._engine, rows) if self._logprobs else None, finish, stop
+            )
         except BaseException:
             self.close()
             raise
@@ -378,25 +466,30 @@ class AnswerStream:
     def __enter__(self) -> AnswerStream:
         return self
 
-    def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException],
-                 trace: Optional[TracebackType]) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
-def _chat_body(messages: Sequence[Message], params: SamplingParams, add_generation_prompt: bool,
-               template_kwargs: Optional[Mapping[str, Any]]) -> dict[str, Any]:
+def _chat_body(
+    messages: Sequence[Message],
+    params: SamplingParams,
+    add_generation_prompt: bool,
+    template_kwargs: Mapping[str, Any] | None,
+) -> dict[str, Any]:
     body = {"messages": messages, "add_generation_prompt": add_generation_prompt, **params.fields(chat=True)}
     if template_kwargs is not None:
         body["chat_template_kwargs"] = template_kwargs
     return body
 
 
-def _check_length(name: str, values: Optional[Sequence[Any]], count: int) -> None:
+def _check_length(name: str, values: Sequence[Any] | None, count: int) -> None:
     if values is not None and len(values) != count:
         raise ValueError(f"{name}: {len(values)} for {count} prompts; give one for each")
 
 
-def _answered(outputs: list[Union[RequestOutput, TactusError]]) -> list[RequestOutput]:
+def _answered(outputs: list[RequestOutput | TactusError]) -> list[RequestOutput]:
     return [output for output in outputs if isinstance(output, RequestOutput)]
 
 
@@ -410,12 +503,16 @@ def _logprobs(engine: _native.Engine, rows: list[list[tuple[int, float]]]) -> li
     positions = []
     for chosen, *best in rows:
         ranks = {token: rank for rank, (token, _) in enumerate(best, 1)}
-        positions.append({token: Logprob(logprob, ranks.get(token), engine.token_string(token))
-                          for token, logprob in [chosen, *best]})
+        positions.append(
+            {
+                token: Logprob(logprob, ranks.get(token), engine.token_string(token))
+                for token, logprob in [chosen, *best]
+            }
+        )
     return positions
 
 
-def _bar(use_tqdm: Union[bool, Callable[..., Any]], total: int) -> Any:
+def _bar(use_tqdm: bool | Callable[..., Any], total: int) -> Any:
     if use_tqdm is False:
         return None
     if use_tqdm is True:

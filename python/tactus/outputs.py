@@ -1,8 +1,8 @@
 """What comes back: the classes and names that users of vLLM know."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Union
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Logprob:
     """
 
     logprob: float
-    rank: Optional[int] = None
-    decoded_token: Optional[str] = None
+    rank: int | None = None
+    decoded_token: str | None = None
 
 
 PositionLogprobs = dict[int, Logprob]  # by token id
@@ -40,10 +40,10 @@ class CompletionOutput:
     index: int
     text: str
     token_ids: list[int]
-    cumulative_logprob: Optional[float] = None
-    logprobs: Optional[list[PositionLogprobs]] = None
-    finish_reason: Optional[str] = None
-    stop_reason: Union[str, int, None] = None
+    cumulative_logprob: float | None = None
+    logprobs: list[PositionLogprobs] | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None
 
     def finished(self) -> bool:
         return self.finish_reason is not None
@@ -62,7 +62,7 @@ class RequestOutput:
     """
 
     request_id: str
-    prompt: Optional[str]
+    prompt: str | None
     prompt_token_ids: list[int]
     outputs: list[CompletionOutput]
     finished: bool = True
@@ -85,6 +85,6 @@ class OutputDelta:
     index: int
     text: str
     token_ids: list[int]
-    logprobs: Optional[list[PositionLogprobs]] = None
-    finish_reason: Optional[str] = None
-    stop_reason: Union[str, int, None] = None
+    logprobs: list[PositionLogprobs] | None = None
+    finish_reason: str | None = None
+    stop_reason: str | int | None = None

@@ -1,9 +1,10 @@
 """The planner of offline jobs: in which order, and in which shards, a job runs fastest (docs/batch.md)."""
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from typing import Any
 
 from . import _native
 from ._body import unpacked
@@ -32,10 +33,21 @@ class Plan:
     summary: dict[str, Any]
 
 
-def plan(prompts: Iterable[Sequence[int]], *, max_tokens: Union[int, Sequence[int]] = 16,
-         output_lengths: Optional[Sequence[int]] = None, costs: PlanCosts, order: str = "blend", shards: int = 1,
-         kv_tokens: int, groups: Optional[Sequence[int]] = None, split_share: float = 0.01,
-         overlap: tuple[float, float] = (0.0, 0.0), seed: int = 0, planner_memory_bytes: int = 0) -> Plan:
+def plan(
+    prompts: Iterable[Sequence[int]],
+    *,
+    max_tokens: int | Sequence[int] = 16,
+    output_lengths: Sequence[int] | None = None,
+    costs: PlanCosts,
+    order: str = "blend",
+    shards: int = 1,
+    kv_tokens: int,
+    groups: Sequence[int] | None = None,
+    split_share: float = 0.01,
+    overlap: tuple[float, float] = (0.0, 0.0),
+    seed: int = 0,
+    planner_memory_bytes: int = 0,
+) -> Plan:
     """Plans a job. The same job, figures and seed give the same plan.
 
     Args:
@@ -48,7 +60,8 @@ def plan(prompts: Iterable[Sequence[int]], *, max_tokens: Union[int, Sequence[in
         kv_tokens: tokens whose K and V a device holds.
         groups: requests of different groups share nothing (another ``cache_salt``).
         split_share: of the unique prompt tokens, how many may be computed again for a better order.
-        overlap: (linear, quadratic): a step of compute c and memory m takes longer * (1 + linear x + quadratic x^2), x =
+        overlap: (linear, quadratic): a step of compute c and memory m takes longer * (1 + linear x + quadratic x^2), x
+        =
             shorter / longer. (0, 0): perfect overlap; (1, 0): none.
         seed: of "random".
         planner_memory_bytes: most memory for prompts; beyond it they are told apart more coarsely. 0: no limit.
@@ -57,7 +70,9 @@ def plan(prompts: Iterable[Sequence[int]], *, max_tokens: Union[int, Sequence[in
         TypeError, ValueError: an argument that cannot work, with its limit.
     """
     if not isinstance(costs, PlanCosts):
-        raise TypeError(f"costs: {costs!r:.60} is a {type(costs).__name__}; give PlanCosts.of(model, device) or PlanCosts(...)")
+        raise TypeError(
+            f"costs: {costs!r:.60} is a {type(costs).__name__}; give PlanCosts.of(model, device) or PlanCosts(...)"
+        )
     job = _native.PlannedJob(_whole("planner_memory_bytes", planner_memory_bytes, 0))
     count = 0
     for prompt in prompts:
@@ -73,8 +88,11 @@ def plan(prompts: Iterable[Sequence[int]], *, max_tokens: Union[int, Sequence[in
         except TypeError:
             raise TypeError(f"prompts: that of request {count} is no list of token ids") from None
         count += 1
-    for name, values in (("output_lengths", output_lengths), ("groups", groups),
-                         ("max_tokens", None if isinstance(max_tokens, int) else max_tokens)):
+    for name, values in (
+        ("output_lengths", output_lengths),
+        ("groups", groups),
+        ("max_tokens", None if isinstance(max_tokens, int) else max_tokens),
+    ):
         if values is not None and len(values) != count:
             raise ValueError(f"{name}: {len(values)} for {count} prompts; give one for each")
     options = _native.PlanOptions()
@@ -102,7 +120,9 @@ def _whole(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name}: {value!r} is a {type(value).__name__}; give a whole number")
     number = int(value)
-    if not least <= number < 2**31 and not (name in ("seed", "planner_memory_bytes", "kv_tokens") and least <= number < 2**63):
+    if not least <= number < 2**31 and not (
+        name in ("seed", "planner_memory_bytes", "kv_tokens") and least <= number < 2**63
+    ):
         raise ValueError(f"{name}: {number} is out of range; give {least} or more")
     return number
 

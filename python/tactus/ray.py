@@ -1,8 +1,10 @@
 """Tactus on a Ray cluster: workers for Ray Data, jobs that the planner shards, and a Ray Serve deployment.
 
-Needs Ray (``pip install 'tactus[ray]'``), and Tactus installed on every machine. Each worker is one LLM in one process, and
+Needs Ray (``pip install 'tactus[ray]'``), and Tactus installed on every machine. Each worker is one LLM in one process,
+and
 knows of no other: what a cluster has to do is to place processes, hand out rows and start them again.
 """
+
 from __future__ import annotations
 
 import asyncio
@@ -10,7 +12,7 @@ import dataclasses
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Optional, Union
+from typing import Any
 
 from ._native import PlanCosts
 from .errors import InvalidArgumentError, ResourceExhaustedError, TactusError, UnavailableError
@@ -20,10 +22,10 @@ from .planning import Plan, plan
 from .sampling_params import SamplingParams
 
 PLACE_COLUMN = "tactus_place"  # of a row, in the plan of its job
-ROW_COLUMN = "tactus_row"      # its place in the job that was given
+ROW_COLUMN = "tactus_row"  # its place in the job that was given
 
 
-def _params(params: Union[SamplingParams, Mapping[str, Any], None]) -> SamplingParams:
+def _params(params: SamplingParams | Mapping[str, Any] | None) -> SamplingParams:
     if params is None or isinstance(params, SamplingParams):
         return params or SamplingParams()
     return SamplingParams(**params)
@@ -32,24 +34,34 @@ def _params(params: Union[SamplingParams, Mapping[str, Any], None]) -> SamplingP
 class BatchWorker:
     """One LLM that answers the rows of batches, for ``Dataset.map_batches``::
 
-        ds.map_batches(BatchWorker, fn_constructor_kwargs={"llm": {"model": "model.gguf"}, "sampling_params": {"max_tokens": 64}},
+        ds.map_batches(BatchWorker, fn_constructor_kwargs={"llm": {"model": "model.gguf"}, "sampling_params":
+        {"max_tokens": 64}},
                        batch_size=64, compute=ray.data.ActorPoolStrategy(size=2), num_cpus=2)
 
     Several batches are in the engine at once, so that it never runs dry between two of them.
 
     Args:
         llm: arguments of LLM. Give ``threads`` and ``kv_cache_memory`` where several workers share a machine.
-        sampling_params: SamplingParams or its arguments, of every row; a column "sampling_params" has those of single rows,
+        sampling_params: SamplingParams or its arguments, of every row; a column "sampling_params" has those of single
+        rows,
             as JSON.
         prompt_column: texts, lists of token ids, or with ``chat`` JSON texts or lists of messages.
-        answer_column: where the text of a row's first answer goes. ``finish_reason``, ``prompt_tokens``, ``cached_tokens``,
-            ``output_tokens`` and ``error`` are added too. A row that cannot be answered has its error there, the others run.
+        answer_column: where the text of a row's first answer goes. ``finish_reason``, ``prompt_tokens``,
+        ``cached_tokens``,
+            ``output_tokens`` and ``error`` are added too. A row that cannot be answered has its error there, the others
+            run.
         chat: prompts are conversations.
     """
 
-    def __init__(self, llm: Optional[Mapping[str, Any]] = None,
-                 sampling_params: Union[SamplingParams, Mapping[str, Any], None] = None, *, prompt_column: str = "prompt",
-                 answer_column: str = "answer", chat: bool = False) -> None:
+    def __init__(
+        self,
+        llm: Mapping[str, Any] | None = None,
+        sampling_params: SamplingParams | Mapping[str, Any] | None = None,
+        *,
+        prompt_column: str = "prompt",
+        answer_column: str = "answer",
+        chat: bool = False,
+    ) -> None:
         self._llm = LLM(**(llm or {}))
         self._params = _params(sampling_params)
         self._prompt_column, self._answer_column, self._chat = prompt_column, answer_column, chat
@@ -60,7 +72,7 @@ class BatchWorker:
 
     def _answer(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         count = len(batch[self._prompt_column])
-        outputs: list[Union[RequestOutput, TactusError, None]] = [None] * count
+        outputs: list[RequestOutput | TactusError | None] = [None] * count
         prompts, params, places, rows = [], [], [], []
         for row in range(count):
             try:
@@ -68,7 +80,7 @@ class BatchWorker:
                 params.append(self._params if text is None else SamplingParams(**json.loads(text)))
                 prompts.append(self._prompt(batch[self._prompt_column][row]))
             except (TypeError, ValueError) as error:
-                del params[len(prompts):]
+                del params[len(prompts) :]
                 outputs[row] = InvalidArgumentError(str(error))
                 continue
             rows.append(row)
@@ -77,8 +89,17 @@ class BatchWorker:
                 places.append((int(position), int(kv_tokens)))
         for row, output in zip(rows, self._llm.answer_each(prompts, params, chat=self._chat, places=places or None)):
             outputs[row] = output
-        columns: dict[str, list[Any]] = {name: [] for name in (
-            self._answer_column, "finish_reason", "prompt_tokens", "cached_tokens", "output_tokens", "error")}
+        columns: dict[str, list[Any]] = {
+            name: []
+            for name in (
+                self._answer_column,
+                "finish_reason",
+                "prompt_tokens",
+                "cached_tokens",
+                "output_tokens",
+                "error",
+            )
+        }
         for answer in outputs:
             for column, value in zip(columns.values(), _row(answer)):
                 column.append(value)
@@ -90,18 +111,27 @@ class BatchWorker:
         return value
 
 
-def _row(output: Union[RequestOutput, TactusError, None]) -> tuple[Optional[str], Optional[str], int, int, int, Optional[str]]:
+def _row(
+    output: RequestOutput | TactusError | None,
+) -> tuple[str | None, str | None, int, int, int, str | None]:
     if not isinstance(output, RequestOutput):
         return None, None, 0, 0, 0, output.message if output is not None else "not answered"
     first = output.outputs[0]
-    return (first.text, first.finish_reason, len(output.prompt_token_ids), output.num_cached_tokens,
-            sum(len(choice.token_ids) for choice in output.outputs), None)
+    return (
+        first.text,
+        first.finish_reason,
+        len(output.prompt_token_ids),
+        output.num_cached_tokens,
+        sum(len(choice.token_ids) for choice in output.outputs),
+        None,
+    )
 
 
 def shard_dataset(rows: Sequence[Mapping[str, Any]], planned: Plan) -> Any:
     """A dataset with a block for each shard of the plan, in its order: what each worker gets as a whole.
 
-    Map it with ``batch_size=None`` and ``ActorPoolStrategy(size=shards, max_tasks_in_flight_per_actor=1)``, and give the
+    Map it with ``batch_size=None`` and ``ActorPoolStrategy(size=shards, max_tasks_in_flight_per_actor=1)``, and give
+    the
     workers' LLM the plan's ``order``. Column ROW_COLUMN says which row of the job each is.
     """
     import pyarrow
@@ -112,8 +142,11 @@ def shard_dataset(rows: Sequence[Mapping[str, Any]], planned: Plan) -> Any:
     blocks = []
     for shard in planned.shards:
         if shard:
-            blocks.append(pyarrow.Table.from_pylist(
-                [{**rows[r], ROW_COLUMN: r, PLACE_COLUMN: list(planned.places[r])} for r in shard]))
+            blocks.append(
+                pyarrow.Table.from_pylist(
+                    [{**rows[r], ROW_COLUMN: r, PLACE_COLUMN: list(planned.places[r])} for r in shard]
+                )
+            )
     return ray.data.from_arrow(blocks)
 
 
@@ -123,9 +156,18 @@ def _encode(llm: Mapping[str, Any], prompts: list[Any], chat: bool) -> tuple[lis
         return ids, int(engine.model["kv_tokens"])
 
 
-def generate(prompts: Sequence[Any], sampling_params: Union[SamplingParams, Mapping[str, Any], None] = None, *, workers: int,
-             costs: PlanCosts, llm: Optional[Mapping[str, Any]] = None, order: str = "blend", chat: bool = False,
-             output_lengths: Optional[Sequence[int]] = None, cpus_per_worker: float = 1) -> list[dict[str, Any]]:
+def generate(
+    prompts: Sequence[Any],
+    sampling_params: SamplingParams | Mapping[str, Any] | None = None,
+    *,
+    workers: int,
+    costs: PlanCosts,
+    llm: Mapping[str, Any] | None = None,
+    order: str = "blend",
+    chat: bool = False,
+    output_lengths: Sequence[int] | None = None,
+    cpus_per_worker: float = 1,
+) -> list[dict[str, Any]]:
     """Runs a job on several workers, each with its shard of one plan: about the same work and density, prefixes kept
     together. Ray is initialised by the caller.
 
@@ -148,27 +190,39 @@ def generate(prompts: Sequence[Any], sampling_params: Union[SamplingParams, Mapp
     listed = list(prompts)
     # Where the model is: the machine that asks need not have it.
     ids, kv_tokens = ray.get(ray.remote(num_cpus=cpus_per_worker)(_encode).remote(options, listed, chat))
-    planned = plan(ids, max_tokens=params.max_tokens or 1024, output_lengths=output_lengths, costs=costs, order=order,
-                   shards=workers, kv_tokens=kv_tokens)
+    planned = plan(
+        ids,
+        max_tokens=params.max_tokens or 1024,
+        output_lengths=output_lengths,
+        costs=costs,
+        order=order,
+        shards=workers,
+        kv_tokens=kv_tokens,
+    )
     mapped = shard_dataset([{"prompt": tokens} for tokens in ids], planned).map_batches(
-        BatchWorker, batch_size=None, num_cpus=cpus_per_worker,
+        BatchWorker,
+        batch_size=None,
+        num_cpus=cpus_per_worker,
         compute=ray.data.ActorPoolStrategy(size=workers, max_tasks_in_flight_per_actor=1),
-        fn_constructor_kwargs={"llm": {"order": order, **options}, "sampling_params": dataclasses.asdict(params)})
+        fn_constructor_kwargs={"llm": {"order": order, **options}, "sampling_params": dataclasses.asdict(params)},
+    )
     rows: list[dict[str, Any]] = sorted(mapped.take_all(), key=lambda row: row[ROW_COLUMN])
     return [{name: value for name, value in row.items() if name not in (ROW_COLUMN, "prompt")} for row in rows]
 
 
 class Answerer:
-    """The replica of a Ray Serve deployment (:func:`deployment`). A request is a JSON object: ``prompt`` (text or token ids)
+    """The replica of a Ray Serve deployment (:func:`deployment`). A request is a JSON object: ``prompt`` (text or token
+    ids)
     or ``messages``, any argument of SamplingParams, and ``stream``.
 
-    The answer is ``{"outputs": [{"index", "text", "token_ids", "finish_reason", "stop_reason"}], "usage": {...}}``, or with
+    The answer is ``{"outputs": [{"index", "text", "token_ids", "finish_reason", "stop_reason"}], "usage": {...}}``, or
+    with
     ``stream`` a JSON line for each piece. A client that goes away ends its request.
     """
 
-    def __init__(self, llm: Optional[Mapping[str, Any]] = None, threads: int = 64) -> None:
+    def __init__(self, llm: Mapping[str, Any] | None = None, threads: int = 64) -> None:
         self._llm = LLM(**(llm or {}))
-        self._threads = ThreadPoolExecutor(threads, "tactus-answers")   # each waits for one request
+        self._threads = ThreadPoolExecutor(threads, "tactus-answers")  # each waits for one request
 
     async def __call__(self, request: Any) -> Any:
         from starlette.responses import JSONResponse, StreamingResponse
@@ -183,8 +237,13 @@ class Answerer:
                 return StreamingResponse(self._lines(stream), media_type="application/x-ndjson")
             return JSONResponse(await self._whole(request, body))
         except (ValueError, TypeError, TactusError) as error:
-            status = 503 if isinstance(error, (UnavailableError, ResourceExhaustedError)) else \
-                400 if isinstance(error, (ValueError, TypeError, NotImplementedError)) else 500
+            status = (
+                503
+                if isinstance(error, (UnavailableError, ResourceExhaustedError))
+                else 400
+                if isinstance(error, (ValueError, TypeError, NotImplementedError))
+                else 500
+            )
             return JSONResponse({"error": {"message": str(error), "param": getattr(error, "param", "")}}, status)
 
     def outcome(self) -> dict[str, Any]:
@@ -228,7 +287,7 @@ class Answerer:
             yield piece
 
 
-def deployment(llm: Optional[Mapping[str, Any]] = None, *, threads: int = 64, **options: Any) -> Any:
+def deployment(llm: Mapping[str, Any] | None = None, *, threads: int = 64, **options: Any) -> Any:
     """A Ray Serve application: ``serve.run(deployment({"model": "model.gguf"}, num_replicas=2))``.
 
     Args:

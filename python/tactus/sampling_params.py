@@ -1,9 +1,10 @@
 """How an answer is made."""
+
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any
 
 from . import _native
 from ._body import body_text
@@ -13,7 +14,8 @@ from ._body import body_text
 class SamplingParams:
     """How the answers to one prompt are made. Names and meanings are those of vLLM and of the HTTP API.
 
-    ``None`` is the LLM's value, else the model's own (its ``generation_config.json``), else the built-in one. Values are
+    ``None`` is the LLM's value, else the model's own (its ``generation_config.json``), else the built-in one. Values
+    are
     checked when the object is made, but for what depends on the model (token ids, the room in its context).
 
     Args:
@@ -40,21 +42,21 @@ class SamplingParams:
     """
 
     n: int = 1
-    temperature: Optional[float] = None
-    top_p: Optional[float] = None
-    top_k: Optional[int] = None
-    min_p: Optional[float] = None
-    max_tokens: Optional[int] = 16
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    max_tokens: int | None = 16
     min_tokens: int = 0
-    stop: Union[str, Sequence[str], None] = None
-    stop_token_ids: Optional[Sequence[int]] = None
+    stop: str | Sequence[str] | None = None
+    stop_token_ids: Sequence[int] | None = None
     ignore_eos: bool = False
-    seed: Optional[int] = None
-    logprobs: Optional[int] = None
-    presence_penalty: Optional[float] = None
-    frequency_penalty: Optional[float] = None
-    repetition_penalty: Optional[float] = None
-    logit_bias: Optional[Mapping[int, float]] = None
+    seed: int | None = None
+    logprobs: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: Mapping[int, float] | None = None
 
     def __post_init__(self) -> None:
         _native.check_body(body_text({"prompt": [0], **self.fields(chat=False)}), False)

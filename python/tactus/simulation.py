@@ -1,4 +1,5 @@
 """``tactus sim`` as a function."""
+
 from __future__ import annotations
 
 import json

@@ -1,13 +1,17 @@
 """Generated request bodies against the oracle of oracle.py.
 
-Right bodies get 200 and the documented shape. A body with one wrong field gets 400, and the error's `param` names that field. Text that is
-no JSON gets 400. Never a 500, a hang or a lost connection. Hypothesis draws them from a fixed seed and shrinks what fails.
+Right bodies get 200 and the documented shape. A body with one wrong field gets 400, and the error's `param` names that
+field. Text that is
+no JSON gets 400. Never a 500, a hang or a lost connection. Hypothesis draws them from a fixed seed and shrinks what
+fails.
 """
+
 import json
 
-from hypothesis import HealthCheck, Phase, given, seed as seeded, settings, strategies as st
-
 import oracle
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+from hypothesis import strategies as st
 from program import Server
 from wire import Lost, Wire, request
 
@@ -72,8 +76,11 @@ def check_wrong(client, route, field, body):
 
 # --- text that is no JSON
 
+
 def is_json(data):
-    """What RFC 8259 allows, and no key twice in an object. None: JSON, but with numbers or characters where parsers may differ."""
+    """What RFC 8259 allows, and no key twice in an object. None: JSON, but with numbers or characters where parsers may
+    differ."""
+
     class Twice(ValueError):
         pass
 
@@ -96,18 +103,49 @@ def is_json(data):
 
 def damaged(route):
     """A right body's text with a few bytes changed, cut, doubled or put in."""
-    piece = st.one_of(st.binary(min_size=1, max_size=3), st.sampled_from([b"NaN", b"Infinity", b"-", b"01", b",", b"}", b"{", b'"', b"\\",
-                                                                          b"\\u", b"\\ud800", b"\0", b"//x\n", b"/**/", b"'",
-                                                                          b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"1e999",
-                                                                          b"0x1", b"+1", b".5", b"1.", b'"a":1,"a":2,', b"[" * 70]))
+    piece = st.one_of(
+        st.binary(min_size=1, max_size=3),
+        st.sampled_from(
+            [
+                b"NaN",
+                b"Infinity",
+                b"-",
+                b"01",
+                b",",
+                b"}",
+                b"{",
+                b'"',
+                b"\\",
+                b"\\u",
+                b"\\ud800",
+                b"\0",
+                b"//x\n",
+                b"/**/",
+                b"'",
+                b"\xff",
+                b"\xc0\x80",
+                b"\xed\xa0\x80",
+                b"\xef\xbb\xbf",
+                b"1e999",
+                b"0x1",
+                b"+1",
+                b".5",
+                b"1.",
+                b'"a":1,"a":2,',
+                b"[" * 70,
+            ]
+        ),
+    )
 
     def damage(drawn):
         body, at, cut, put, tail = drawn
         data = json.dumps(body, ensure_ascii=False).encode()
         at %= len(data) + 1
-        return data[:at] + put + data[at + cut:] if not tail else data[:at] + put
+        return data[:at] + put + data[at + cut :] if not tail else data[:at] + put
 
-    return st.tuples(oracle.right_bodies(route), st.integers(0, 4000), st.integers(0, 3), piece, st.booleans()).map(damage)
+    return st.tuples(oracle.right_bodies(route), st.integers(0, 4000), st.integers(0, 3), piece, st.booleans()).map(
+        damage
+    )
 
 
 def check_damaged(client, route, data):
@@ -122,13 +160,21 @@ def check_damaged(client, route, data):
 
 # --- running
 
+
 def run_property(tally, seed, name, examples, strategy, check):
-    """One property over `examples` bodies: every body is a case; the first that fails is shrunk and reported, and ends the property."""
+    """One property over `examples` bodies: every body is a case; the first that fails is shrunk and reported, and ends
+    the property."""
     count = 0
 
     @seeded(seed)
-    @settings(max_examples=examples, database=None, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate,
-        Phase.shrink], report_multiple_bugs=False)
+    @settings(
+        max_examples=examples,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+        report_multiple_bugs=False,
+    )
     @given(strategy)
     def property_holds(value):
         nonlocal count
@@ -154,17 +200,38 @@ def run(tally, seed):
         client = Client(server.port)
         for route, (_, fields, needed) in oracle.ROUTES.items():
             generates = route in ("completions", "chat")
-            run_property(tally, seed, f"{route}: right bodies", (60 if quick else 1000) if generates else (20 if quick else 200),
-                         oracle.right_bodies(route),
-                         lambda body, route=route: check_right(client, route, body))
-            run_property(tally, seed, f"{route}: damaged text", 25 if quick else 300, damaged(route), lambda data,
-                         route=route: check_damaged(client, route, data))
+            run_property(
+                tally,
+                seed,
+                f"{route}: right bodies",
+                (60 if quick else 1000) if generates else (20 if quick else 200),
+                oracle.right_bodies(route),
+                lambda body, route=route: check_right(client, route, body),
+            )
+            run_property(
+                tally,
+                seed,
+                f"{route}: damaged text",
+                25 if quick else 300,
+                damaged(route),
+                lambda data, route=route: check_damaged(client, route, data),
+            )
             for field in fields:
-                run_property(tally, seed, f"{route}: {field} wrong", 3 if quick else 24, oracle.wrong_bodies(route, field),
-                             lambda body, route=route, field=field: check_wrong(client, route, field, body))
+                run_property(
+                    tally,
+                    seed,
+                    f"{route}: {field} wrong",
+                    3 if quick else 24,
+                    oracle.wrong_bodies(route, field),
+                    lambda body, route=route, field=field: check_wrong(client, route, field, body),
+                )
             missing = client.ask(oracle.ROUTES[route][0], "{}")
-            tally.check(f"{route}: {needed} missing", missing.status == 400 and error_of(missing)["param"] in ("prompt", "messages",
-                "tokens"), repr(missing), "{}")
+            tally.check(
+                f"{route}: {needed} missing",
+                missing.status == 400 and error_of(missing)["param"] in ("prompt", "messages", "tokens"),
+                repr(missing),
+                "{}",
+            )
         other = client.ask("/v1/completions", '{"model":"other","prompt":"x"}')
         tally.check("another model is a 404", other.status == 404 and error_of(other)["param"] == "model", repr(other))
         tally.figure("bodies", tally.cases)

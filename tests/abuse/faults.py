@@ -1,9 +1,12 @@
-"""Faults: kill -9 in the middle of streams, of writing --weight-cache and --trace-out; damaged model files, caches, traces and workloads; a
+"""Faults: kill -9 in the middle of streams, of writing --weight-cache and --trace-out; damaged model files, caches,
+traces and workloads; a
 server that dies under `tactus bench`.
 
-Whatever was damaged, a command ends by itself within its limit with exit status 0, 1 or 2, never by a signal, and says on stderr what is
+Whatever was damaged, a command ends by itself within its limit with exit status 0, 1 or 2, never by a signal, and says
+on stderr what is
 wrong when it fails. A damaged weight cache is rebuilt, and the answer is that of no cache.
 """
+
 import json
 import pathlib
 import random
@@ -38,6 +41,7 @@ def run(tally, seed):
 
 # --- damage
 
+
 def damage(data, draw):
     """(what was done, the damaged bytes). Flips, cuts, zeros, ones, repetitions, and numbers set to extremes."""
     data = bytearray(data)
@@ -54,24 +58,39 @@ def damage(data, draw):
         del data[at:]
     elif kind in ("zeros", "ones"):
         length = draw.choice((1, 4, 8, 64, 4096))
-        data[at:at + length] = (b"\0" if kind == "zeros" else b"\xff") * len(data[at:at + length])
+        data[at : at + length] = (b"\0" if kind == "zeros" else b"\xff") * len(data[at : at + length])
     elif kind == "splice":
         start = draw.randrange(len(data))
-        piece = data[start:start + draw.randrange(1, 256)]
+        piece = data[start : start + draw.randrange(1, 256)]
         data[at:at] = piece
     elif kind == "remove":
-        del data[at:at + draw.randrange(1, 64)]
+        del data[at : at + draw.randrange(1, 64)]
     elif kind == "extreme":
-        for i in range(at, len(data)):   # the next number in a text, else eight bytes
-            if data[i:i + 1].isdigit():
+        for i in range(at, len(data)):  # the next number in a text, else eight bytes
+            if data[i : i + 1].isdigit():
                 end = i
-                while data[end:end + 1].isdigit():
+                while data[end : end + 1].isdigit():
                     end += 1
-                data[i:end] = draw.choice([b"0", b"-1", b"1e30", b"2147483648", b"9223372036854775807", b"99999999999999999999999", b"0.5",
-                                           b"null", b'"x"', b"[]", b"1000000007"])
+                data[i:end] = draw.choice(
+                    [
+                        b"0",
+                        b"-1",
+                        b"1e30",
+                        b"2147483648",
+                        b"9223372036854775807",
+                        b"99999999999999999999999",
+                        b"0.5",
+                        b"null",
+                        b'"x"',
+                        b"[]",
+                        b"1000000007",
+                    ]
+                )
                 break
             if i > at + 200:
-                data[at:at + 8] = draw.choice([b"\xff" * 8, b"\0" * 7 + b"\x80", b"\xff" * 7 + b"\x7f", (1 << 40).to_bytes(8, "little")])
+                data[at : at + 8] = draw.choice(
+                    [b"\xff" * 8, b"\0" * 7 + b"\x80", b"\xff" * 7 + b"\x7f", (1 << 40).to_bytes(8, "little")]
+                )
                 break
     else:
         data += draw.randbytes(draw.randrange(1, 200))
@@ -93,13 +112,26 @@ def ended_in_order(done):
 
 def damaged_models(tally, draw, folder):
     """Every file of a model, damaged: `run` for what can be served, `models inspect` for every format."""
-    targets = [("llama-gqa", name, ["run", None, *RUN]) for name in ("config.json", "tokenizer.json", "tokenizer_config.json",
-                                                                     "model.safetensors", "generation_config.json")]
-    targets += [("llama-gqa", name, ["run", None, *RUN, "--quantization", "int8"]) for name in ("model.safetensors", "config.json")]
+    targets = [
+        ("llama-gqa", name, ["run", None, *RUN])
+        for name in (
+            "config.json",
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "model.safetensors",
+            "generation_config.json",
+        )
+    ]
+    targets += [
+        ("llama-gqa", name, ["run", None, *RUN, "--quantization", "int8"])
+        for name in ("model.safetensors", "config.json")
+    ]
     targets += [(f"gguf-{name}", "model.gguf", ["run", None, *RUN]) for name in ("q8_0", "q4_k", "mixed", "bf16")]
     targets += [("gguf-f16", "model.gguf", ["models", "inspect", None])]
-    targets += [("llama-sharded", name, ["models", "inspect", None]) for name in ("model.safetensors.index.json",
-                                                                                  "model-00002-of-00003.safetensors", "config.json")]
+    targets += [
+        ("llama-sharded", name, ["models", "inspect", None])
+        for name in ("model.safetensors.index.json", "model-00002-of-00003.safetensors", "config.json")
+    ]
     targets += [("qwen3", "config.json", ["models", "inspect", None])]
     refused = 0
     for model, name, command in targets:
@@ -125,7 +157,8 @@ def damaged_models(tally, draw, folder):
 
 
 def give_tokenizer(folder):
-    """Only llama-gqa has a tokenizer: the others get as much of it as they have embeddings for, a GGUF in its metadata."""
+    """Only llama-gqa has a tokenizer: the others get as much of it as they have embeddings for, a GGUF in its
+    metadata."""
     tokenizer = json.loads((GOLDEN / "llama-gqa/tokenizer.json").read_text())
     model = tokenizer["model"]
     if (folder / "model.gguf").exists():
@@ -137,17 +170,19 @@ def give_tokenizer(folder):
         return
     size = json.loads((folder / "config.json").read_text())["vocab_size"]
     model["vocab"] = {token: i for token, i in model["vocab"].items() if i < size}
-    model["merges"] = [m for m in model["merges"] if "".join(m.split(" ") if isinstance(m, str) else m) in model["vocab"]]
+    model["merges"] = [
+        m for m in model["merges"] if "".join(m.split(" ") if isinstance(m, str) else m) in model["vocab"]
+    ]
     tokenizer["added_tokens"] = [t for t in tokenizer["added_tokens"] if t["id"] < size]
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
 
 
 def with_tokenizer(data, tokens, merges):
     """Adds a gpt2 tokenizer to a GGUF's metadata. The data section moves to its next aligned place."""
-    number = lambda value, size: value.to_bytes(size, "little")                       # noqa: E731
-    text = lambda value: number(len(value.encode()), 8) + value.encode()              # noqa: E731
+    number = lambda value, size: value.to_bytes(size, "little")  # noqa: E731
+    text = lambda value: number(len(value.encode()), 8) + value.encode()  # noqa: E731
     head_end, offset, sizes = None, 24, {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-    integer = lambda at, size: int.from_bytes(data[at:at + size], "little")           # noqa: E731
+    integer = lambda at, size: int.from_bytes(data[at : at + size], "little")  # noqa: E731
 
     def skip(kind, at):
         if kind == 8:
@@ -168,7 +203,7 @@ def with_tokenizer(data, tokens, merges):
     head_end = offset
     for _ in range(tensors):
         name_length = integer(offset, 8)
-        name = data[offset + 8:offset + 8 + name_length]
+        name = data[offset + 8 : offset + 8 + name_length]
         offset += 8 + name_length
         dimensions = integer(offset, 4)
         if name == b"token_embd.weight":
@@ -183,16 +218,20 @@ def with_tokenizer(data, tokens, merges):
     def array(kind, values):
         return number(kind, 4) + number(len(values), 8) + b"".join(values)
 
-    more = [pair("tokenizer.ggml.model", 8, text("gpt2")), pair("tokenizer.ggml.pre", 8, text("gpt-2")),
-            pair("tokenizer.ggml.tokens", 9, array(8, [text(t) for t in tokens])), pair("tokenizer.ggml.token_type", 9,
-                                                                                        array(5, [number(1, 4)] * len(tokens))),
-            pair("tokenizer.ggml.merges", 9, array(8, [text(m) for m in merges]))]   # the ids of its special tokens are there already
+    more = [
+        pair("tokenizer.ggml.model", 8, text("gpt2")),
+        pair("tokenizer.ggml.pre", 8, text("gpt-2")),
+        pair("tokenizer.ggml.tokens", 9, array(8, [text(t) for t in tokens])),
+        pair("tokenizer.ggml.token_type", 9, array(5, [number(1, 4)] * len(tokens))),
+        pair("tokenizer.ggml.merges", 9, array(8, [text(m) for m in merges])),
+    ]  # the ids of its special tokens are there already
     head = data[:16] + number(pairs + len(more), 8) + data[24:head_end] + b"".join(more) + data[head_end:offset]
-    aligned = lambda size: (size + 31) // 32 * 32                                      # noqa: E731
-    return head.ljust(aligned(len(head)), b"\0") + data[aligned(offset):]
+    aligned = lambda size: (size + 31) // 32 * 32  # noqa: E731
+    return head.ljust(aligned(len(head)), b"\0") + data[aligned(offset) :]
 
 
 # --- weight caches
+
 
 def damaged_weight_cache(tally, draw, folder):
     cache = folder / "cache"
@@ -205,9 +244,12 @@ def damaged_weight_cache(tally, draw, folder):
     whole = kept[0].read_bytes()
     for i in range(8 if tally.quick else 60):
         what, data = damage(whole, draw)
-        if i % 2:   # anywhere in the weights
+        if i % 2:  # anywhere in the weights
             at = draw.randrange(4096, len(whole))
-            what, data = f"one bit at {at}", whole[:at] + bytes([whole[at] ^ (1 << draw.randrange(8))]) + whole[at + 1:]
+            what, data = (
+                f"one bit at {at}",
+                whole[:at] + bytes([whole[at] ^ (1 << draw.randrange(8))]) + whole[at + 1 :],
+            )
         kept[0].write_bytes(data)
         done = tactus(*command, "--weight-cache", cache, timeout=COMMAND_LIMIT_S)
         wrong = ended_in_order(done)
@@ -222,15 +264,28 @@ def large_model(folder):
     """A model of 67 MB whose packing takes long enough to be killed in. Its weights are one repeated small number."""
     hidden, inner, layers, vocabulary = 512, 2048, 8, 320
     config = json.loads((GOLDEN / "llama-gqa/config.json").read_text())
-    config.update(hidden_size=hidden, intermediate_size=inner, num_hidden_layers=layers, num_attention_heads=8, num_key_value_heads=8,
-                  head_dim=64, torch_dtype="bfloat16")
+    config.update(
+        hidden_size=hidden,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=8,
+        num_key_value_heads=8,
+        head_dim=64,
+        torch_dtype="bfloat16",
+    )
     shapes = {"model.embed_tokens.weight": (vocabulary, hidden), "model.norm.weight": (hidden,)}
     for i in range(layers):
-        for name, shape in {"self_attn.q_proj": (hidden, hidden), "self_attn.k_proj": (hidden, hidden), "self_attn.v_proj": (hidden,
-            hidden), "self_attn.o_proj": (hidden, hidden),
-                            "mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden), "mlp.down_proj": (hidden, inner),
-                            "input_layernorm": (hidden,),
-                            "post_attention_layernorm": (hidden,)}.items():
+        for name, shape in {
+            "self_attn.q_proj": (hidden, hidden),
+            "self_attn.k_proj": (hidden, hidden),
+            "self_attn.v_proj": (hidden, hidden),
+            "self_attn.o_proj": (hidden, hidden),
+            "mlp.gate_proj": (inner, hidden),
+            "mlp.up_proj": (inner, hidden),
+            "mlp.down_proj": (hidden, inner),
+            "input_layernorm": (hidden,),
+            "post_attention_layernorm": (hidden,),
+        }.items():
             shapes[f"model.layers.{i}.{name}.weight"] = shape
     header, at = {}, 0
     for name, shape in shapes.items():
@@ -244,9 +299,9 @@ def large_model(folder):
     head = json.dumps(header).encode()
     with open(folder / "model.safetensors", "wb") as file:
         file.write(len(head).to_bytes(8, "little") + head)
-        piece = b"\x80\x3c\x00\xbc" * (1 << 18)   # 0.0156, -0.0078
+        piece = b"\x80\x3c\x00\xbc" * (1 << 18)  # 0.0156, -0.0078
         for start in range(0, at, len(piece)):
-            file.write(piece[:min(len(piece), at - start)])
+            file.write(piece[: min(len(piece), at - start)])
     return folder
 
 
@@ -257,15 +312,22 @@ def killed_in_weight_cache(tally, draw, folder):
     start = time.monotonic()
     tactus(*command, "--weight-cache", cache)
     whole_s = time.monotonic() - start
-    if not tally.check("the large model runs and its weights are kept", plain.returncode == 0 and len(list(cache.glob("*.packed"))) == 1,
-                       plain.stderr):
+    if not tally.check(
+        "the large model runs and its weights are kept",
+        plain.returncode == 0 and len(list(cache.glob("*.packed"))) == 1,
+        plain.stderr,
+    ):
         return
     unfinished = 0
     for i in range(2 if tally.quick else 16):
         shutil.rmtree(cache)
-        process = subprocess.Popen([BINARY, *map(str, command), "--weight-cache", str(cache)], stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, env=ENVIRONMENT)
-        if i % 2:   # while the file grows
+        process = subprocess.Popen(
+            [BINARY, *map(str, command), "--weight-cache", str(cache)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=ENVIRONMENT,
+        )
+        if i % 2:  # while the file grows
             end = time.monotonic() + 20
             while time.monotonic() < end and process.poll() is None and not (cache.exists() and list(cache.iterdir())):
                 time.sleep(0.0005)
@@ -289,6 +351,7 @@ def killed_in_weight_cache(tally, draw, folder):
 
 # --- traces
 
+
 def recorded_trace(folder, kill_after_s=None):
     """Serves a few requests with --trace-out; returns the trace's bytes and how many answers came."""
     path = folder / "trace"
@@ -296,8 +359,18 @@ def recorded_trace(folder, kill_after_s=None):
     with Server("--trace-out", path, kv_memory="512KiB") as server:
         wires = [Wire(server.port, 30) for _ in range(12)]
         for i, wire in enumerate(wires):
-            wire.send(request("POST", "/v1/completions", {"prompt": "x" * (i * 7 + 1), "max_tokens": 400 if kill_after_s is not None else 20
-                                                          + i, "ignore_eos": True, "stream": True}))
+            wire.send(
+                request(
+                    "POST",
+                    "/v1/completions",
+                    {
+                        "prompt": "x" * (i * 7 + 1),
+                        "max_tokens": 400 if kill_after_s is not None else 20 + i,
+                        "ignore_eos": True,
+                        "stream": True,
+                    },
+                )
+            )
         if kill_after_s is None:
             for wire in wires:
                 answered += wire.read().status == 200
@@ -316,8 +389,12 @@ def damaged_traces(tally, draw, folder):
     path = folder / "damaged-trace"
     path.write_bytes(whole)
     done = tactus("sim", "--replay", path, timeout=COMMAND_LIMIT_S)
-    tally.check("a whole trace replays identically", answered == 12 and done.returncode == 0 and "identical" in done.stdout,
-                f"{done.stdout} {done.stderr}", whole)
+    tally.check(
+        "a whole trace replays identically",
+        answered == 12 and done.returncode == 0 and "identical" in done.stdout,
+        f"{done.stdout} {done.stderr}",
+        whole,
+    )
     for i in range(10 if tally.quick else 120):
         what, data = damage(whole, draw)
         path.write_bytes(data)
@@ -339,11 +416,16 @@ def damaged_traces(tally, draw, folder):
 
 
 def damaged_workloads(tally, draw, folder):
-    rows = [f"{i * 0.01:.3f},{draw.randrange(500, 2000)},{draw.randrange(1, 200)},{i // 3},{100 + i // 3},"
-            f"{draw.randrange(10, 500)},{draw.randrange(10, 90)},{draw.randrange(500, 9000)},class {i % 3},{i % 5 - 2},{i + 1},client {i % 7}"
-            for i in range(200)]
-    whole = ("arrival_s,prompt_tokens,output_tokens,prefix_id,shared_tokens,slo_ttft_ms,slo_tbt_ms,slo_jct_ms,slo_class,priority,"
-             "predicted_output_tokens,client\n" + "\n".join(rows) + "\n").encode()
+    rows = [
+        f"{i * 0.01:.3f},{draw.randrange(500, 2000)},{draw.randrange(1, 200)},{i // 3},{100 + i // 3},"
+        f"{draw.randrange(10, 500)},{draw.randrange(10, 90)},{draw.randrange(500, 9000)},class"
+        f" {i % 3},{i % 5 - 2},{i + 1},client {i % 7}"
+        for i in range(200)
+    ]
+    whole = (
+        "arrival_s,prompt_tokens,output_tokens,prefix_id,shared_tokens,slo_ttft_ms,slo_tbt_ms,slo_jct_ms,slo_class,priority,"
+        "predicted_output_tokens,client\n" + "\n".join(rows) + "\n"
+    ).encode()
     path = folder / "workload.csv"
     base = ["sim", "--model", "llama-3.1-8b", "--device", "h100", "--requests", 100]
     for kind, more in (("trace", []), ("lengths", ["--rate", 10])):
@@ -360,6 +442,7 @@ def damaged_workloads(tally, draw, folder):
 
 # --- processes that die
 
+
 def killed_in_streams(tally, draw):
     """A server that is killed ends its streams without [DONE]; the next one on the same port serves."""
     for i in range(2 if tally.quick else 15):
@@ -367,8 +450,13 @@ def killed_in_streams(tally, draw):
             port = server.port
             wires = [Wire(port, 30) for _ in range(8)]
             for n, wire in enumerate(wires):
-                wire.send(request("POST", "/v1/completions", {"prompt": "x" * (n + 1), "max_tokens": 1900, "ignore_eos": True,
-                                                              "stream": True}))
+                wire.send(
+                    request(
+                        "POST",
+                        "/v1/completions",
+                        {"prompt": "x" * (n + 1), "max_tokens": 1900, "ignore_eos": True, "stream": True},
+                    )
+                )
             time.sleep(draw.random() * 0.1)
             server.process.kill()
             server.process.wait()
@@ -382,8 +470,11 @@ def killed_in_streams(tally, draw):
         try:
             with Server(port=port) as again:
                 answer = ask(again.port, "POST", "/v1/completions", {"prompt": "x", "max_tokens": 4})
-                tally.check(f"a server starts where one was killed ({i})", again.port == port and answer.status == 200,
-                            f"port {again.port}: {answer}")
+                tally.check(
+                    f"a server starts where one was killed ({i})",
+                    again.port == port and answer.status == 200,
+                    f"port {again.port}: {answer}",
+                )
         except (DidNotStart, OSError, Lost) as failed:
             tally.check(f"a server starts where one was killed ({i})", False, str(failed))
 
@@ -424,15 +515,36 @@ class FakeServer:
 
 
 def bench(url, *more, requests=200):
-    return ["bench", "--url", url, "--model", "m", "--concurrency", 8, "--requests", requests, "--workload", "random:in=8,out=32",
-            "--vocab-size", 500, "--timeout", "2s", *more]
+    return [
+        "bench",
+        "--url",
+        url,
+        "--model",
+        "m",
+        "--concurrency",
+        8,
+        "--requests",
+        requests,
+        "--workload",
+        "random:in=8,out=32",
+        "--vocab-size",
+        500,
+        "--timeout",
+        "2s",
+        *more,
+    ]
 
 
 def bench_against_the_dying(tally, draw):
     for i in range(1 if tally.quick else 5):
         with Server() as server:
-            process = subprocess.Popen([BINARY, *map(str, bench(server.url, requests=100_000))], stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+            process = subprocess.Popen(
+                [BINARY, *map(str, bench(server.url, requests=100_000))],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=ENVIRONMENT,
+            )
             time.sleep(0.2 + draw.random() * 0.4)
             server.process.kill()
             try:
@@ -447,15 +559,22 @@ def bench_against_the_dying(tally, draw):
             wrong = f"no word of the failed requests: {done.stdout} {done.stderr}"
         tally.check(f"bench when its server is killed ({i})", not wrong, wrong)
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-    for name, answer, close in (("closes at once", b"", True), ("never answers", b"", False), ("sends noise", draw.randbytes(500), True),
-                                ("sends half a head", b"HTTP/1.1 200 OK\r\nContent", True),
-                                ("sends half a body", head + b"Content-Length: 100\r\n\r\nhalf", True), ("sends a wrong chunk",
-                                    head + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", True),
-                                ("sends events of no JSON", head + b"Transfer-Encoding: chunked\r\n\r\na\r\ndata: {{\n\n\r\n0\r\n\r\n",
-                                 True), ("answers 500", b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", True),
-                                ("sends an endless chunk", head + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n" + b"x" * 65536,
-                                 False),
-                                ("sends a megabyte of headers", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 170_000, False)):
+    for name, answer, close in (
+        ("closes at once", b"", True),
+        ("never answers", b"", False),
+        ("sends noise", draw.randbytes(500), True),
+        ("sends half a head", b"HTTP/1.1 200 OK\r\nContent", True),
+        ("sends half a body", head + b"Content-Length: 100\r\n\r\nhalf", True),
+        ("sends a wrong chunk", head + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", True),
+        ("sends events of no JSON", head + b"Transfer-Encoding: chunked\r\n\r\na\r\ndata: {{\n\n\r\n0\r\n\r\n", True),
+        ("answers 500", b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", True),
+        (
+            "sends an endless chunk",
+            head + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n" + b"x" * 65536,
+            False,
+        ),
+        ("sends a megabyte of headers", b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 170_000, False),
+    ):
         fake = FakeServer(answer, close)
         done = tactus(*bench(f"http://127.0.0.1:{fake.port}", requests=16), timeout=COMMAND_LIMIT_S)
         fake.stop()

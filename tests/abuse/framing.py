@@ -1,9 +1,13 @@
-"""HTTP framing attacks over raw sockets, in tables: what is sent, which status must come, whether the connection closes.
+"""HTTP framing attacks over raw sockets, in tables: what is sent, which status must come, whether the connection
+closes.
 
-After each attack the connection is closed, or it is in sync: a marked request on it is answered as itself or not at all. A request that
-was smuggled inside a body is never answered. Expectations are those of RFC 9112, RFC 9110 and docs/api.md; where an RFC leaves a choice,
+After each attack the connection is closed, or it is in sync: a marked request on it is answered as itself or not at
+all. A request that
+was smuggled inside a body is never answered. Expectations are those of RFC 9112, RFC 9110 and docs/api.md; where an RFC
+leaves a choice,
 the set of statuses has all of them. `tests/abuse/framing_cases.py` has the tables.
 """
+
 import concurrent.futures
 
 import framing_cases
@@ -59,7 +63,11 @@ def attack(port, case):
         if case.continues is not None and wire.continues != case.continues:
             return f"{wire.continues} interim answers instead of {case.continues}"
         if case.closes:
-            return "" if wire.ends(5) else f"{last.status}, but the connection stays open{what_follows(wire)}; expected a close"
+            return (
+                ""
+                if wire.ends(5)
+                else f"{last.status}, but the connection stays open{what_follows(wire)}; expected a close"
+            )
         if case.closes is False and (last.closes or case.half_close):
             return "" if case.half_close else f"{last.status}, and the connection closes; expected it to stay"
         return in_sync(wire, case.name)
@@ -96,5 +104,9 @@ def empty_keys(tally):
             with Server(*keys, start_limit_s=20) as server:
                 wrong = f"it serves on port {server.port}"
         except DidNotStart as refused:
-            wrong = "" if refused.status in (1, 2) and "key" in refused.text else f"exit status {refused.status}: {refused.text}"
+            wrong = (
+                ""
+                if refused.status in (1, 2) and "key" in refused.text
+                else f"exit status {refused.status}: {refused.text}"
+            )
         tally.check(f"{' '.join(map(repr, keys))} is refused at start", not wrong, wrong, repr(keys))

@@ -1,9 +1,12 @@
 """Memory and progress under attack: bodies, headers, templates, floods, connections, slow readers.
 
-Memory is the server's own peak (VmHWM) over what it had before the attack; a bound is several times what the mended server needs and far
-below what a broken one takes. Progress is counted in answers: another client, on another loopback address, gets its small requests
+Memory is the server's own peak (VmHWM) over what it had before the attack; a bound is several times what the mended
+server needs and far
+below what a broken one takes. Progress is counted in answers: another client, on another loopback address, gets its
+small requests
 answered while the attack goes on. The only clock is a limit that no sound server comes near.
 """
+
 import concurrent.futures
 import json
 import pathlib
@@ -15,7 +18,7 @@ from wire import Lost, Wire, ask, request
 
 MIB = 1 << 20
 PIECE = 256 << 10
-ANSWER_LIMIT_S = 30       # for one answer, on a machine that may be busy
+ANSWER_LIMIT_S = 30  # for one answer, on a machine that may be busy
 BYSTANDER = "127.0.0.2"
 MOST_BYSTANDERS = 20_000
 SMALL = {"prompt": "x", "max_tokens": 2, "temperature": 0}
@@ -34,6 +37,7 @@ def run(tally, seed):
 
 # --- measuring
 
+
 class Peak:
     """`with Peak(server) as peak: ...; peak.grown` in MiB."""
 
@@ -41,7 +45,7 @@ class Peak:
         self.server = server
 
     def __enter__(self):
-        ask(self.server.port, "POST", "/v1/completions", SMALL)   # what every request needs is there already
+        ask(self.server.port, "POST", "/v1/completions", SMALL)  # what every request needs is there already
         self.before = self.server.memory_mib()
         self.server.forget_peak()
         return self
@@ -52,7 +56,9 @@ class Peak:
 
 def bounded(tally, name, peak, bound_mib):
     tally.worst("MiB grown at worst", peak.grown)
-    tally.check(f"memory: {name}", peak.grown <= bound_mib, f"grew by {peak.grown:.0f} MiB; the bound is {bound_mib} MiB")
+    tally.check(
+        f"memory: {name}", peak.grown <= bound_mib, f"grew by {peak.grown:.0f} MiB; the bound is {bound_mib} MiB"
+    )
 
 
 def lives(tally, name, server):
@@ -68,9 +74,11 @@ def lives(tally, name, server):
 
 
 def beside(tally, name, server, attack, attackers=4, wanted=10):
-    """Runs `attack(sent)` over and over in threads until another client has got `wanted` answers, or one of them failed.
+    """Runs `attack(sent)` over and over in threads until another client has got `wanted` answers, or one of them
+    failed.
 
-    The other client begins when every attacker has called `sent`, that is, when its first attack is on its way, and goes on at least until
+    The other client begins when every attacker has called `sent`, that is, when its first attack is on its way, and
+    goes on at least until
     every attacker has been answered once: so it asks while the server is at work on the attack.
     """
     stop, rounds, problems = threading.Event(), [0] * attackers, []
@@ -106,13 +114,18 @@ def beside(tally, name, server, attack, attackers=4, wanted=10):
         for thread in threads:
             thread.join(2 * ANSWER_LIMIT_S)
     tally.worst("slowest bystander ms", round(1000 * slowest))
-    tally.check(f"progress beside {name}", not wrong, f"another client got {got} answers, then none within {ANSWER_LIMIT_S} s, "
-                f"while the attack was answered {sum(rounds)} times: {wrong}")
+    tally.check(
+        f"progress beside {name}",
+        not wrong,
+        f"another client got {got} answers, then none within {ANSWER_LIMIT_S} s, "
+        f"while the attack was answered {sum(rounds)} times: {wrong}",
+    )
     tally.check(f"answers to {name}", not problems, f"{problems[:2]}")
 
 
 def pour(port, head, piece, most_bytes):
-    """Sends `piece` over and over until the server answers, closes, or has taken `most_bytes`. Returns the answer or None."""
+    """Sends `piece` over and over until the server answers, closes, or has taken `most_bytes`. Returns the answer or
+    None."""
     with Wire(port, ANSWER_LIMIT_S) as wire:
         wire.send(head)
         sent = 0
@@ -127,17 +140,25 @@ def pour(port, head, piece, most_bytes):
 
 # --- parts of a body that are not the body
 
+
 def streamed_bodies(tally):
-    head = request("POST", "/tokenize", headers=[("Transfer-Encoding", "chunked"), ("Content-Type", "application/json")])
-    attacks = {"one endless chunk extension": (head + b"1;", b"a" * 65536),
-               "extensions of small chunks": (head, (b"1;" + b"a" * 4000 + b"\r\n \r\n") * 16),
-               "one endless trailer": (head + b"0\r\nX: ", b"a" * 65536),
-               "endless trailers": (head + b"0\r\n", b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" * 2000),
-               "an endless chunk size": (head, b"0" * 65536),
-               "endless headers": (b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n", b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" * 2000),
-               "an endless request line": (b"GET /", b"a" * 65536),
-               "endless blank lines": (b"", b"\r\n" * 32768),
-               "an endless chunked body": (head, b"10000\r\n" + b" " * 65536 + b"\r\n")}
+    head = request(
+        "POST", "/tokenize", headers=[("Transfer-Encoding", "chunked"), ("Content-Type", "application/json")]
+    )
+    attacks = {
+        "one endless chunk extension": (head + b"1;", b"a" * 65536),
+        "extensions of small chunks": (head, (b"1;" + b"a" * 4000 + b"\r\n \r\n") * 16),
+        "one endless trailer": (head + b"0\r\nX: ", b"a" * 65536),
+        "endless trailers": (head + b"0\r\n", b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" * 2000),
+        "an endless chunk size": (head, b"0" * 65536),
+        "endless headers": (
+            b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+            b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" * 2000,
+        ),
+        "an endless request line": (b"GET /", b"a" * 65536),
+        "endless blank lines": (b"", b"\r\n" * 32768),
+        "an endless chunked body": (head, b"10000\r\n" + b" " * 65536 + b"\r\n"),
+    }
     for name, (head, piece) in attacks.items():
         with Server() as server:
             with Peak(server) as peak:
@@ -151,8 +172,10 @@ def streamed_bodies(tally):
 
 # --- bodies that nobody asked for
 
+
 def hold_bodies(server, head, body_bytes, count, answer_early):
-    """Opens `count` connections that send a body but its last piece, and reads who is answered. Returns wires and statuses."""
+    """Opens `count` connections that send a body but its last piece, and reads who is answered. Returns wires and
+    statuses."""
     wires, statuses = [], []
 
     def one(_):
@@ -179,22 +202,45 @@ def hold_bodies(server, head, body_bytes, count, answer_early):
 def unread_bodies(tally):
     count, size = (20, 4 * MIB) if tally.quick else (100, 4 * MIB)
     for name, arguments, head, statuses in (
-            ("GET /health", (), request("GET", "/health", headers=[("Content-Length", size)]), {400}),
-            ("GET /v1/models", (), request("GET", "/v1/models", headers=[("Content-Length", size)]), {400}),
-            ("a keyed route without a key", ("--api-key", "right"), request("POST", "/v1/completions", headers=[("Content-Length", size),
-                ("Content-Type", "application/json")]), {401}),
-            ("an unknown route", (), request("POST", "/nowhere", headers=[("Content-Length", size), ("Content-Type", "application/json")]),
-             {404}),
-            ("a wrong type", (), request("POST", "/tokenize", headers=[("Content-Length", size), ("Content-Type", "text/plain")]), {415})):
+        ("GET /health", (), request("GET", "/health", headers=[("Content-Length", size)]), {400}),
+        ("GET /v1/models", (), request("GET", "/v1/models", headers=[("Content-Length", size)]), {400}),
+        (
+            "a keyed route without a key",
+            ("--api-key", "right"),
+            request(
+                "POST", "/v1/completions", headers=[("Content-Length", size), ("Content-Type", "application/json")]
+            ),
+            {401},
+        ),
+        (
+            "an unknown route",
+            (),
+            request("POST", "/nowhere", headers=[("Content-Length", size), ("Content-Type", "application/json")]),
+            {404},
+        ),
+        (
+            "a wrong type",
+            (),
+            request("POST", "/tokenize", headers=[("Content-Length", size), ("Content-Type", "text/plain")]),
+            {415},
+        ),
+    ):
         with Server(*arguments) as server:
             before = server.memory_mib()
             server.forget_peak()
             wires, got = hold_bodies(server, head, size, count, answer_early=True)
             grown = server.memory_mib("VmHWM") - before
             tally.worst("MiB grown at worst", grown)
-            tally.check(f"memory: {count} bodies of 4 MiB on {name}", grown <= 64, f"grew by {grown:.0f} MiB; the bound is 64 MiB")
-            tally.check(f"bodies on {name} are refused before they are read", all(s in statuses | {"closed"} for s in got),
-                        f"expected {statuses}, got {sorted(map(str, set(got)))}")
+            tally.check(
+                f"memory: {count} bodies of 4 MiB on {name}",
+                grown <= 64,
+                f"grew by {grown:.0f} MiB; the bound is 64 MiB",
+            )
+            tally.check(
+                f"bodies on {name} are refused before they are read",
+                all(s in statuses | {"closed"} for s in got),
+                f"expected {statuses}, got {sorted(map(str, set(got)))}",
+            )
             for wire in wires:
                 wire.close()
             health = ask(server.port, "GET", "/health", limit_s=ANSWER_LIMIT_S)
@@ -208,7 +254,7 @@ def held_bodies(tally):
     tally.check("--max-body-total exists", bool(flags), "the program has no such flag")
     with Server(*flags) as server:
         head = request("POST", "/tokenize", headers=[("Content-Length", size), ("Content-Type", "application/json")])
-        few = []   # one after the other, half of what is allowed
+        few = []  # one after the other, half of what is allowed
         for _ in range(total_mib * MIB // size // 2):
             few += hold_bodies(server, head, size, 1, answer_early=False)[0]
         for wire in few:
@@ -220,11 +266,15 @@ def held_bodies(tally):
                     answers.append(wire.read().status)
                 except Lost as lost:
                     answers.append(str(lost))
-        tally.check("bodies within --max-body-total are taken", set(answers) == {400}, f"blanks are no JSON: 400 was due, got {answers}")
+        tally.check(
+            "bodies within --max-body-total are taken",
+            set(answers) == {400},
+            f"blanks are no JSON: 400 was due, got {answers}",
+        )
         with Peak(server) as peak:
             wires, statuses = hold_bodies(server, head, size, count, answer_early=False)
             time.sleep(0.3)
-            for i, wire in enumerate(wires):   # answers that came after the last piece
+            for i, wire in enumerate(wires):  # answers that came after the last piece
                 if statuses[i] is None and wire.answered_already():
                     try:
                         statuses[i] = wire.read().status
@@ -232,8 +282,11 @@ def held_bodies(tally):
                         statuses[i] = "closed"
         bounded(tally, f"{count} bodies of 4 MiB held at once, {total_mib} MiB allowed", peak, total_mib * 3 // 2 + 32)
         refused = statuses.count(503)
-        tally.check("bodies beyond --max-body-total get 503", refused > 0 and set(statuses) <= {None, 503, "closed"},
-                    f"{refused} refusals; answers {sorted(map(str, set(statuses)))}")
+        tally.check(
+            "bodies beyond --max-body-total get 503",
+            refused > 0 and set(statuses) <= {None, 503, "closed"},
+            f"{refused} refusals; answers {sorted(map(str, set(statuses)))}",
+        )
         answer = ask(server.port, "GET", "/health", limit_s=ANSWER_LIMIT_S)
         tally.check("health beside held bodies", answer.status == 200, repr(answer))
         for wire in wires:
@@ -257,8 +310,10 @@ def held_bodies(tally):
 
 # --- JSON, templates and text
 
+
 def run_merging_model(folder):
-    """A dummy model whose tokenizer merges runs of spaces, letters and digits up to 64: long runs are its worst case."""
+    """A dummy model whose tokenizer merges runs of spaces, letters and digits up to 64: long runs are its worst
+    case."""
     tokenizer = json.loads((ROOT / "tests/golden/data/llama-gqa/tokenizer.json").read_text())
     vocabulary, merges = tokenizer["model"]["vocab"], tokenizer["model"]["merges"]
     for symbol in ("\u0120", "a", "\u010a", "-"):
@@ -281,7 +336,7 @@ def chat(**fields):
 def heavy_bodies():
     """name: (target, body). Every one is at most 16 MiB, the default --max-body, less a margin."""
     full = 16 * MIB - 1000
-    prompt = lambda text: b'{"prompt":"' + text + b'","max_tokens":1}'   # noqa: E731
+    prompt = lambda text: b'{"prompt":"' + text + b'","max_tokens":1}'  # noqa: E731
     keys = {f"key{i}": i for i in range(100_000)}
     return {
         "16 MiB of spaces": ("/v1/completions", prompt(b" " * full)),
@@ -292,7 +347,10 @@ def heavy_bodies():
         "16 MiB of combining characters": ("/tokenize", prompt("\u0301".encode() * (full // 2))),
         "16 MiB of emoji": ("/tokenize", prompt("\U0001f600".encode() * (full // 4))),
         "16 MiB of special tokens": ("/tokenize", prompt(b"<|im_start|>" * (full // 12))),
-        "16 MiB of spaces in a chat": ("/v1/chat/completions", b'{"messages":[{"role":"user","content":"' + b" " * full + b'"}]}'),
+        "16 MiB of spaces in a chat": (
+            "/v1/chat/completions",
+            b'{"messages":[{"role":"user","content":"' + b" " * full + b'"}]}',
+        ),
         "16 MiB of blanks around an object": ("/v1/completions", b" " * full + b"{}"),
         "a million levels": ("/v1/completions", b"[" * MIB),
         "a million levels of objects": ("/v1/completions", b'{"a":' * MIB),
@@ -302,27 +360,46 @@ def heavy_bodies():
         "a number of 4 MiB": ("/v1/completions", b'{"seed":' + b"1" * (4 * MIB) + b"}"),
         "a key of 8 MiB": ("/v1/completions", b'{"' + b"k" * (8 * MIB) + b'":1,"prompt":"x","max_tokens":1}'),
         "a million equal keys": ("/v1/completions", b"{" + b'"a":1,' * 1_000_000 + b'"b":1}'),
-        "300,000 unknown fields": ("/v1/completions", json.dumps({**{f"u{i}": 0 for i in range(300_000)}, "prompt": "x",
-                                                                  "max_tokens": 1}).encode()),
+        "300,000 unknown fields": (
+            "/v1/completions",
+            json.dumps({**{f"u{i}": 0 for i in range(300_000)}, "prompt": "x", "max_tokens": 1}).encode(),
+        ),
         "100,000 keys in chat_template_kwargs": ("/v1/chat/completions", chat(chat_template_kwargs=keys)),
         "100,000 keys one level down": ("/v1/chat/completions", chat(chat_template_kwargs={"a": keys})),
-        "100,000 keys in a message": ("/v1/chat/completions", chat(messages=[{"role": "user", "content": "x", **keys}])),
+        "100,000 keys in a message": (
+            "/v1/chat/completions",
+            chat(messages=[{"role": "user", "content": "x", **keys}]),
+        ),
         "100,000 documents": ("/v1/chat/completions", chat(documents=[{"text": "x"}] * 100_000)),
         "16,384 messages": ("/v1/chat/completions", chat(messages=[{"role": "user", "content": "x"}] * 16_384)),
-        "200,000 content parts": ("/v1/chat/completions", chat(messages=[{"role": "user", "content": [{"type": "text",
-            "text": "x"}] * 200_000}])),
-        "100,000 biases": ("/v1/completions", json.dumps({"prompt": "x", "max_tokens": 1, "logit_bias": {str(i): 1
-            for i in range(100_000)}}).encode()),
+        "200,000 content parts": (
+            "/v1/chat/completions",
+            chat(messages=[{"role": "user", "content": [{"type": "text", "text": "x"}] * 200_000}]),
+        ),
+        "100,000 biases": (
+            "/v1/completions",
+            json.dumps({"prompt": "x", "max_tokens": 1, "logit_bias": {str(i): 1 for i in range(100_000)}}).encode(),
+        ),
         "1.9 million tokens to detokenise": ("/detokenize", b'{"tokens":[' + b"1," * 1_900_000 + b"1]}"),
-        "a million tokens with strings": ("/tokenize", b'{"return_token_strs":true,"prompt":"' + b"xy" * 500_000 + b'"}'),
+        "a million tokens with strings": (
+            "/tokenize",
+            b'{"return_token_strs":true,"prompt":"' + b"xy" * 500_000 + b'"}',
+        ),
     }
 
 
 def heavy_json(tally):
     bodies = heavy_bodies()
     if tally.quick:
-        bodies = {name: bodies[name] for name in ("16 MiB of spaces", "a million levels", "100,000 keys in chat_template_kwargs",
-                                                  "two million values")}
+        bodies = {
+            name: bodies[name]
+            for name in (
+                "16 MiB of spaces",
+                "a million levels",
+                "100,000 keys in chat_template_kwargs",
+                "two million values",
+            )
+        }
     for name, (target, body) in bodies.items():
         with Server(model=run_merging_model(ROOT / "build/abuse/run-model")) as server:
             data = request("POST", target, body)
@@ -345,13 +422,20 @@ def heavy_json(tally):
 
 # --- sequences
 
+
 def sequence_limits(tally):
     with Server("--max-streams-per-client", "100", "--max-num-seqs", "64") as server:
-        for name, fields, statuses in (("n of 100", {"n": 100}, {200}), ("n of 101", {"n": 101}, {400}), ("10 prompts x n of 11",
-            {"prompt": ["x"] * 10, "n": 11}, {400}),
-                                       ("256 prompts", {"prompt": ["x"] * 256}, {400}), ("100 prompts", {"prompt": ["x"] * 100}, {200})):
+        for name, fields, statuses in (
+            ("n of 100", {"n": 100}, {200}),
+            ("n of 101", {"n": 101}, {400}),
+            ("10 prompts x n of 11", {"prompt": ["x"] * 10, "n": 11}, {400}),
+            ("256 prompts", {"prompt": ["x"] * 256}, {400}),
+            ("100 prompts", {"prompt": ["x"] * 100}, {200}),
+        ):
             answer = ask(server.port, "POST", "/v1/completions", {**SMALL, **fields}, ANSWER_LIMIT_S)
-            tally.check(f"--max-streams-per-client 100: {name}", answer.status in statuses, f"{answer}; expected {statuses}")
+            tally.check(
+                f"--max-streams-per-client 100: {name}", answer.status in statuses, f"{answer}; expected {statuses}"
+            )
         lives(tally, "sequence limits", server)
     with Server("--max-streams-per-client", "256", "--max-num-seqs", "64", "--max-queue", "512") as server:
         flood = request("POST", "/v1/completions", {**SMALL, "n": 128, "max_tokens": 64, "temperature": 1})
@@ -374,6 +458,7 @@ def sequence_limits(tally):
 
 # --- connections
 
+
 def connection_limits(tally):
     flags = ("--max-connections", "64")
     if has_flag("--max-connections-per-client"):
@@ -385,7 +470,7 @@ def connection_limits(tally):
         def hold(source, count):
             for _ in range(count):
                 wires.append(Wire(server.port, 5, source))
-                wires[-1].send(b"GET /health HT")   # a connection that is at work on a request
+                wires[-1].send(b"GET /health HT")  # a connection that is at work on a request
 
         def answer(target, source):
             try:
@@ -410,7 +495,7 @@ def connection_limits(tally):
         for target in ("/health", "/ready"):
             status, got = answer(target, BYSTANDER)
             tally.check(f"{target} is answered beyond --max-connections", status == 200, repr(got))
-        for i in range(10, 40):   # more than the server holds to refuse: they are closed
+        for i in range(10, 40):  # more than the server holds to refuse: they are closed
             hold(f"127.0.0.{i}", 16)
         tally.check("the server lives beyond every limit", server.alive())
         for wire in wires:
@@ -440,21 +525,32 @@ def idle_connections(tally):
 
 
 def slow_readers(tally):
-    def wait_a_little(sent):   # the streams attack by themselves
+    def wait_a_little(sent):  # the streams attack by themselves
         sent()
         time.sleep(0.1)
 
     clients, n = (4, 8) if tally.quick else (16, 8)
     with Server("--write-timeout", "2s", "--max-num-seqs", "128") as server:
-        body = {"prompt": "x", "max_tokens": 1500, "n": n, "stream": True, "logprobs": 20, "ignore_eos": True, "temperature": 1}
+        body = {
+            "prompt": "x",
+            "max_tokens": 1500,
+            "n": n,
+            "stream": True,
+            "logprobs": 20,
+            "ignore_eos": True,
+            "temperature": 1,
+        }
         with Peak(server) as peak:
             wires = [Wire(server.port, ANSWER_LIMIT_S, receive_buffer=4096) for _ in range(clients)]
             for wire in wires:
                 wire.send(request("POST", "/v1/completions", body))
             beside(tally, f"{clients} clients that do not read", server, wait_a_little, attackers=1, wanted=5)
             gone = server.wait_for_metrics(60, tactus_http_client_gone_total=clients)
-            tally.check("clients that do not read count as gone", gone,
-                        f"{server.metric('tactus_http_client_gone_total'):.0f} of {clients} after 60 s")
+            tally.check(
+                "clients that do not read count as gone",
+                gone,
+                f"{server.metric('tactus_http_client_gone_total'):.0f} of {clients} after 60 s",
+            )
         for wire in wires:
             wire.close()
         bounded(tally, f"{clients} x {n} streams that nobody reads", peak, 512)

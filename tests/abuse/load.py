@@ -1,8 +1,10 @@
 """An overload by clients of which many leave: in the body, in the stream, by half-closing, without reading, at once.
 
-Every client that stays gets its whole answer, or a whole 429 or 503; none is lost and none is stuck. Afterwards memory, KV blocks and
+Every client that stays gets its whole answer, or a whole 429 or 503; none is lost and none is stuck. Afterwards memory,
+KV blocks and
 sequences are where they were, and SIGTERM ends the server with what runs finished.
 """
+
 import asyncio
 import collections
 import json
@@ -15,8 +17,19 @@ from wire import request
 
 REQUEST_LIMIT_S = 120
 CLIENTS = 160
-SERVER = ("--max-num-seqs", "16", "--max-queue", "48", "--max-streams-per-client", "64", "--max-model-len", "512", "--write-timeout", "5s")
-KV = "256KiB"   # 1,024 tokens: less than what 16 of these requests want, so sequences are preempted
+SERVER = (
+    "--max-num-seqs",
+    "16",
+    "--max-queue",
+    "48",
+    "--max-streams-per-client",
+    "64",
+    "--max-model-len",
+    "512",
+    "--write-timeout",
+    "5s",
+)
+KV = "256KiB"  # 1,024 tokens: less than what 16 of these requests want, so sequences are preempted
 
 
 class Stuck(Exception):
@@ -52,8 +65,14 @@ async def read_body(reader, headers):
 
 def body_of(draw, stream):
     tokens = draw.choice((1, 2, 4, 8, 16, 32))
-    body = {"max_tokens": tokens, "ignore_eos": True, "temperature": draw.choice((0, 1)), "stream": stream, "n": draw.choice((1, 1, 1, 1, 2,
-        4)), "seed": draw.randrange(100)}
+    body = {
+        "max_tokens": tokens,
+        "ignore_eos": True,
+        "temperature": draw.choice((0, 1)),
+        "stream": stream,
+        "n": draw.choice((1, 1, 1, 1, 2, 4)),
+        "seed": draw.randrange(100),
+    }
     if draw.random() < 0.3:
         return "/v1/chat/completions", body | {"messages": [{"role": "user", "content": "x" * draw.randrange(1, 80)}]}
     return "/v1/completions", body | {"prompt": [draw.randrange(3, 512) for _ in range(draw.randrange(1, 120))]}
@@ -83,7 +102,7 @@ async def stay(reader, writer, data, draw, sent, stream):
 
 
 async def leave_in_the_body(reader, writer, data, draw, sent, stream):
-    writer.write(data[:draw.randrange(1, len(data))])
+    writer.write(data[: draw.randrange(1, len(data))])
     await writer.drain()
     await asyncio.sleep(draw.random() * 0.01)
     return "left in the body"
@@ -95,7 +114,7 @@ async def leave_in_the_stream(reader, writer, data, draw, sent, stream):
         try:
             if not await asyncio.wait_for(reader.read(draw.randrange(1, 600)), 0.5):
                 break
-        except TimeoutError:   # it is whole already, and the connection stays
+        except TimeoutError:  # it is whole already, and the connection stays
             break
     return "left in the stream"
 
@@ -103,7 +122,7 @@ async def leave_in_the_stream(reader, writer, data, draw, sent, stream):
 async def half_close(reader, writer, data, draw, sent, stream):
     writer.write(data)
     writer.write_eof()
-    while await reader.read(65536):   # answered or cancelled: it ends
+    while await reader.read(65536):  # answered or cancelled: it ends
         pass
     return "half-closed"
 
@@ -119,7 +138,14 @@ async def leave_at_once(reader, writer, data, draw, sent, stream):
     return "left at once"
 
 
-BEHAVIOURS = [(stay, 60), (leave_in_the_body, 8), (leave_in_the_stream, 12), (half_close, 6), (never_read, 6), (leave_at_once, 8)]
+BEHAVIOURS = [
+    (stay, 60),
+    (leave_in_the_body, 8),
+    (leave_in_the_stream, 12),
+    (half_close, 6),
+    (never_read, 6),
+    (leave_at_once, 8),
+]
 
 
 async def one_request(port, number, seed):
@@ -136,7 +162,7 @@ async def one_request(port, number, seed):
             raise Lost(repr(error)) from None
         return "left"
     finally:
-        if draw.random() < 0.3:   # by a reset
+        if draw.random() < 0.3:  # by a reset
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         writer.close()
 
@@ -159,7 +185,7 @@ async def overload(port, numbers, seed, outcomes, problems):
                 problems.append((number, f"could not connect: {error}"))
             outcomes[outcome] += 1
             if outcome.startswith("refused"):
-                await asyncio.sleep(0.02)   # a client that heeds Retry-After, in small
+                await asyncio.sleep(0.02)  # a client that heeds Retry-After, in small
             if len(problems) > 100:
                 return
 
@@ -178,14 +204,26 @@ def run(tally, seed):
         for number, what in problems:
             tally.check(f"request {number}", False, what, f"request {number} of seed {seed}")
         tally.passed += sum(outcomes.values()) - len(problems)
-        if not tally.check("the server lives", server.alive(), f"exit status {server.process.poll()}: {''.join(server.lines[-5:])}"):
+        if not tally.check(
+            "the server lives", server.alive(), f"exit status {server.process.poll()}: {''.join(server.lines[-5:])}"
+        ):
             return
-        tally.check("idle at the end: every sequence and KV block is free", server.idle(60),
-                    "requests, KV blocks or exchanges are left:\n" +
-                    "\n".join(line for line in server.get("/metrics").splitlines() if "num_requests" in line or "usage_perc" in line
-                              or "exchanges" in line))
+        tally.check(
+            "idle at the end: every sequence and KV block is free",
+            server.idle(60),
+            "requests, KV blocks or exchanges are left:\n"
+            + "\n".join(
+                line
+                for line in server.get("/metrics").splitlines()
+                if "num_requests" in line or "usage_perc" in line or "exchanges" in line
+            ),
+        )
         grown = server.memory_mib() - before
-        tally.check("memory at the end", grown <= 48, f"{grown:.0f} MiB more than after a tenth of the requests; the bound is 48 MiB")
+        tally.check(
+            "memory at the end",
+            grown <= 48,
+            f"{grown:.0f} MiB more than after a tenth of the requests; the bound is 48 MiB",
+        )
         stayed = sum(outcomes[o] for o in ("answered", "refused 429", "refused 503"))
         tally.check("a share of those who stay is answered", outcomes["answered"] * 10 >= stayed, f"{outcomes}")
         tally.check("the overload was one", outcomes["refused 503"] + outcomes["refused 429"] > 0, f"{outcomes}")
@@ -201,9 +239,14 @@ def run(tally, seed):
 
 async def stop_under_load(server):
     """Empty, or what a stop did to the streams that ran."""
+
     async def stream(i):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        writer.write(request("POST", "/v1/completions", {"prompt": "x" * i, "max_tokens": 400, "ignore_eos": True, "stream": True}))
+        writer.write(
+            request(
+                "POST", "/v1/completions", {"prompt": "x" * i, "max_tokens": 400, "ignore_eos": True, "stream": True}
+            )
+        )
         status, headers = await read_head(reader)
         started.release()
         body = await read_body(reader, headers)

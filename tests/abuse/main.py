@@ -2,8 +2,10 @@
 
   main.py [PART ...] [--quick] [--seed N]
 
-Exit status 0: every case passed; 1: some failed (their inputs lie in build/abuse/); 2: it could not run; 130: interrupted.
+Exit status 0: every case passed; 1: some failed (their inputs lie in build/abuse/); 2: it could not run; 130:
+interrupted.
 """
+
 import argparse
 import importlib
 import json
@@ -25,11 +27,16 @@ def table(results):
     rows = [["part", "cases", "passed", "failed", "time", "worst figures"]]
     for r in results:
         figures = ", ".join(f"{name} {value}" for name, value in r["figures"].items())
-        rows.append([r["part"], f"{r['cases']:,}", f"{r['passed']:,}", f"{r['failed']:,}", f"{r['seconds']:.0f} s", figures])
+        rows.append(
+            [r["part"], f"{r['cases']:,}", f"{r['passed']:,}", f"{r['failed']:,}", f"{r['seconds']:.0f} s", figures]
+        )
     total = [sum(r[key] for r in results) for key in ("cases", "passed", "failed", "seconds")]
     rows.append(["all", *(f"{n:,}" for n in total[:3]), f"{total[3]:.0f} s", ""])
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
-    lines = ["| " + " | ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[5]]).rstrip() + " |" for row in rows]
+    lines = [
+        "| " + " | ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[5]]).rstrip() + " |"
+        for row in rows
+    ]
     lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|---|")
     return "\n".join(lines)
 
@@ -44,7 +51,9 @@ def main():
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     parser = argparse.ArgumentParser(description="Attacks build/release/tactus over loopback.")
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=", ".join(PARTS) + "; default: all")
+    parser.add_argument(
+        "parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=", ".join(PARTS) + "; default: all"
+    )
     parser.add_argument("--quick", action="store_true", help="a sample of every part, at most two minutes")
     parser.add_argument("--seed", type=int, default=1, help="of everything that is drawn at random")
     arguments = parser.parse_args()
@@ -62,7 +71,7 @@ def main():
             importlib.import_module(part).run(tally, arguments.seed)
         except KeyboardInterrupt:
             interrupted = True
-        except Exception:   # a part that breaks off is a failed case; the other parts still run
+        except Exception:  # a part that breaks off is a failed case; the other parts still run
             tally.check("the part ran to its end", False, traceback.format_exc())
         results.append(tally.result())
         if interrupted:
@@ -70,8 +79,13 @@ def main():
             break
     FOLDER.mkdir(parents=True, exist_ok=True)
     mode = "quick" if arguments.quick else "full"
-    figures = {"date": time.strftime("%Y-%m-%d"), "mode": mode, "seed": arguments.seed, "cores": len(os.sched_getaffinity(0)),
-               "parts": results}
+    figures = {
+        "date": time.strftime("%Y-%m-%d"),
+        "mode": mode,
+        "seed": arguments.seed,
+        "cores": len(os.sched_getaffinity(0)),
+        "parts": results,
+    }
     (FOLDER / "figures.json").write_text(json.dumps(figures, indent=1) + "\n")
     print(table(results))
     if interrupted:

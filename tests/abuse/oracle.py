@@ -1,7 +1,9 @@
-"""What docs/api.md says of request bodies, as a table of fields: what is right, what is wrong, and what an answer must look like.
+"""What docs/api.md says of request bodies, as a table of fields: what is right, what is wrong, and what an answer must
+look like.
 
 Strategies draw bodies of the dummy model: 512 tokens, a context of 2,048, one token per byte of text.
 """
+
 import json
 import math
 
@@ -16,32 +18,50 @@ OBJECTS = st.fixed_dictionaries({"a": st.integers(0, 3)})
 LISTS = st.lists(st.booleans(), min_size=1, max_size=2)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=24)
 NUMBERS = st.one_of(st.integers(-10, 10), st.floats(-10, 10))
-JUNK = st.recursive(st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS), lambda inner: st.one_of(st.lists(inner, max_size=3),
-    st.dictionaries(TEXTS, inner, max_size=3)),
-                    max_leaves=6)
+JUNK = st.recursive(
+    st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(TEXTS, inner, max_size=3)),
+    max_leaves=6,
+)
 IDS = st.integers(3, VOCABULARY - 1)
-WRONG_IDS = st.one_of(st.sampled_from([-1, VOCABULARY, 2**31, 2**63, -2**63, 1e300, 1.5, True, None, "1", [], {}]))
+WRONG_IDS = st.one_of(st.sampled_from([-1, VOCABULARY, 2**31, 2**63, -(2**63), 1e300, 1.5, True, None, "1", [], {}]))
 
 
 def number(low, high, *, above=False):
-    right = st.one_of(st.floats(low, high, exclude_min=above, allow_subnormal=False), st.integers(int(low) + (1 if above
-        or low != int(low) else 0), int(high)))
-    edges = [low if above else math.nextafter(low, -math.inf), math.nextafter(high, math.inf), low - 1, low - 0.01, high + 0.01, 1e300,
-             -1e300]
+    right = st.one_of(
+        st.floats(low, high, exclude_min=above, allow_subnormal=False),
+        st.integers(int(low) + (1 if above or low != int(low) else 0), int(high)),
+    )
+    edges = [
+        low if above else math.nextafter(low, -math.inf),
+        math.nextafter(high, math.inf),
+        low - 1,
+        low - 0.01,
+        high + 0.01,
+        1e300,
+        -1e300,
+    ]
     if low > 0:
         edges.append(low / 2)
-    wrong = st.one_of(st.sampled_from(edges), st.floats(max_value=low, exclude_max=not above, allow_infinity=False, min_value=-1e300),
-                      st.floats(min_value=high, exclude_min=True, allow_infinity=False), st.booleans(), TEXTS, LISTS, OBJECTS)
+    wrong = st.one_of(
+        st.sampled_from(edges),
+        st.floats(max_value=low, exclude_max=not above, allow_infinity=False, min_value=-1e300),
+        st.floats(min_value=high, exclude_min=True, allow_infinity=False),
+        st.booleans(),
+        TEXTS,
+        LISTS,
+        OBJECTS,
+    )
     # 1e-400 is written as 0 or as a subnormal: what is above zero must stay above it.
     return right.filter(lambda v: not above or v > 1e-30 + low), wrong
 
 
 def integer(low, high, wrong_low=True, wrong_high=True):
-    wholes = [st.sampled_from([2**63, -2**63 - 1, 2**64, 10**30])] if wrong_high else []
+    wholes = [st.sampled_from([2**63, -(2**63) - 1, 2**64, 10**30])] if wrong_high else []
     if wrong_high:
         wholes.append(st.integers(high + 1, 2**63 - 1) if high < 2**63 - 1 else st.nothing())
     if wrong_low:
-        wholes.append(st.integers(-2**63, low - 1))
+        wholes.append(st.integers(-(2**63), low - 1))
     wrong = st.one_of(*wholes, st.sampled_from([low + 0.5, 1e300, -1e300]), st.booleans(), TEXTS, LISTS, OBJECTS)
     return st.one_of(st.integers(low, min(high, low + 2**31)), st.integers(low, min(high, low + 20)).map(float)), wrong
 
@@ -51,8 +71,14 @@ def boolean():
 
 
 def text(most=NAMES_BYTES):
-    return TEXTS, st.one_of(NUMBERS, st.booleans(), LISTS, OBJECTS, st.integers(most + 1, most + 50).map(lambda n: "u" * n),
-                            st.just("\u00e9" * (most // 2 + 1)))
+    return TEXTS, st.one_of(
+        NUMBERS,
+        st.booleans(),
+        LISTS,
+        OBJECTS,
+        st.integers(most + 1, most + 50).map(lambda n: "u" * n),
+        st.just("\u00e9" * (most // 2 + 1)),
+    )
 
 
 def refused(*values):
@@ -61,57 +87,165 @@ def refused(*values):
 
 
 STOPS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=8)
-WRONG_STOPS = st.one_of(st.just(""), st.just([""]), st.just(["a", ""]), st.just("s" * 1025), st.just(["a"] * 17), NUMBERS, st.booleans(),
-                        OBJECTS, st.just(["a", 1]), st.just([None]))
+WRONG_STOPS = st.one_of(
+    st.just(""),
+    st.just([""]),
+    st.just(["a", ""]),
+    st.just("s" * 1025),
+    st.just(["a"] * 17),
+    NUMBERS,
+    st.booleans(),
+    OBJECTS,
+    st.just(["a", 1]),
+    st.just([None]),
+)
 BIAS = st.dictionaries(st.integers(0, VOCABULARY - 1).map(str), st.floats(-100, 100), max_size=4)
-WRONG_BIAS = st.one_of(st.sampled_from([{"512": 1}, {"-1": 1}, {"x": 1}, {"": 1}, {"1.0": 1}, {"1": 101}, {"1": -100.5}, {"1": "1"},
-                                        {"1": None}, {"1": True}, {"1": []}, {"1": 1, "01": 2},
-                                        {"99999999999": 1}]), LISTS, TEXTS, NUMBERS, st.booleans())
+WRONG_BIAS = st.one_of(
+    st.sampled_from(
+        [
+            {"512": 1},
+            {"-1": 1},
+            {"x": 1},
+            {"": 1},
+            {"1.0": 1},
+            {"1": 101},
+            {"1": -100.5},
+            {"1": "1"},
+            {"1": None},
+            {"1": True},
+            {"1": []},
+            {"1": 1, "01": 2},
+            {"99999999999": 1},
+        ]
+    ),
+    LISTS,
+    TEXTS,
+    NUMBERS,
+    st.booleans(),
+)
 # From 1 ms: what is below the engine's shortest step is refused (tests/base/objectives_test.cc).
 SLO_MS = number(1, 1e9)[0], number(0, 1e9, above=True)[1]
 SLO = st.fixed_dictionaries({}, optional={name: SLO_MS[0] for name in ("ttft_ms", "tbt_ms", "jct_ms")})
-WRONG_SLO = st.one_of(st.fixed_dictionaries({"ttft_ms": SLO_MS[1]}), st.fixed_dictionaries({"jct_ms": SLO_MS[1]}), LISTS, TEXTS,
-                      st.booleans(), NUMBERS)
+WRONG_SLO = st.one_of(
+    st.fixed_dictionaries({"ttft_ms": SLO_MS[1]}),
+    st.fixed_dictionaries({"jct_ms": SLO_MS[1]}),
+    LISTS,
+    TEXTS,
+    st.booleans(),
+    NUMBERS,
+)
 
 PARTS = st.lists(st.one_of(st.fixed_dictionaries({"type": st.just("text"), "text": TEXTS}), TEXTS), max_size=3)
 USER = st.fixed_dictionaries(
     {"role": st.sampled_from(["system", "developer", "user", "assistant", "tool"]), "content": st.one_of(TEXTS, PARTS)},
-    optional={"name": TEXTS, "tool_call_id": TEXTS})
+    optional={"name": TEXTS, "tool_call_id": TEXTS},
+)
 MESSAGES = st.lists(USER, min_size=1, max_size=4)
 NO_MESSAGES = [[], {}, "hi", 1, True, [None], ["hi"], [[]], [{}]]
-NO_ROLES = [[{"content": "x"}], [{"role": "robot", "content": "x"}], [{"role": 1, "content": "x"}], [{"role": "USER", "content": "x"}]]
-NO_CONTENTS = [None, 1, {}, [1], [{}], [[]], [{"type": "text"}], [{"type": "text", "text": 1}], [{"type": "input_audio"}],
-               [{"type": "image_url", "image_url": {"url": "x"}}]]
+NO_ROLES = [
+    [{"content": "x"}],
+    [{"role": "robot", "content": "x"}],
+    [{"role": 1, "content": "x"}],
+    [{"role": "USER", "content": "x"}],
+]
+NO_CONTENTS = [
+    None,
+    1,
+    {},
+    [1],
+    [{}],
+    [[]],
+    [{"type": "text"}],
+    [{"type": "text", "text": 1}],
+    [{"type": "input_audio"}],
+    [{"type": "image_url", "image_url": {"url": "x"}}],
+]
 WRONG_MESSAGES = st.one_of(
-    st.sampled_from([*NO_MESSAGES, *NO_ROLES, [{"role": "user"}], *([{"role": "user", "content": c}] for c in NO_CONTENTS),
-                     [{"role": "assistant", "tool_calls": "x", "content": "x"}]]),
-    MESSAGES.map(lambda m: [*m, {"role": "user", "content": 7}]))
+    st.sampled_from(
+        [
+            *NO_MESSAGES,
+            *NO_ROLES,
+            [{"role": "user"}],
+            *([{"role": "user", "content": c}] for c in NO_CONTENTS),
+            [{"role": "assistant", "tool_calls": "x", "content": "x"}],
+        ]
+    ),
+    MESSAGES.map(lambda m: [*m, {"role": "user", "content": 7}]),
+)
 
 PROMPT_TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
 PROMPT_IDS = st.lists(IDS, min_size=1, max_size=24)
-PROMPTS = st.one_of(PROMPT_TEXT, PROMPT_IDS, st.lists(PROMPT_TEXT, min_size=1, max_size=3),
-                    st.lists(st.one_of(PROMPT_IDS, PROMPT_TEXT), min_size=1, max_size=3))
-NO_PROMPTS = [[], {}, 1, True, "", [[]], [""], ["a", ""], [None], [{}], ["a", 1], [[1], 2], [["a"]], [[[1]]], [True], ["a"] * 257, [1.5],
-              [[1, None]], "x" * 2048, [5] * 2049, ["x", "y" * 3000]]
+PROMPTS = st.one_of(
+    PROMPT_TEXT,
+    PROMPT_IDS,
+    st.lists(PROMPT_TEXT, min_size=1, max_size=3),
+    st.lists(st.one_of(PROMPT_IDS, PROMPT_TEXT), min_size=1, max_size=3),
+)
+NO_PROMPTS = [
+    [],
+    {},
+    1,
+    True,
+    "",
+    [[]],
+    [""],
+    ["a", ""],
+    [None],
+    [{}],
+    ["a", 1],
+    [[1], 2],
+    [["a"]],
+    [[[1]]],
+    [True],
+    ["a"] * 257,
+    [1.5],
+    [[1, None]],
+    "x" * 2048,
+    [5] * 2049,
+    ["x", "y" * 3000],
+]
 WRONG_ID_LISTS = st.tuples(st.lists(IDS, max_size=3), WRONG_IDS).map(lambda both: [*both[0], both[1]])
 WRONG_PROMPTS = st.one_of(st.sampled_from(NO_PROMPTS), WRONG_ID_LISTS.map(lambda ids: [1, *ids]))
-WRONG_SEEDS = st.one_of(st.sampled_from([2**64, -2**63 - 1, 0.5, 1e300]), st.booleans(), TEXTS, LISTS, OBJECTS)
-STREAM_OPTIONS = st.fixed_dictionaries({}, optional={"include_usage": st.booleans(), "continuous_usage_stats": st.booleans()})
-WRONG_STREAM_OPTIONS = st.one_of(LISTS, TEXTS, NUMBERS, st.booleans(),
-                                 st.sampled_from([{"include_usage": 1}, {"continuous_usage_stats": "x"}]))
+WRONG_SEEDS = st.one_of(st.sampled_from([2**64, -(2**63) - 1, 0.5, 1e300]), st.booleans(), TEXTS, LISTS, OBJECTS)
+STREAM_OPTIONS = st.fixed_dictionaries(
+    {}, optional={"include_usage": st.booleans(), "continuous_usage_stats": st.booleans()}
+)
+WRONG_STREAM_OPTIONS = st.one_of(
+    LISTS, TEXTS, NUMBERS, st.booleans(), st.sampled_from([{"include_usage": 1}, {"continuous_usage_stats": "x"}])
+)
 # What an answer must be: one field of a request may say so.
-SCHEMAS = st.sampled_from([{"type": "integer"}, {"type": "object", "properties": {"a": {"type": "string"}}}, {"enum": ["a", 1]}, {}])
+SCHEMAS = st.sampled_from(
+    [{"type": "integer"}, {"type": "object", "properties": {"a": {"type": "string"}}}, {"enum": ["a", 1]}, {}]
+)
 NO_SCHEMAS = [{"type": "objekt"}, {"unevaluatedProperties": False}, [1], 1]
-FORMATS = st.one_of(st.sampled_from([{"type": "text"}, {"type": "json_object"}]),
-                    SCHEMAS.map(lambda schema: {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}))
-WRONG_FORMATS = st.one_of(st.sampled_from([{"type": "json_schema"}, {}, {"type": 1}, "text", 1, []]),
-                          st.sampled_from(NO_SCHEMAS).map(lambda schema: {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}))
+FORMATS = st.one_of(
+    st.sampled_from([{"type": "text"}, {"type": "json_object"}]),
+    SCHEMAS.map(lambda schema: {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}),
+)
+WRONG_FORMATS = st.one_of(
+    st.sampled_from([{"type": "json_schema"}, {}, {"type": 1}, "text", 1, []]),
+    st.sampled_from(NO_SCHEMAS).map(
+        lambda schema: {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    ),
+)
 RULES = ("response_format", "guided_json", "guided_regex", "guided_choice", "guided_grammar", "structured_outputs")
 TOOLS = st.lists(st.sampled_from(["f", "g", "h-1"]), unique=True, max_size=3).map(
-    lambda names: [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names])
-NO_TOOLS = [{}, "x", 1, [1], [{}], [{"type": "function"}], [{"type": "function", "function": {}}], [{"type": "function", "function": {"name": ""}}],
-            [{"type": "function", "function": {"name": "a b"}}], [{"type": "function", "function": {"name": "f", "parameters": 1}}],
-            [{"type": "function", "function": {"name": "f"}}] * 2, [{"type": "retrieval"}]]
+    lambda names: [{"type": "function", "function": {"name": name, "parameters": {"type": "object"}}} for name in names]
+)
+NO_TOOLS = [
+    {},
+    "x",
+    1,
+    [1],
+    [{}],
+    [{"type": "function"}],
+    [{"type": "function", "function": {}}],
+    [{"type": "function", "function": {"name": ""}}],
+    [{"type": "function", "function": {"name": "a b"}}],
+    [{"type": "function", "function": {"name": "f", "parameters": 1}}],
+    [{"type": "function", "function": {"name": "f"}}] * 2,
+    [{"type": "retrieval"}],
+]
 TEMPLATE_FIELDS = [{"messages": []}, {"tools": []}, {"documents": []}, {"add_generation_prompt": True}]
 
 
@@ -121,7 +255,7 @@ def only(right, *wrong):
 
 
 # field: (what is right, what is wrong)
-SAMPLED = {   # of both kinds of requests
+SAMPLED = {  # of both kinds of requests
     "temperature": number(0, 2),
     "top_p": number(0, 1, above=True),
     "top_k": integer(-1, 2**31 - 1),
@@ -130,17 +264,20 @@ SAMPLED = {   # of both kinds of requests
     "presence_penalty": number(-2, 2),
     "frequency_penalty": number(-2, 2),
     "logit_bias": (BIAS, WRONG_BIAS),
-    "seed": (st.integers(-2**63, 2**64 - 1), WRONG_SEEDS),
+    "seed": (st.integers(-(2**63), 2**64 - 1), WRONG_SEEDS),
     "n": (st.integers(1, 3), integer(1, 128)[1]),
     "stop": (st.one_of(STOPS, st.lists(STOPS, max_size=16)), WRONG_STOPS),
-    "stop_token_ids": (st.lists(IDS, max_size=4), st.one_of(WRONG_ID_LISTS, st.just([5] * 257), OBJECTS, TEXTS, NUMBERS)),
+    "stop_token_ids": (
+        st.lists(IDS, max_size=4),
+        st.one_of(WRONG_ID_LISTS, st.just([5] * 257), OBJECTS, TEXTS, NUMBERS),
+    ),
     "ignore_eos": boolean(),
     "min_tokens": (st.integers(0, 4), st.one_of(integer(0, CONTEXT)[1], st.just(5000))),
     "max_tokens": (st.integers(4, 12), integer(1, 2**63 - 1)[1] | st.integers(CONTEXT, 2**63 - 1)),
     "max_completion_tokens": (st.integers(4, 12), integer(1, 2**63 - 1)[1]),
     "stream": boolean(),
     "stream_options": (STREAM_OPTIONS, WRONG_STREAM_OPTIONS),
-    "priority": integer(-2**31, 2**31 - 1),
+    "priority": integer(-(2**31), 2**31 - 1),
     "slo": (SLO, WRONG_SLO),
     "ttft_slo_ms": SLO_MS,
     "tpot_slo_ms": SLO_MS,
@@ -159,9 +296,14 @@ SAMPLED = {   # of both kinds of requests
     "guided_json": (SCHEMAS, st.sampled_from([*NO_SCHEMAS, "x"])),
     "guided_regex": (st.sampled_from(["a", "[a-z]{1,8}", "(yes|no)"]), st.sampled_from(["", "(", "a{9,1}", 1, [], {}])),
     "guided_choice": (st.lists(STOPS, min_size=1, max_size=4), st.sampled_from([[], [""], [1], "a", 1, {}])),
-    "guided_grammar": (st.just('start: "a" | "b" start'), st.sampled_from(["", "x", "start: foo", "root ::= \"a\"", 1, {}])),
-    "structured_outputs": (st.sampled_from([{}, {"choice": ["a"]}, {"regex": "a+"}, {"json": {}}]),
-                           st.sampled_from([[], 1, "x", {"choice": []}, {"regex": "("}, {"structural_tag": "x"}])),
+    "guided_grammar": (
+        st.just('start: "a" | "b" start'),
+        st.sampled_from(["", "x", "start: foo", 'root ::= "a"', 1, {}]),
+    ),
+    "structured_outputs": (
+        st.sampled_from([{}, {"choice": ["a"]}, {"regex": "a+"}, {"json": {}}]),
+        st.sampled_from([[], 1, "x", {"choice": []}, {"regex": "("}, {"structural_tag": "x"}]),
+    ),
     "prompt_logprobs": refused(0, 1),
     "chat_template": refused("x"),
 }
@@ -169,17 +311,25 @@ TEMPLATED = {
     "messages": (MESSAGES, WRONG_MESSAGES),
     "add_generation_prompt": boolean(),
     "documents": (st.lists(JUNK, max_size=3), st.one_of(OBJECTS, TEXTS, NUMBERS)),
-    "chat_template_kwargs": (st.dictionaries(TEXTS.map(lambda k: "k" + k), JUNK, max_size=3),
-                             st.one_of(LISTS, TEXTS, NUMBERS, st.sampled_from(TEMPLATE_FIELDS))),
+    "chat_template_kwargs": (
+        st.dictionaries(TEXTS.map(lambda k: "k" + k), JUNK, max_size=3),
+        st.one_of(LISTS, TEXTS, NUMBERS, st.sampled_from(TEMPLATE_FIELDS)),
+    ),
     "prompt": refused("x", [1], 1),
     "add_special_tokens": only(False, True, 1),
     "continue_final_message": only(False, True, 1),
 }
 CHAT = {
-    **SAMPLED, **TEMPLATED,
-    "logprobs": boolean(), "top_logprobs": integer(0, 20), "echo": only(False, True, 1),
+    **SAMPLED,
+    **TEMPLATED,
+    "logprobs": boolean(),
+    "top_logprobs": integer(0, 20),
+    "echo": only(False, True, 1),
     "tools": (TOOLS, st.sampled_from(NO_TOOLS)),
-    "tool_choice": (st.sampled_from(["none", "auto"]), st.sampled_from(["required", "any", {}, {"type": "function"}, 1])),
+    "tool_choice": (
+        st.sampled_from(["none", "auto"]),
+        st.sampled_from(["required", "any", {}, {"type": "function"}, 1]),
+    ),
     "parallel_tool_calls": (st.booleans(), st.one_of(NUMBERS, TEXTS, LISTS, OBJECTS)),
     "reasoning_effort": (st.sampled_from(["none", "low", "high"]), st.one_of(st.just("much"), NUMBERS, LISTS, OBJECTS)),
 }
@@ -199,7 +349,10 @@ TOKENIZE = {
 }
 TOKENIZE_CHAT = {**TEMPLATED, "return_token_strs": boolean(), "model": SAMPLED["model"]}
 DETOKENIZE = {
-    "tokens": (st.lists(st.integers(0, VOCABULARY - 1), max_size=40), st.one_of(WRONG_ID_LISTS, OBJECTS, TEXTS, NUMBERS)),
+    "tokens": (
+        st.lists(st.integers(0, VOCABULARY - 1), max_size=40),
+        st.one_of(WRONG_ID_LISTS, OBJECTS, TEXTS, NUMBERS),
+    ),
     "model": SAMPLED["model"],
 }
 
@@ -227,7 +380,9 @@ def settle(body, chat):
     slo = body.get("slo") or {}
     first = [slo.get("ttft_ms"), body.get("ttft_slo_ms")]
     last = [slo.get("jct_ms"), body.get("ttlt_slo_ms")]
-    if max((ms for ms in first if ms is not None), default=0) > min((ms for ms in last if ms is not None), default=math.inf):
+    if max((ms for ms in first if ms is not None), default=0) > min(
+        (ms for ms in last if ms is not None), default=math.inf
+    ):
         body.pop("ttlt_slo_ms", None)
         body["slo"] = {name: ms for name, ms in slo.items() if name != "jct_ms"}
     return body
@@ -236,15 +391,20 @@ def settle(body, chat):
 def right_bodies(route):
     """Bodies that must be answered with 200. Null counts as absent, unknown fields are ignored."""
     _, fields, needed = ROUTES[route]
-    optional = {name: st.one_of(right, right, right, st.none()) for name, (right, _) in fields.items() if name != needed}
+    optional = {
+        name: st.one_of(right, right, right, st.none()) for name, (right, _) in fields.items() if name != needed
+    }
     unknown = st.dictionaries(TEXTS.map(lambda key: "x-" + key), JUNK, max_size=2)
+
     # A few optional fields at a time: all of them together would meet each other's limits more than their own.
     def some(names):
         return st.fixed_dictionaries({needed: fields[needed][0], **{name: optional[name] for name in names}})
+
     body = st.lists(st.sampled_from(sorted(optional)), max_size=8, unique=True).flatmap(some)
     generates = route in ("completions", "chat")
-    return st.tuples(body, unknown).map(lambda both: settle({**both[1], **both[0]}, route == "chat") if generates else {**both[1],
-        **both[0]})
+    return st.tuples(body, unknown).map(
+        lambda both: settle({**both[1], **both[0]}, route == "chat") if generates else {**both[1], **both[0]}
+    )
 
 
 def wrong_bodies(route, field):
@@ -254,9 +414,15 @@ def wrong_bodies(route, field):
     def spoil(both):
         body, value = both
         # What hangs on the field would be wrong by itself.
-        for dependent in {"stream": ["stream_options"], "logprobs": ["top_logprobs"], "n": ["best_of"],
-                          **{rule: [r for r in RULES if r != rule] for rule in RULES}, "tool_choice": ["tools"],
-                          "max_completion_tokens": ["min_tokens"], "max_tokens": ["max_completion_tokens", "min_tokens"]}.get(field, []):
+        for dependent in {
+            "stream": ["stream_options"],
+            "logprobs": ["top_logprobs"],
+            "n": ["best_of"],
+            **{rule: [r for r in RULES if r != rule] for rule in RULES},
+            "tool_choice": ["tools"],
+            "max_completion_tokens": ["min_tokens"],
+            "max_tokens": ["max_completion_tokens", "min_tokens"],
+        }.get(field, []):
             body.pop(dependent, None)
         if field == "stream_options":
             body["stream"] = True
@@ -269,6 +435,7 @@ def wrong_bodies(route, field):
 
 
 # --- answers
+
 
 def wrong_shape(route, body, answer):
     """Empty, or what is wrong with a 200's body."""
@@ -284,7 +451,11 @@ def wrong_shape(route, body, answer):
 
 def wrong_tokens(body, answer):
     tokens, strings = answer["tokens"], answer["token_strs"]
-    if answer["count"] != len(tokens) or answer["max_model_len"] != CONTEXT or not all(0 <= t < VOCABULARY for t in tokens):
+    if (
+        answer["count"] != len(tokens)
+        or answer["max_model_len"] != CONTEXT
+        or not all(0 <= t < VOCABULARY for t in tokens)
+    ):
         return "count, max_model_len or ids are wrong"
     if (strings is not None and len(strings) != len(tokens)) if body.get("return_token_strs") else strings is not None:
         return "token_strs do not fit return_token_strs"
@@ -303,8 +474,9 @@ def longest(body):
 
 def wrong_generation(chat, body, answer):
     count = choices_of(body)
-    if answer["object"] != ("chat.completion" if chat else "text_completion") or not answer["id"].startswith("chatcmpl-"
-        if chat else "cmpl-"):
+    if answer["object"] != ("chat.completion" if chat else "text_completion") or not answer["id"].startswith(
+        "chatcmpl-" if chat else "cmpl-"
+    ):
         return "object or id"
     if [choice["index"] for choice in answer["choices"]] != list(range(count)):
         return f"choices: {len(answer['choices'])} instead of {count}"

@@ -1,7 +1,10 @@
-"""The program under attack: a tiny random model, `tactus serve` on a free loopback port, and what /proc and /metrics say of it.
+"""The program under attack: a tiny random model, `tactus serve` on a free loopback port, and what /proc and /metrics
+say of it.
 
-TACTUS_BINARY names another program than build/release/tactus. Every wait has a limit; what a limit ends is killed by its process id.
+TACTUS_BINARY names another program than build/release/tactus. Every wait has a limit; what a limit ends is killed by
+its process id.
 """
+
 import ctypes
 import json
 import os
@@ -30,9 +33,15 @@ def tactus(*args, timeout=60, binary_output=False):
     """Runs one command to its end. A command that hangs is killed and has the return code None."""
     command = [BINARY, *map(str, args)]
     try:
-        return subprocess.run(command, capture_output=True, text=not binary_output, errors=None if binary_output else "replace",
-                              timeout=timeout,
-                              env=ENVIRONMENT, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=not binary_output,
+            errors=None if binary_output else "replace",
+            timeout=timeout,
+            env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL,
+        )
     except subprocess.TimeoutExpired as late:
         return subprocess.CompletedProcess(command, None, late.stdout or "", f"no end within {timeout} s")
 
@@ -41,7 +50,8 @@ _help = {}
 
 
 def has_flag(flag, command="serve"):
-    """Whether the program knows an option: a flag that a mend brings is a failed case before it, not a crash of the tier."""
+    """Whether the program knows an option: a flag that a mend brings is a failed case before it, not a crash of the
+    tier."""
     if command not in _help:
         _help[command] = tactus(command, "--help").stdout
     return re.search(re.escape(flag) + r"\b", _help[command]) is not None
@@ -57,11 +67,11 @@ def dummy_model(folder, **changes):
 
 
 _libc = ctypes.CDLL(None)
-running = set()   # processes of servers; an interrupt kills them, so that nobody waits for their answers
+running = set()  # processes of servers; an interrupt kills them, so that nobody waits for their answers
 
 
 def _die_with_parent():
-    _libc.prctl(1, signal.SIGKILL)   # PR_SET_PDEATHSIG: a killed tier leaves no server behind
+    _libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: a killed tier leaves no server behind
 
 
 class DidNotStart(Exception):
@@ -76,10 +86,28 @@ class Server:
     def __init__(self, *args, model=None, kv_memory="64MiB", port=0, start_limit_s=START_LIMIT_S, **config):
         self.folder = tempfile.TemporaryDirectory(prefix="tactus-abuse-")
         model = model or dummy_model(pathlib.Path(self.folder.name) / "model", **config)
-        command = [BINARY, "serve", *map(str, model), "--port", str(port), "--kv-cache-memory", kv_memory, "--served-model-name", MODEL,
-                   *map(str, args)]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
-                                        errors="replace", env=ENVIRONMENT, preexec_fn=_die_with_parent)
+        command = [
+            BINARY,
+            "serve",
+            *map(str, model),
+            "--port",
+            str(port),
+            "--kv-cache-memory",
+            kv_memory,
+            "--served-model-name",
+            MODEL,
+            *map(str, args),
+        ]
+        self.process = subprocess.Popen(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            env=ENVIRONMENT,
+            preexec_fn=_die_with_parent,
+        )
         running.add(self.process)
         self.lines, self.port, self._ready = [], None, threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -114,7 +142,9 @@ class Server:
 
     def post(self, path, body, timeout=60):
         """(status, parsed JSON) of one request."""
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         try:
             with urllib.request.urlopen(request, timeout=timeout) as answer:
                 return answer.status, json.load(answer)
@@ -125,7 +155,9 @@ class Server:
     def metric(self, name, text=None):
         """The sum over a metric's labels, 0 when it is absent."""
         text = text or self.get("/metrics")
-        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(re.escape(name) + r"[ {]", line))
+        return sum(
+            float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if re.match(re.escape(name) + r"[ {]", line)
+        )
 
     def wait_for_metrics(self, limit_s=60, **wanted):
         """Polls until all metrics have these values; False at the limit. Colons of names are written as __."""
@@ -141,8 +173,13 @@ class Server:
         return False
 
     def idle(self, limit_s=60):
-        return self.wait_for_metrics(limit_s, vllm__num_requests_running=0, vllm__num_requests_waiting=0, vllm__kv_cache_usage_perc=0,
-                                     tactus_http_exchanges=1)   # the exchange that asks
+        return self.wait_for_metrics(
+            limit_s,
+            vllm__num_requests_running=0,
+            vllm__num_requests_waiting=0,
+            vllm__kv_cache_usage_perc=0,
+            tactus_http_exchanges=1,
+        )  # the exchange that asks
 
     def memory_mib(self, field="VmRSS"):
         with open(f"/proc/{self.process.pid}/status") as status:
@@ -162,7 +199,8 @@ class Server:
     # --- how it ends
 
     def stop(self):
-        """SIGTERM and the exit status; None when it had to be killed at the limit. A negative status is the signal that ended it."""
+        """SIGTERM and the exit status; None when it had to be killed at the limit. A negative status is the signal that
+        ended it."""
         if self.alive():
             self.process.send_signal(signal.SIGTERM)
         status = self._wait(STOP_LIMIT_S)

@@ -1,4 +1,5 @@
 """Counts a part's cases. A failed case is printed at once and saved with what reproduces it, under build/abuse/."""
+
 import json
 import re
 import sys
@@ -7,7 +8,7 @@ import time
 from program import ROOT
 
 FOLDER = ROOT / "build/abuse"
-SAVED_PER_PART = 50   # what fails more often fails for one reason
+SAVED_PER_PART = 50  # what fails more often fails for one reason
 
 
 class Tally:
@@ -31,7 +32,11 @@ class Tally:
         self.failures.append(name)
         if self.failed <= SAVED_PER_PART:
             path = self._save(name, message, reproduce)
-            print(f"FAILED {self.part}: {name}: {message}\n       reproduced by {path.relative_to(ROOT)}", file=sys.stderr, flush=True)
+            print(
+                f"FAILED {self.part}: {name}: {message}\n       reproduced by {path.relative_to(ROOT)}",
+                file=sys.stderr,
+                flush=True,
+            )
         return False
 
     def _save(self, name, message, reproduce):
@@ -42,7 +47,7 @@ class Tally:
             reproduce = json.dumps(reproduce, indent=1, default=repr)
         if isinstance(reproduce, str):
             reproduce = reproduce.encode(errors="surrogatepass")
-        path.write_bytes(f"{self.part}: {name}\n{message}\n\n".encode(errors="replace") + reproduce[:1 << 20])
+        path.write_bytes(f"{self.part}: {name}\n{message}\n\n".encode(errors="replace") + reproduce[: 1 << 20])
         return path
 
     def figure(self, name, value):
@@ -53,5 +58,12 @@ class Tally:
         self.figures[name] = max(self.figures.get(name, 0), round(value, 1) if isinstance(value, float) else value)
 
     def result(self):
-        return {"part": self.part, "cases": self.cases, "passed": self.passed, "failed": self.failed,
-                "seconds": round(time.monotonic() - self.start_s, 1), "figures": self.figures, "failures": self.failures}
+        return {
+            "part": self.part,
+            "cases": self.cases,
+            "passed": self.passed,
+            "failed": self.failed,
+            "seconds": round(time.monotonic() - self.start_s, 1),
+            "figures": self.figures,
+            "failures": self.failures,
+        }

@@ -1,10 +1,10 @@
 """HTTP/1.1 by hand over raw sockets: sends any bytes, reads answers strictly, never waits without a limit."""
+
 import json
 import select
 import socket
 import struct
 import time
-
 
 LONGEST_LINE = 1 << 20
 
@@ -37,7 +37,7 @@ class Wire:
 
     def __init__(self, port, limit_s=20.0, source="127.0.0.1", receive_buffer=0):
         self.limit_s, self.buffer, self.ended = limit_s, bytearray(), False
-        self.continues = 0   # interim answers of status 100
+        self.continues = 0  # interim answers of status 100
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -155,7 +155,17 @@ class Wire:
         self.close()
 
 
-def request(method, target, body=None, *, host="127.0.0.1", version="HTTP/1.1", headers=(), content_type="application/json", length=True):
+def request(
+    method,
+    target,
+    body=None,
+    *,
+    host="127.0.0.1",
+    version="HTTP/1.1",
+    headers=(),
+    content_type="application/json",
+    length=True,
+):
     """The bytes of a well-formed request, unless an argument asks for less."""
     if isinstance(body, (dict, list)):
         body = json.dumps(body)

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """bench/cpu: counted work, verdicts, statistics, and the clients against servers and engines that are made up here."""
+
 import argparse
 import asyncio
 import json
@@ -19,12 +20,13 @@ import long_contexts  # noqa: E402
 import make_models  # noqa: E402
 import parts  # noqa: E402
 import plan  # noqa: E402
-import report  # noqa: E402
 import run  # noqa: E402
 import served  # noqa: E402
 import servers  # noqa: E402
 import shape  # noqa: E402
 import tables  # noqa: E402
+
+import report  # noqa: E402
 
 
 class Shape(unittest.TestCase):
@@ -41,10 +43,14 @@ class Shape(unittest.TestCase):
         work = shape.decode(3, 128)
         self.assertEqual((work.tokens, work.rows, work.pairs, work.kv_tokens), (3, 3, 387, 387))
         without = shape.bytes_read(shape.decode(0, 0), "bf16")
-        self.assertEqual(shape.bytes_read(work, "bf16") - without - 2 * shape.VOCAB * shape.HIDDEN, 387 * 22 * 2 * 256 * 2)
+        self.assertEqual(
+            shape.bytes_read(work, "bf16") - without - 2 * shape.VOCAB * shape.HIDDEN, 387 * 22 * 2 * 256 * 2
+        )
 
     def test_int8_keys_and_values_are_half_the_bytes(self):
-        contexts = lambda kv: shape.bytes_read(shape.decode(4, 1000), "int4", kv) - shape.bytes_read(shape.Work(4, 4, 0, 0), "int4", kv)
+        contexts = lambda kv: (
+            shape.bytes_read(shape.decode(4, 1000), "int4", kv) - shape.bytes_read(shape.Work(4, 4, 0, 0), "int4", kv)
+        )
         self.assertEqual(contexts("bf16"), 2 * contexts("int8"))
 
     def test_the_larger_of_arithmetic_and_bytes(self):
@@ -52,35 +58,62 @@ class Shape(unittest.TestCase):
         slow_arithmetic = shape.Ceilings(bf16=1e9, int8=2e9, read=1e15)
         work = shape.decode(1, 128)
         self.assertAlmostEqual(shape.least_s(work, "int8", slow_memory), shape.bytes_read(work, "int8") / 1e9)
-        self.assertAlmostEqual(shape.least_s(work, "int8", slow_arithmetic), shape.linear_ops(work) / 2e9 + shape.attention_ops(work) / 1e9)
+        self.assertAlmostEqual(
+            shape.least_s(work, "int8", slow_arithmetic), shape.linear_ops(work) / 2e9 + shape.attention_ops(work) / 1e9
+        )
 
 
 def cell(ours: float, theirs: float, tokens: int, ceilings: dict) -> dict:
-    return {"tactus int8": {"all": [tokens / ours] * 3}, "OpenVINO GenAI": {"all": [tokens / theirs] * 3}, "llama.cpp": {"all": [tokens / (theirs / 2)] * 3}, "ceilings": ceilings}
+    return {
+        "tactus int8": {"all": [tokens / ours] * 3},
+        "OpenVINO GenAI": {"all": [tokens / theirs] * 3},
+        "llama.cpp": {"all": [tokens / (theirs / 2)] * 3},
+        "ceilings": ceilings,
+    }
 
 
 class Verdicts(unittest.TestCase):
-    """Of figures that are made up here. `fast` is a machine with no ceiling worth naming, and that of reading the lower one."""
+    """Of figures that are made up here. `fast` is a machine with no ceiling worth naming, and that of reading the lower
+    one."""
+
     fast = {"bf16_ops": [1e30], "int8_ops": [1e30], "f32_ops": [1e30], "read_bytes": [1e18]}
 
     def judge(self, key: str, ours: float, ceilings: dict, fmt: str = "int8") -> dict[str, dict]:
         """Aims of one cell in which the best peer has 100 tokens/s, by what they are about."""
         name = "tactus" if fmt == "bf16" else f"tactus {fmt}"
         tokens = aims.work_of(key)[1]
-        found = {n: {"all": [tokens / speed] * 3} for n, speed in ((name, ours), ("OpenVINO GenAI", 100), ("llama.cpp", 50))}
+        found = {
+            n: {"all": [tokens / speed] * 3} for n, speed in ((name, ours), ("OpenVINO GenAI", 100), ("llama.cpp", 50))
+        }
         judged = report.judged({"first": aims.DEFAULT, "cells": {fmt: {key: {**found, "ceilings": ceilings}}}})
         self.assertTrue(all(a["who"] == name and a["basis"] == aims.DEFAULT for a in judged))
         return {a["what"].split(", ")[1]: a for a in judged}
 
     def test_the_ratios_that_just_meet_and_just_miss(self):
-        wanted = {("bf16", "prefill 128"): 1.15, ("bf16", "prefill 2048"): 1.15, ("int8", "prefill 128"): 1.5, ("int8", "prefill 512"): 1.5, ("int4", "prefill 2048"): 1.5,
-                  ("bf16", "decode 8 at 128"): 1.4, ("bf16", "decode 32 at 128"): 1.4, ("int8", "decode 8 at 128"): 2, ("int4", "decode 16 at 128"): 2, ("int8", "decode 32 at 128"): 2,
-                  ("bf16", "decode 8 at 1024"): 2.5, ("int8", "decode 4 at 1024"): 2.5, ("int4", "decode 32 at 1024"): 2.5,
-                  ("bf16", "decode 1 at 128"): 1.05, ("int4", "decode 1 at 1024"): 1.05}
+        wanted = {
+            ("bf16", "prefill 128"): 1.15,
+            ("bf16", "prefill 2048"): 1.15,
+            ("int8", "prefill 128"): 1.5,
+            ("int8", "prefill 512"): 1.5,
+            ("int4", "prefill 2048"): 1.5,
+            ("bf16", "decode 8 at 128"): 1.4,
+            ("bf16", "decode 32 at 128"): 1.4,
+            ("int8", "decode 8 at 128"): 2,
+            ("int4", "decode 16 at 128"): 2,
+            ("int8", "decode 32 at 128"): 2,
+            ("bf16", "decode 8 at 1024"): 2.5,
+            ("int8", "decode 4 at 1024"): 2.5,
+            ("int4", "decode 32 at 1024"): 2.5,
+            ("bf16", "decode 1 at 128"): 1.05,
+            ("int4", "decode 1 at 1024"): 1.05,
+        }
         for (fmt, key), ratio in wanted.items():
             with self.subTest(fmt=fmt, key=key):
                 (met,) = self.judge(key, 100 * ratio + 0.1, self.fast, fmt).values()
-                self.assertEqual((met["what"], met["met"], met["verdict"], met["aim"]), (f"{fmt} {key}, times the best peer", True, "met", f"at least {ratio:g}"))
+                self.assertEqual(
+                    (met["what"], met["met"], met["verdict"], met["aim"]),
+                    (f"{fmt} {key}, times the best peer", True, "met", f"at least {ratio:g}"),
+                )
                 (missed,) = self.judge(key, 100 * ratio - 0.1, self.fast, fmt).values()
                 self.assertFalse(missed["met"])
                 self.assertRegex(missed["verdict"], "short by 0.[01] %")
@@ -89,26 +122,46 @@ class Verdicts(unittest.TestCase):
         self.assertEqual((missed["found"], missed["verdict"]), ("1.50 (OpenVINO GenAI)", "short by 25.0 %"))
 
     def bound(self, key: str, limit: float, arithmetic: float) -> dict:
-        """Ceilings under which reading alone allows `limit` tokens/s, and arithmetic `arithmetic` times the time of reading."""
+        """Ceilings under which reading alone allows `limit` tokens/s, and arithmetic `arithmetic` times the time of
+        reading."""
         work, tokens = aims.work_of(key)
         seconds = tokens / limit
         ops = (shape.linear_ops(work) + shape.attention_ops(work)) / (seconds * arithmetic)
-        return {"bf16_ops": [ops], "int8_ops": [ops], "f32_ops": [ops], "read_bytes": [shape.bytes_read(work, "int8") / seconds]}
+        return {
+            "bf16_ops": [ops],
+            "int8_ops": [ops],
+            "f32_ops": [ops],
+            "read_bytes": [shape.bytes_read(work, "int8") / seconds],
+        }
 
     def test_the_share_of_the_ceiling_is_an_aim_of_its_own_where_arithmetic_bounds(self):
-        ceilings = self.bound("decode 16 at 128", 202, 1.01)       # arithmetic allows 200 tokens/s
+        ceilings = self.bound("decode 16 at 128", 202, 1.01)  # arithmetic allows 200 tokens/s
         near = self.judge("decode 16 at 128", 150.2, ceilings)
-        self.assertEqual((near["share of the ceiling"]["found"], near["share of the ceiling"]["met"], near["share of the ceiling"]["aim"]), ("75.1 %", True, "at least 75 %"))
-        self.assertFalse(near["times the best peer"]["met"])       # 1.5 times is not 2, whatever the share
+        self.assertEqual(
+            (
+                near["share of the ceiling"]["found"],
+                near["share of the ceiling"]["met"],
+                near["share of the ceiling"]["aim"],
+            ),
+            ("75.1 %", True, "at least 75 %"),
+        )
+        self.assertFalse(near["times the best peer"]["met"])  # 1.5 times is not 2, whatever the share
         short = self.judge("decode 16 at 128", 149.8, ceilings)["share of the ceiling"]
         self.assertEqual((short["found"], short["met"], short["verdict"]), ("74.9 %", False, "short by 0.1 %"))
-        self.assertEqual(list(self.judge("decode 16 at 128", 90, self.bound("decode 16 at 128", 200, 0.99))), ["times the best peer"])    # reading bounds
+        self.assertEqual(
+            list(self.judge("decode 16 at 128", 90, self.bound("decode 16 at 128", 200, 0.99))), ["times the best peer"]
+        )  # reading bounds
 
     def test_a_share_without_a_peer_and_no_aim_of_ratio(self):
         tokens = aims.work_of("decode 4 at 128")[1]
         cell = {"tactus int8": {"all": [tokens / 100]}, "ceilings": self.bound("decode 4 at 128", 202, 1.01)}
-        self.assertEqual([(a["what"], a["met"]) for a in report.judged({"first": aims.DEFAULT, "cells": {"int8": {"decode 4 at 128": cell}}})],
-                         [("int8 decode 4 at 128, share of the ceiling", False)])
+        self.assertEqual(
+            [
+                (a["what"], a["met"])
+                for a in report.judged({"first": aims.DEFAULT, "cells": {"int8": {"decode 4 at 128": cell}}})
+            ],
+            [("int8 decode 4 at 128, share of the ceiling", False)],
+        )
 
     def test_a_share_is_taken_against_the_ceilings_of_its_own_turn(self):
         """The machine halves its read rate between two turns: both turns are at 90 % of what there was."""
@@ -116,71 +169,170 @@ class Verdicts(unittest.TestCase):
         at = lambda rate: {"bf16_ops": 1e18, "int8_ops": 1e18, "f32_ops": 1e18, "read_bytes": rate}
         least = lambda rate: shape.bytes_read(work, "int8") / rate
         ours = {"all": [[least(60e9) / 0.9] * 4, [least(30e9) / 0.9] * 4], "ceilings": [at(60e9), at(30e9)]}
-        (row,) = aims.cell_rows("int8", {"decode 1 at 128": {"tactus int8": ours, "ceilings": {"read_bytes": [60e9, 30e9], "bf16_ops": [1e18], "int8_ops": [1e18], "f32_ops": [1e18]}}})
+        (row,) = aims.cell_rows(
+            "int8",
+            {
+                "decode 1 at 128": {
+                    "tactus int8": ours,
+                    "ceilings": {"read_bytes": [60e9, 30e9], "bf16_ops": [1e18], "int8_ops": [1e18], "f32_ops": [1e18]},
+                }
+            },
+        )
         self.assertAlmostEqual(row["share"], 0.9)
         self.assertEqual(len(aims.speeds({"tactus int8": ours}, "tactus int8", 1)), 8)
 
     def test_verdicts_say_whose_numerics_they_judge(self):
-        names = ["tactus int8", "tactus int8, int8 activations", "tactus int8, int16 activations", "tactus int8, default numerics"]
+        names = [
+            "tactus int8",
+            "tactus int8, int8 activations",
+            "tactus int8, int16 activations",
+            "tactus int8, default numerics",
+        ]
         self.assertEqual([aims.basis(n, aims.DEFAULT) for n in names], [aims.DEFAULT, aims.LIKE, None, aims.DEFAULT])
-        self.assertEqual([aims.basis(n, aims.first_of({})) for n in names], [aims.LIKE, aims.LIKE, aims.DEFAULT, aims.DEFAULT])     # results of before
+        self.assertEqual(
+            [aims.basis(n, aims.first_of({})) for n in names], [aims.LIKE, aims.LIKE, aims.DEFAULT, aims.DEFAULT]
+        )  # results of before
         tokens = aims.work_of("decode 16 at 128")[1]
         rates = dict(zip([*names[:3], "OpenVINO GenAI"], (150, 201, 150, 100)))
-        cells = {"int8": {"decode 16 at 128": {"ceilings": self.fast} | {n: {"all": [tokens / rate] * 3} for n, rate in rates.items()}}}
+        cells = {
+            "int8": {
+                "decode 16 at 128": (
+                    {"ceilings": self.fast} | {n: {"all": [tokens / rate] * 3} for n, rate in rates.items()}
+                )
+            }
+        }
         result = {"first": aims.DEFAULT, "cells": cells}
-        self.assertEqual([(a["who"], a["basis"], a["met"]) for a in report.judged(result)], [(names[0], aims.DEFAULT, False), (names[1], aims.LIKE, True)])
+        self.assertEqual(
+            [(a["who"], a["basis"], a["met"]) for a in report.judged(result)],
+            [(names[0], aims.DEFAULT, False), (names[1], aims.LIKE, True)],
+        )
         text = "\n".join(report.aims_tables(result))
         self.assertLess(text.index("Default settings"), text.index("| tactus int8 |"))
         self.assertLess(text.index("| tactus int8 |"), text.index("Like for like"))
         self.assertLess(text.index("Like for like"), text.index("| tactus int8, int8 activations |"))
 
     def test_saturation_counts_a_server_that_was_cut(self):
-        row = lambda rate, completed, cut=False: {"output_tokens_per_s": rate, "completed": completed, "requests": 20, "cut": cut}
-        rows = {"tactus": row(51, 20), "tactus, int8 activations": row(57.7, 20), "OpenVINO GenAI, chunks of 256": row(30, 20), "OpenVINO GenAI, no split fuse": row(34, 20),
-                "llama.cpp, default": row(20, 9, True), "broken": row(90, 3)}
+        row = lambda rate, completed, cut=False: {
+            "output_tokens_per_s": rate,
+            "completed": completed,
+            "requests": 20,
+            "cut": cut,
+        }
+        rows = {
+            "tactus": row(51, 20),
+            "tactus, int8 activations": row(57.7, 20),
+            "OpenVINO GenAI, chunks of 256": row(30, 20),
+            "OpenVINO GenAI, no split fuse": row(34, 20),
+            "llama.cpp, default": row(20, 9, True),
+            "broken": row(90, 3),
+        }
         result = lambda: {"first": aims.DEFAULT, "served": {"saturation": rows}}
         # The default is judged beside the peers' defaults, like for like beside the best.
-        self.assertEqual([(a["who"], a["basis"], a["found"], a["met"]) for a in aims.saturation(result())],
-                         [("tactus", aims.DEFAULT, "1.70 (OpenVINO GenAI, chunks of 256)", True), ("tactus, int8 activations", aims.LIKE, "1.70 (OpenVINO GenAI, no split fuse)", False)])
+        self.assertEqual(
+            [(a["who"], a["basis"], a["found"], a["met"]) for a in aims.saturation(result())],
+            [
+                ("tactus", aims.DEFAULT, "1.70 (OpenVINO GenAI, chunks of 256)", True),
+                ("tactus, int8 activations", aims.LIKE, "1.70 (OpenVINO GenAI, no split fuse)", False),
+            ],
+        )
         rows["llama.cpp, default"]["output_tokens_per_s"] = 30.1
-        self.assertEqual([(a["found"], a["verdict"]) for a in aims.saturation(result())][0], ("1.69 (llama.cpp, default)", "short by 0.3 %"))
+        self.assertEqual(
+            [(a["found"], a["verdict"]) for a in aims.saturation(result())][0],
+            ("1.69 (llama.cpp, default)", "short by 0.3 %"),
+        )
 
     def test_the_loaded_server_may_cost_three_percent(self):
-        judged = lambda loss: aims.loaded({"first": aims.DEFAULT, "loaded": {"bare_step_s": [1.0, 1.0], "served": [{"step_s": 1 + loss}]}})[0]
-        self.assertEqual([(judged(x)["met"], judged(x)["found"], judged(x)["verdict"]) for x in (0.0299, 0.031)], [(True, "+3.0 %", "met"), (False, "+3.1 %", "short by 0.1 points")])
+        judged = lambda loss: aims.loaded(
+            {"first": aims.DEFAULT, "loaded": {"bare_step_s": [1.0, 1.0], "served": [{"step_s": 1 + loss}]}}
+        )[0]
+        self.assertEqual(
+            [(judged(x)["met"], judged(x)["found"], judged(x)["verdict"]) for x in (0.0299, 0.031)],
+            [(True, "+3.0 %", "met"), (False, "+3.1 %", "short by 0.1 points")],
+        )
 
     def test_int8_keys_and_values_have_a_ceiling_of_their_own(self):
         seconds = {"all": [1.0]}
-        cells = {"decode 1 at 32768": {"tactus int8": seconds, "tactus int8, int8 KV": seconds, "ceilings": {"bf16_ops": [1e18], "int8_ops": [1e18], "f32_ops": [1e18], "read_bytes": [1e9]}}}
+        cells = {
+            "decode 1 at 32768": {
+                "tactus int8": seconds,
+                "tactus int8, int8 KV": seconds,
+                "ceilings": {"bf16_ops": [1e18], "int8_ops": [1e18], "f32_ops": [1e18], "read_bytes": [1e9]},
+            }
+        }
         limits = [row["limit"] for row in aims.cell_rows("int8", cells)]
         work = shape.decode(1, 32768)
         for limit, kv in zip(limits, ("bf16", "int8")):
             self.assertAlmostEqual(limit, 1e9 / shape.bytes_read(work, "int8", kv))
 
     def test_trade_off_curve(self):
-        row = lambda gap, ttft: {"quiet": {"p50_s": 0.05, "p99_s": 0.05}, "disturbed": {"p50_s": gap, "p99_s": gap, "max_s": gap}, "ttft_s": [ttft, ttft], "settings": ""}
+        row = lambda gap, ttft: {
+            "quiet": {"p50_s": 0.05, "p99_s": 0.05},
+            "disturbed": {"p50_s": gap, "p99_s": gap, "max_s": gap},
+            "ttft_s": [ttft, ttft],
+            "settings": "",
+        }
         theirs = {"OpenVINO GenAI, chunks of 256": row(1.2, 9), "llama.cpp, default": row(16, 17)}
         self.assertEqual(aims.undominated({"tactus, budget 64": row(0.2, 9)}, theirs), [])
-        self.assertEqual(aims.undominated({"tactus, budget 64": row(0.2, 10)}, theirs), ["OpenVINO GenAI, chunks of 256"])
-        text = "\n".join(tables.trade_off({"stall": {"tactus": row(2, 5), "tactus, budget 64": row(0.2, 10), **theirs}}))
+        self.assertEqual(
+            aims.undominated({"tactus, budget 64": row(0.2, 10)}, theirs), ["OpenVINO GenAI, chunks of 256"]
+        )
+        text = "\n".join(
+            tables.trade_off({"stall": {"tactus": row(2, 5), "tactus, budget 64": row(0.2, 10), **theirs}})
+        )
         self.assertIn("| OpenVINO GenAI, chunks of 256 | 1200 | 9.00 | 2000 (default) | 10.00 (budget 64) |", text)
         self.assertIn("| llama.cpp, default | 16000 | 17.00 | 200 (budget 64) | 5.00 (default) |", text)
-        found = [a["met"] for a in aims.stall({"first": aims.DEFAULT, "stall": {"tactus": row(2, 5), "tactus, --tbt-slo": row(0.07, 8.9), **theirs}})]
+        found = [
+            a["met"]
+            for a in aims.stall(
+                {"first": aims.DEFAULT, "stall": {"tactus": row(2, 5), "tactus, --tbt-slo": row(0.07, 8.9), **theirs}}
+            )
+        ]
         self.assertEqual(found, [True, True, True])
-        found = [a["met"] for a in aims.stall({"stall": {"tactus": row(2, 5), "tactus, --tbt-slo": row(0.08, 9.1), **theirs}})]
-        self.assertEqual(found, [False, False, False])   # 0.08 s is too long, 9.1 s too late, and nothing else beats (1.2, 9)
-        like = {"first": aims.DEFAULT, "stall": {"tactus, int8 activations": row(0.1, 1), "tactus": row(2, 5), **theirs}}
-        self.assertFalse(aims.stall(like)[0]["met"])     # the curve is the default's own
+        found = [
+            a["met"]
+            for a in aims.stall({"stall": {"tactus": row(2, 5), "tactus, --tbt-slo": row(0.08, 9.1), **theirs}})
+        ]
+        self.assertEqual(
+            found, [False, False, False]
+        )  # 0.08 s is too long, 9.1 s too late, and nothing else beats (1.2, 9)
+        like = {
+            "first": aims.DEFAULT,
+            "stall": {"tactus, int8 activations": row(0.1, 1), "tactus": row(2, 5), **theirs},
+        }
+        self.assertFalse(aims.stall(like)[0]["met"])  # the curve is the default's own
 
     def test_a_report_of_everything_renders(self):
-        result = {"date": "", "command": "", "machine": {"cpu": "", "cores": 2, "memory_gib": 1, "load_average": 0}, "threads": 2, "versions": {}, "settings": {}, "load_s": {},
-                  "first": aims.DEFAULT, "cells": {"int8": {"prefill 512": cell(100, 100, 512, self.fast)}}, "long": {"int8": {"decode 1 at 8192": cell(50, 25, 1, self.fast)}},
-                  "hybrid": {"int8": {"tactus int8": {"chunk": [1.0], "decode": [0.2], "hybrid": [1.1]}, "ceilings": self.fast}}, "operators": [], "stall": {}, "served": {}, "loaded": {}, "notes": []}
+        result = {
+            "date": "",
+            "command": "",
+            "machine": {"cpu": "", "cores": 2, "memory_gib": 1, "load_average": 0},
+            "threads": 2,
+            "versions": {},
+            "settings": {},
+            "load_s": {},
+            "first": aims.DEFAULT,
+            "cells": {"int8": {"prefill 512": cell(100, 100, 512, self.fast)}},
+            "long": {"int8": {"decode 1 at 8192": cell(50, 25, 1, self.fast)}},
+            "hybrid": {
+                "int8": {"tactus int8": {"chunk": [1.0], "decode": [0.2], "hybrid": [1.1]}, "ceilings": self.fast}
+            },
+            "operators": [],
+            "stall": {},
+            "served": {},
+            "loaded": {},
+            "notes": [],
+        }
         text = report.markdown(result)
         self.assertIn("| int8 hybrid step, times its chunk alone | tactus int8 | 1.10 | at most 1.15 | met |", text)
-        self.assertIn("| int8 prefill 512, times the best peer | tactus int8 | 1.00 (OpenVINO GenAI) | at least 1.5 | short by 33.3 % |", text)
+        self.assertIn(
+            "| int8 prefill 512, times the best peer | tactus int8 | 1.00 (OpenVINO GenAI) | at least 1.5 | short by"
+            " 33.3 % |",
+            text,
+        )
         self.assertIn("## Long contexts", text)
-        self.assertIn("| decode 1 at 8192 | 50.0 (50.0-50.0; 3) | 25.0 (25.0-25.0; 3) | 12.5 (12.5-12.5; 3) | 2.00 |", text)
+        self.assertIn(
+            "| decode 1 at 8192 | 50.0 (50.0-50.0; 3) | 25.0 (25.0-25.0; 3) | 12.5 (12.5-12.5; 3) | 2.00 |", text
+        )
         self.assertIn("| 100 (100-100; 3) |", text)
         report.check(result)
         with self.assertRaisesRegex(ValueError, "lacks cells"):
@@ -194,11 +346,18 @@ class Statistics(unittest.TestCase):
 
     def test_load_report(self):
         def served(sent, times, tokens, error=""):
-            s = servers.Served(servers.Request([1] * 10, tokens), sent, list(times), tokens, times[-1] if times else None, error)
+            s = servers.Served(
+                servers.Request([1] * 10, tokens), sent, list(times), tokens, times[-1] if times else None, error
+            )
             return s
+
         server = servers.Server()
-        out = load.load_report([served(0, [1, 1.5, 3], 3), served(1, [2, 4], 2), served(2, [], 5, "HTTP 503")], 0, server)
-        self.assertEqual((out["requests"], out["completed"], out["seconds"], out["output_tokens_per_s"]), (3, 2, 4, 5 / 4))
+        out = load.load_report(
+            [served(0, [1, 1.5, 3], 3), served(1, [2, 4], 2), served(2, [], 5, "HTTP 503")], 0, server
+        )
+        self.assertEqual(
+            (out["requests"], out["completed"], out["seconds"], out["output_tokens_per_s"]), (3, 2, 4, 5 / 4)
+        )
         self.assertEqual((out["ttft"]["p50_s"], out["tbt"]["max_s"], out["tbt"]["n"]), (1, 2, 3))
         self.assertEqual(out["errors"], ["HTTP 503"])
 
@@ -212,6 +371,7 @@ class Statistics(unittest.TestCase):
 
 class Slow(servers.Server):
     """Sends a token every 20 ms; nothing of it is real but the clock."""
+
     name = "slow"
 
     async def send(self, request, on_token=None):
@@ -233,7 +393,7 @@ class TimeBoxes(unittest.TestCase):
         return asyncio.run(load.saturate(Slow(), requests, at_once=2, box_s=box_s))
 
     def test_what_arrived_before_the_box_closed_counts(self):
-        out = self.play(0.5, [1, 10000, 10000, 10000])      # one ends, two run, one was never sent
+        out = self.play(0.5, [1, 10000, 10000, 10000])  # one ends, two run, one was never sent
         self.assertEqual((out["requests"], out["completed"], out["cut"], out["errors"]), (4, 1, True, []))
         self.assertAlmostEqual(out["output_tokens_per_s"] * out["seconds"], out["streamed_tokens"])
         self.assertGreater(out["streamed_tokens"], 3)
@@ -283,32 +443,51 @@ class Turns(unittest.TestCase):
         found = {}
         bench.turns(found, "decode 1 at 128", {"all": "decode steps=2"}, 2, warm="decode steps=1", skip=1)
         cell = found["decode 1 at 128"]
-        self.assertEqual(cell["tactus int8"], {"all": [[1.0], [1.5]], "ceilings": [{"read_bytes": 15.0}, {"read_bytes": 45.0}]})   # second in the second turn
+        self.assertEqual(
+            cell["tactus int8"], {"all": [[1.0], [1.5]], "ceilings": [{"read_bytes": 15.0}, {"read_bytes": 45.0}]}
+        )  # second in the second turn
         self.assertEqual(cell["OpenVINO GenAI"], {"all": [[2.0]], "ceilings": [{"read_bytes": 25.0}]})
         self.assertEqual(a.lines, ["decode steps=1", "decode steps=2", "decode steps=2"])
         self.assertEqual(bench.run.notes, ["int8 OpenVINO GenAI, decode 1 at 128: no memory"])
 
-
     def test_operators_of_both_roundings_replace_those_of_their_format(self):
         bench = cells.Bench(FakeRun(), "int8")
-        bench.run.result["operators"] = [{"format": f, "name": "old"} for f in ("bf16", "int8", "int8, int8 activations")]
+        bench.run.result["operators"] = [
+            {"format": f, "name": "old"} for f in ("bf16", "int8", "int8, int8 activations")
+        ]
         bench.ceilings = Fake("ceilings", [{"operators": [{"name": "mixed"}]}, {"operators": [{"name": "8 bits"}]}])
         cells.run_operators(bench.run, bench)
-        self.assertEqual([(o["format"], o["name"]) for o in bench.run.result["operators"]], [("bf16", "old"), ("int8", "mixed"), ("int8, int8 activations", "8 bits")])
-        self.assertEqual(bench.ceilings.lines, ["operators format=int8 rounding=mixed", "operators format=int8 rounding=int8"])
+        self.assertEqual(
+            [(o["format"], o["name"]) for o in bench.run.result["operators"]],
+            [("bf16", "old"), ("int8", "mixed"), ("int8, int8 activations", "8 bits")],
+        )
+        self.assertEqual(
+            bench.ceilings.lines, ["operators format=int8 rounding=mixed", "operators format=int8 rounding=int8"]
+        )
 
     def test_a_slow_engine_has_one_turn(self):
         bench = cells.Bench(FakeRun(), "int8")
         bench.processes = [Fake("tactus int8", [{"seconds": [1.0]}] * 3), Fake("llama.cpp", [{"seconds": [13.0]}])]
         found = {}
         bench.turns(found, "prefill 2048", {"all": "prefill"}, 3)
-        self.assertEqual((len(found["prefill 2048"]["tactus int8"]["all"]), found["prefill 2048"]["llama.cpp"]["all"], bench.run.notes), (3, [[13.0]], []))
+        self.assertEqual(
+            (
+                len(found["prefill 2048"]["tactus int8"]["all"]),
+                found["prefill 2048"]["llama.cpp"]["all"],
+                bench.run.notes,
+            ),
+            (3, [[13.0]], []),
+        )
 
 
 class LongContexts(unittest.TestCase):
     def test_a_prompt_that_cannot_end_in_its_box_is_noted_instead(self):
         bench = cells.Bench(FakeRun(), "int8")
-        fast, slow, new = Fake("tactus int8", [{"seconds": [50.0]}]), Fake("llama.cpp", []), Fake("OpenVINO GenAI", [engines.CellError("20480 of 32768 tokens took 61 s")])
+        fast, slow, new = (
+            Fake("tactus int8", [{"seconds": [50.0]}]),
+            Fake("llama.cpp", []),
+            Fake("OpenVINO GenAI", [engines.CellError("20480 of 32768 tokens took 61 s")]),
+        )
         bench.processes = [fast, slow, new]
         found = {"prefill 8192": {"tactus int8": {"all": [[14.9]]}, "llama.cpp": {"all": [[15.1]]}}}
         long_contexts.prompt(bench.run, bench, found, long_contexts.Shape(32768, [1], 60))
@@ -322,15 +501,33 @@ class LongContexts(unittest.TestCase):
         here = pathlib.Path("x")
         places = engines.Places(here, here, 2, here, here, here, [])
         for context, batch in ((8192, 4), (32768, 1)):
-            specs = {s.name: s.command for s in engines.specs(places, "int8", [], engines.Limits(context, context, batch))}
-            self.assertEqual(list(specs), ["tactus int8", "tactus int8, int8 activations", "tactus int8, int8 KV", "OpenVINO GenAI", "llama.cpp", "ik_llama.cpp"])
+            specs = {
+                s.name: s.command for s in engines.specs(places, "int8", [], engines.Limits(context, context, batch))
+            }
+            self.assertEqual(
+                list(specs),
+                [
+                    "tactus int8",
+                    "tactus int8, int8 activations",
+                    "tactus int8, int8 KV",
+                    "OpenVINO GenAI",
+                    "llama.cpp",
+                    "ik_llama.cpp",
+                ],
+            )
             flags = specs["tactus int8"]
-            self.assertEqual([flags[flags.index(f) + 1] for f in ("--max-prefill", "--max-context", "--max-batch")], [str(context), str(context), str(batch)])
+            self.assertEqual(
+                [flags[flags.index(f) + 1] for f in ("--max-prefill", "--max-context", "--max-batch")],
+                [str(context), str(context), str(batch)],
+            )
             for name in ("llama.cpp", "ik_llama.cpp"):
                 sequences, each, unified = map(int, specs[name][-3:])
-                self.assertGreaterEqual(sequences, batch + unified)        # one more that copies go through
+                self.assertGreaterEqual(sequences, batch + unified)  # one more that copies go through
                 self.assertGreater(each * (sequences if unified else 1), context)
-        self.assertEqual([s.name for s in engines.specs(places, "int8", ["tactus"])], ["tactus int8", "tactus int8, int8 activations"])
+        self.assertEqual(
+            [s.name for s in engines.specs(places, "int8", ["tactus"])],
+            ["tactus int8", "tactus int8, int8 activations"],
+        )
 
 
 class CommandLine(unittest.TestCase):
@@ -343,38 +540,77 @@ class CommandLine(unittest.TestCase):
     def test_bad_input_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
             self.assertIn("setup.sh", self.refused("--cache", folder + "/nope"))
-            self.assertIn("fp8 unknown; there are int8, bf16, int4", self.refused("--cache", folder, "--formats", "fp8"))
+            self.assertIn(
+                "fp8 unknown; there are int8, bf16, int4", self.refused("--cache", folder, "--formats", "fp8")
+            )
             self.assertIn("--parts: all unknown", self.refused("--cache", folder, "--parts", "all"))
             self.assertIn("--engines: vllm unknown", self.refused("--cache", folder, "--engines", "vllm"))
             self.assertIn("has no tactus", self.refused("--cache", folder, "--build", folder))
 
     def test_parts_keep_their_order_and_share_their_engines(self):
         groups = run.wanted_parts(argparse.Namespace(parts=["long", "hybrid", "stall", "cells"]))
-        self.assertEqual([(per_format, [p.name for p in group]) for per_format, group in groups], [(False, ["stall"]), (True, ["cells", "hybrid"]), (False, ["long"])])
+        self.assertEqual(
+            [(per_format, [p.name for p in group]) for per_format, group in groups],
+            [(False, ["stall"]), (True, ["cells", "hybrid"]), (False, ["long"])],
+        )
         self.assertEqual(len(parts.NAMES), len(set(parts.NAMES)))
 
     def test_every_part_has_an_estimate_and_a_section(self):
         here = pathlib.Path("x")
         fake = FakeRun()
         fake.logs, fake.places = here, engines.Places(here, here, 2, here, here, here, [])
-        vars(fake.args).update(parts=parts.NAMES, formats=["int8"], serve_format="int8", engines=[], poisson_requests=10, rate=0.15)
+        vars(fake.args).update(
+            parts=parts.NAMES, formats=["int8"], serve_format="int8", engines=[], poisson_requests=10, rate=0.15
+        )
         whole = dict(run.planned(fake))
         for name in parts.NAMES:
             fake.args.parts = [name]
             rows = run.planned(fake)
             self.assertTrue(rows and all(seconds > 0 for _, seconds in rows), name)
-        self.assertEqual([what for what in whole if "contexts of" in what], [f"int8: contexts of {n} tokens, tactus int8, tactus int8, int8 activations, tactus int8, int8 KV, "
-                                                                             "OpenVINO GenAI, llama.cpp, ik_llama.cpp" for n in (8192, 32768)])
+        self.assertEqual(
+            [what for what in whole if "contexts of" in what],
+            [
+                f"int8: contexts of {n} tokens, tactus int8, tactus int8, int8 activations, tactus int8, int8 KV, "
+                "OpenVINO GenAI, llama.cpp, ik_llama.cpp"
+                for n in (8192, 32768)
+            ],
+        )
         fake.args.quick = True
-        self.assertLess(sum(s for _, s in run.planned(fake)), sum(s for what, s in whole.items() if "contexts of" in what))
+        self.assertLess(
+            sum(s for _, s in run.planned(fake)), sum(s for what, s in whole.items() if "contexts of" in what)
+        )
         empty = {"machine": {}, "cells": {}, "hybrid": {}, "operators": [], "stall": {}, "served": {}, "loaded": {}}
         self.assertEqual([part.section(empty) + part.aims(empty) for part in parts.PARTS], [[]] * len(parts.PARTS))
 
     def test_results_of_before_are_not_added_to(self):
         with tempfile.TemporaryDirectory() as folder:
-            keys = ("date", "command", "machine", "versions", "threads", "cells", "hybrid", "operators", "stall", "served", "loaded", "settings", "load_s", "notes")
+            keys = (
+                "date",
+                "command",
+                "machine",
+                "versions",
+                "threads",
+                "cells",
+                "hybrid",
+                "operators",
+                "stall",
+                "served",
+                "loaded",
+                "settings",
+                "load_s",
+                "notes",
+            )
             (pathlib.Path(folder) / "old.json").write_text(json.dumps(dict.fromkeys(keys, {})))
-            done = argparse.Namespace(parts=[], formats=[], build=pathlib.Path(folder), cache=pathlib.Path(folder), engines=[], append=True, output=pathlib.Path(folder) / "old.json", serve_format="int8")
+            done = argparse.Namespace(
+                parts=[],
+                formats=[],
+                build=pathlib.Path(folder),
+                cache=pathlib.Path(folder),
+                engines=[],
+                append=True,
+                output=pathlib.Path(folder) / "old.json",
+                serve_format="int8",
+            )
             (pathlib.Path(folder) / "models").mkdir()
             make_models.gguf_path(done.cache / "models", "bf16").touch()
             parser = argparse.ArgumentParser(exit_on_error=False)
@@ -383,7 +619,10 @@ class CommandLine(unittest.TestCase):
                 run.check(parser, done)
 
     def test_a_command_is_reported_without_this_machines_folders(self):
-        self.assertEqual(run.public(["--cache", "/a/b", "--build=/c", "-o", "x.json", "--rounds", "3"]), ["--cache", "CACHE", "--build=BUILD", "-o", "FILE", "--rounds", "3"])
+        self.assertEqual(
+            run.public(["--cache", "/a/b", "--build=/c", "-o", "x.json", "--rounds", "3"]),
+            ["--cache", "CACHE", "--build=BUILD", "-o", "FILE", "--rounds", "3"],
+        )
 
     def test_the_plan_grows_with_what_is_asked(self):
         names = ["tactus int8", "OpenVINO GenAI"]
@@ -392,7 +631,10 @@ class CommandLine(unittest.TestCase):
         self.assertGreater(plan.cells_s([*names, "llama.cpp"], "int8", 2, [512], [16, 1], [128]), some)
 
     def test_arrivals_are_without_the_llama_family(self):
-        rows = [(n, None) for n in ("tactus", "OpenVINO GenAI, chunks of 256", "llama.cpp, default", "ik_llama.cpp, default")]
+        rows = [
+            (n, None)
+            for n in ("tactus", "OpenVINO GenAI, chunks of 256", "llama.cpp, default", "ik_llama.cpp, default")
+        ]
         self.assertEqual([n for n, _ in served.poisson_rows(rows)], ["tactus", "OpenVINO GenAI, chunks of 256"])
 
 
@@ -406,6 +648,7 @@ class Clients(unittest.TestCase):
                 return await server.send(servers.Request([5, 6], 4))
             finally:
                 listener.close()
+
         return asyncio.run(play())
 
     @staticmethod
@@ -416,7 +659,11 @@ class Clients(unittest.TestCase):
                 if line.lower().startswith(b"content-length:"):
                     length = int(line.split(b":")[1])
             body = json.loads(await reader.readexactly(length))
-            assert body["prompt"] == [5, 6] and body["ignore_eos"] is True and 4 in (body.get("max_tokens"), body.get("n_predict")), body
+            assert (
+                body["prompt"] == [5, 6]
+                and body["ignore_eos"] is True
+                and 4 in (body.get("max_tokens"), body.get("n_predict"))
+            ), body
             writer.write(f"HTTP/1.1 {status}\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
             for event in events:
                 data = f"data: {event}\n\n".encode()
@@ -424,16 +671,27 @@ class Clients(unittest.TestCase):
                 await writer.drain()
             writer.write(b"0\r\n\r\n")
             writer.close()
+
         return handle
 
     def test_tactus_events(self):
-        events = ['{"choices":[{"text":"a"}]}', '{"choices":[{"text":""}]}', '{"choices":[{"text":"b"}]}', '{"choices":[]}', "[DONE]"]
+        events = [
+            '{"choices":[{"text":"a"}]}',
+            '{"choices":[{"text":""}]}',
+            '{"choices":[{"text":"b"}]}',
+            '{"choices":[]}',
+            "[DONE]",
+        ]
         served = self.serve(self.answering("200 OK", events), servers.Tactus)
         self.assertEqual((served.tokens, len(served.token_times), served.error), (2, 2, ""))
         self.assertGreaterEqual(served.ttft_s, 0)
 
     def test_llama_events(self):
-        events = ['{"content":"a","tokens":[7,8],"stop":false}', '{"content":"b","stop":false}', '{"content":"","tokens":[],"stop":true}']
+        events = [
+            '{"content":"a","tokens":[7,8],"stop":false}',
+            '{"content":"b","stop":false}',
+            '{"content":"","tokens":[],"stop":true}',
+        ]
         served = self.serve(self.answering("200 OK", events), servers.Llama)
         self.assertEqual((served.tokens, len(served.token_times)), (3, 2))
 
@@ -455,7 +713,9 @@ for line in sys.stdin:
 class Engines(unittest.TestCase):
     def test_line_protocol(self):
         with tempfile.TemporaryDirectory() as folder:
-            process = engines.Process(engines.Spec("fake", [sys.executable, "-c", ENGINE], ""), pathlib.Path(folder) / "log")
+            process = engines.Process(
+                engines.Spec("fake", [sys.executable, "-c", ENGINE], ""), pathlib.Path(folder) / "log"
+            )
             try:
                 self.assertEqual(process.about["load_seconds"], 1.5)
                 self.assertEqual(process.ask("prefill tokens=1 repeat=1"), {"seconds": [0.5]})
@@ -469,7 +729,9 @@ class Engines(unittest.TestCase):
     def test_an_engine_that_does_not_start(self):
         with tempfile.TemporaryDirectory() as folder:
             with self.assertRaises(engines.CellError):
-                engines.Process(engines.Spec("fake", [sys.executable, "-c", "print(1)"], ""), pathlib.Path(folder) / "log")
+                engines.Process(
+                    engines.Spec("fake", [sys.executable, "-c", "print(1)"], ""), pathlib.Path(folder) / "log"
+                )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""bench/papers: tables of claims that are well formed, verdicts, the search for a capacity, the cache, the report; and two claims by simulation.
+"""bench/papers: tables of claims that are well formed, verdicts, the search for a capacity, the cache, the report; and
+two claims by simulation.
 
-    tests/bench_papers/bench_papers_test.py [TACTUS]
+tests/bench_papers/bench_papers_test.py [TACTUS]
 """
+
 import json
 import math
 import pathlib
@@ -21,10 +23,11 @@ import calibration  # noqa: E402
 import claims  # noqa: E402
 import files  # noqa: E402
 import picture  # noqa: E402
-import report  # noqa: E402
 import run  # noqa: E402
 import simulations  # noqa: E402
 from claims import AtLoad, Between, Capacity, Claim, Near, Sim  # noqa: E402
+
+import report  # noqa: E402
 
 TACTUS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else None
 
@@ -42,15 +45,30 @@ class Tables(unittest.TestCase):
             self.assertIn(c.model, calibration.ERRORS, f"{c.id}: nothing is known of the cost model's error there")
 
     def test_the_list_in_the_program_is_that_of_the_tables(self):
-        self.assertEqual((ROOT / "data/paper_claims.txt").read_text(), report.commands(run.tables(run.PAPERS)),
-                         "write it anew: bench/papers/run.py --list > data/paper_claims.txt")
+        self.assertEqual(
+            (ROOT / "data/paper_claims.txt").read_text(),
+            report.commands(run.tables(run.PAPERS)),
+            "write it anew: bench/papers/run.py --list > data/paper_claims.txt",
+        )
 
     def test_faults_are_named(self):
-        faults = claims.check([claim(), claim(), claim(Between(None, None), "nothing"), claim(id="a b"),
-                               claim(id="rate", runs={"a": Capacity(Sim("--rate 1"), lambda r: True, "always")}), claim(id="json", runs={"a": Sim("--json")}),
-                               claim(id="load", runs={"a": AtLoad(Sim("--rate 1"), Sim("--rate 9"), 0.5)}),
-                               claim(Between(None, 1.01, 1), "alike"), claim(Near(1.05, 0.1), "near none")])
-        self.assertEqual([f.split(":")[0].split(",")[0] for f in faults], ["c", "nothing", "a b", "rate", "json", "load", "alike", "near none", "near none"])
+        faults = claims.check(
+            [
+                claim(),
+                claim(),
+                claim(Between(None, None), "nothing"),
+                claim(id="a b"),
+                claim(id="rate", runs={"a": Capacity(Sim("--rate 1"), lambda r: True, "always")}),
+                claim(id="json", runs={"a": Sim("--json")}),
+                claim(id="load", runs={"a": AtLoad(Sim("--rate 1"), Sim("--rate 9"), 0.5)}),
+                claim(Between(None, 1.01, 1), "alike"),
+                claim(Near(1.05, 0.1), "near none"),
+            ]
+        )
+        self.assertEqual(
+            [f.split(":")[0].split(",")[0] for f in faults],
+            ["c", "nothing", "a b", "rate", "json", "load", "alike", "near none", "near none"],
+        )
 
     def test_a_claim_measures_something(self):
         with self.assertRaisesRegex(ValueError, "measures nothing"):
@@ -64,13 +82,20 @@ class Verdicts(unittest.TestCase):
                 self.assertEqual(claims.verdict(claim(expects), x), said.replace("_", " "), f"{expects} of {x}")
 
     def test_a_ratio_near_the_papers(self):
-        self.expect(Near(2, 0.1), reproduced=[1.81, 2, 2.19], direction_only=[1.11, 1.79, 2.21, 40], disagrees=[1.09, 1, 0.9, 0])
+        self.expect(
+            Near(2, 0.1), reproduced=[1.81, 2, 2.19], direction_only=[1.11, 1.79, 2.21, 40], disagrees=[1.09, 1, 0.9, 0]
+        )
 
     def test_a_loss_near_the_papers(self):
         self.expect(Near(-40, 0.25, 0), reproduced=[-30, -50], direction_only=[-5, -99], disagrees=[-3, 0, 5])
 
     def test_a_share_of_the_effect(self):
-        self.expect(Near(1.2, 0.5, of_effect=True), reproduced=[1.11, 1.29], direction_only=[1.09, 1.31, 1.03], disagrees=[1.01, 1, 0.9])
+        self.expect(
+            Near(1.2, 0.5, of_effect=True),
+            reproduced=[1.11, 1.29],
+            direction_only=[1.09, 1.31, 1.03],
+            disagrees=[1.01, 1, 0.9],
+        )
 
     def test_without_neutral_there_is_no_direction(self):
         self.expect(Near(200, 0.1, None), reproduced=[185], disagrees=[100, 300])
@@ -102,15 +127,21 @@ class Turns(unittest.TestCase):
         c = claim(claims.ABOVE_ONE)
         self.assertEqual(run.turns(c, {run.UNCHANGED: 1.5, "products x 2": 0.9, "network x 2": 1.2}), ["products x 2"])
         self.assertEqual(run.turns(c, {run.UNCHANGED: 0.5, "products x 2": 0.4, "network x 2": 1.1}), ["network x 2"])
-        self.assertEqual(run.turns(claim(Between(None, 5)), {run.UNCHANGED: 3, "products x 2": 5, "network x 2": 6}), ["network x 2"])
+        self.assertEqual(
+            run.turns(claim(Between(None, 5)), {run.UNCHANGED: 3, "products x 2": 5, "network x 2": 6}), ["network x 2"]
+        )
         self.assertEqual(run.turns(c, {}), [])
 
     def test_within_a_hundredth_of_no_effect_there_is_no_ranking_to_turn(self):
         c = claim(claims.ABOVE_ONE, unit="x")
-        self.assertEqual(run.turns(c, {run.UNCHANGED: 1.5, "products x 2": 0.995, "network x 2": 0.98}), ["network x 2"])
+        self.assertEqual(
+            run.turns(c, {run.UNCHANGED: 1.5, "products x 2": 0.995, "network x 2": 0.98}), ["network x 2"]
+        )
         self.assertEqual(run.turns(c, {run.UNCHANGED: 1.005, "products x 2": 0.9, "network x 2": 1.2}), [])
         percent = claim(Near(20, 0.3, 0), unit="%")
-        self.assertEqual(run.turns(percent, {run.UNCHANGED: 9, "products x 2": -0.5, "network x 2": -2}), ["network x 2"])
+        self.assertEqual(
+            run.turns(percent, {run.UNCHANGED: 9, "products x 2": -0.5, "network x 2": -2}), ["network x 2"]
+        )
 
     def test_every_factor_goes_both_ways(self):
         names = calibration.variants("falcon-180b a100")
@@ -121,13 +152,23 @@ class Turns(unittest.TestCase):
         self.assertEqual(calibration.variants("nothing known"), {})
 
     def test_another_engine_is_no_error_of_the_cost_model(self):
-        self.assertEqual(calibration.what_ifs("8b a100, 70b h100"), {}, "whose engine is not known: one kernel is among the errors")
+        self.assertEqual(
+            calibration.what_ifs("8b a100, 70b h100"), {}, "whose engine is not known: one kernel is among the errors"
+        )
         name, flags = next(iter(calibration.what_ifs("llama-13b a6000").items()))
         self.assertEqual(flags, ("--attention-kernels", "one"))
-        row = {"paper": "p", "claim": claim(claims.ABOVE_ONE, model="llama-13b a6000"), "values": [1.5], "errors": [],
-               "variants": {run.UNCHANGED: 1.5, "products x 1.2": 1.1, name: 0.9}}
+        row = {
+            "paper": "p",
+            "claim": claim(claims.ABOVE_ONE, model="llama-13b a6000"),
+            "values": [1.5],
+            "errors": [],
+            "variants": {run.UNCHANGED: 1.5, "products x 1.2": 1.1, name: 0.9},
+        }
         found = run.finished(row)
-        self.assertEqual((found["turns"], found["what_ifs"], sorted(found["variants"])), ([], {name: 0.9}, ["products x 1.2", run.UNCHANGED]))
+        self.assertEqual(
+            (found["turns"], found["what_ifs"], sorted(found["variants"])),
+            ([], {name: 0.9}, ["products x 1.2", run.UNCHANGED]),
+        )
         self.assertEqual(report.range_text(found), f"1.1 to 1.5; 0.9 with {name}")
 
     def test_what_is_stated_anew_stands_once(self):
@@ -201,7 +242,7 @@ class Running(unittest.TestCase):
     def test_capacity_is_found_to_a_step_of_the_grid(self):
         for most in (0.03, 0.5, 1, 7.3, 90):
             found = self.fresh().capacity(Capacity(Sim("--model m"), lambda r, most=most: r["x"] <= most, ""), 1)
-            self.assertTrue(most / simulations.GRID ** 1.01 < found <= most, f"{found} of {most}")
+            self.assertTrue(most / simulations.GRID**1.01 < found <= most, f"{found} of {most}")
 
     def test_a_capacity_of_nothing(self):
         self.assertEqual(self.fresh().capacity(Capacity(Sim("--model m"), lambda r: False, ""), 1), 0)
@@ -221,14 +262,20 @@ class Running(unittest.TestCase):
     def test_what_is_no_number_and_a_missing_file_are_said(self):
         def missing(r):
             raise FileNotFoundError(2, "No such file", "trace.csv")
+
         for value, why in ((lambda r: math.nan, "no number: nan"), (missing, "trace.csv'; --data names")):
-            [row] = run.run_claims({"p": ("Paper", [claim(runs={"a": Sim("--rate 3")}, value=value, seeds=(1,))])}, self.fresh(), 2)
+            [row] = run.run_claims(
+                {"p": ("Paper", [claim(runs={"a": Sim("--rate 3")}, value=value, seeds=(1,))])}, self.fresh(), 2
+            )
             self.assertEqual((row["verdict"], row["why"]), (claims.FAILED, ""))
             self.assertIn(why, row["errors"][0])
 
     def test_a_large_job_is_perturbed_with_its_quick_number(self):
         large = claim(runs={"a": Sim("--rate 3", requests=run.MOST_PERTURBED + 1)}, model="yi-34b a100")
-        self.assertEqual({(m.quick, m.variant != "") for m in run.measurements({"p": ("Paper", [large])}, False, ())}, {(False, False), (True, True)})
+        self.assertEqual(
+            {(m.quick, m.variant != "") for m in run.measurements({"p": ("Paper", [large])}, False, ())},
+            {(False, False), (True, True)},
+        )
 
     def test_a_trace_is_known_by_its_content(self):
         path = self.folder / "lengths.csv"
@@ -243,57 +290,141 @@ class Running(unittest.TestCase):
         row = run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=())[0]
         self.assertEqual((row["ours"], row["verdict"], row["turns"]), (3, "reproduced", []))
         self.assertEqual(row["variants"][run.UNCHANGED], 3)
-        self.assertEqual({m.quick for m in run.measurements({"p": ("Paper", [c])}, False, ())}, {False}, "perturbed models are run as the claim itself")
+        self.assertEqual(
+            {m.quick for m in run.measurements({"p": ("Paper", [c])}, False, ())},
+            {False},
+            "perturbed models are run as the claim itself",
+        )
         self.assertGreater(len(row["variants"]), 7)
-        self.assertEqual(run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=("other",))[0]["variants"], {})
+        self.assertEqual(
+            run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=("other",))[0]["variants"], {}
+        )
 
 
 class Report(unittest.TestCase):
-    ROW = {"paper": "p", "id": "c", "section": "1", "claim": "a | b", "paper_value": "2", "unit": "x", "ours": 1.5, "least": 1.4, "largest": 1.6, "difference": "-25 %",
-           "aim": {"value": 2, "low": 1.8, "high": 2.2},
-           "verdict": "direction only", "why": "because", "stands_in": "another", "model": "m", "model_error": "10 %", "variants": {"unchanged": 1.5, "roofline": 0.5}, "turns": ["roofline"],
-           "commands": {}, "errors": [], "measured": 3}
+    ROW = {
+        "paper": "p",
+        "id": "c",
+        "section": "1",
+        "claim": "a | b",
+        "paper_value": "2",
+        "unit": "x",
+        "ours": 1.5,
+        "least": 1.4,
+        "largest": 1.6,
+        "difference": "-25 %",
+        "aim": {"value": 2, "low": 1.8, "high": 2.2},
+        "verdict": "direction only",
+        "why": "because",
+        "stands_in": "another",
+        "model": "m",
+        "model_error": "10 %",
+        "variants": {"unchanged": 1.5, "roofline": 0.5},
+        "turns": ["roofline"],
+        "commands": {},
+        "errors": [],
+        "measured": 3,
+    }
 
     def test_markdown(self):
-        text = report.markdown([{"date": "2026-11-26T00:00:00", "commit": "abc", "command": "run", "quick": False, "traces": "the public ones", "papers": {"p": "Paper"}, "rows": [self.ROW]}])
-        self.assertIn("| a \\| b (`c`) | 1 | 2 | 1.8 to 2.2 | 1.5 (1.4 to 1.6) | -25 % | direction only | 0.5 to 1.5; turns under roofline |", text)
+        text = report.markdown(
+            [
+                {
+                    "date": "2026-11-26T00:00:00",
+                    "commit": "abc",
+                    "command": "run",
+                    "quick": False,
+                    "traces": "the public ones",
+                    "papers": {"p": "Paper"},
+                    "rows": [self.ROW],
+                }
+            ]
+        )
+        self.assertIn(
+            "| a \\| b (`c`) | 1 | 2 | 1.8 to 2.2 | 1.5 (1.4 to 1.6) | -25 % | direction only | 0.5 to 1.5; turns under"
+            " roofline |",
+            text,
+        )
         for part in ("`c`: because.", "- another.", "- 10 %."):
             self.assertIn(part, text)
 
     def test_what_failed_is_said(self):
-        text = report.markdown([{"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "traces": "the public ones", "papers": {"p": "Paper"},
-                                 "rows": [self.ROW | {"errors": ["seed 2: it broke"]}]}])
+        text = report.markdown(
+            [
+                {
+                    "date": "2026-11-26",
+                    "commit": "abc",
+                    "command": "run",
+                    "quick": False,
+                    "traces": "the public ones",
+                    "papers": {"p": "Paper"},
+                    "rows": [self.ROW | {"errors": ["seed 2: it broke"]}],
+                }
+            ]
+        )
         self.assertIn("Not measured:\n\n- `c`: 1 of 3 measurements; seed 2: it broke\n", text)
 
     def test_a_difference_without_a_reason_is_said(self):
-        text = report.markdown([{"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "traces": "the public ones", "papers": {"p": "Paper"}, "rows": [self.ROW | {"why": ""}]}])
+        text = report.markdown(
+            [
+                {
+                    "date": "2026-11-26",
+                    "commit": "abc",
+                    "command": "run",
+                    "quick": False,
+                    "traces": "the public ones",
+                    "papers": {"p": "Paper"},
+                    "rows": [self.ROW | {"why": ""}],
+                }
+            ]
+        )
         self.assertIn("No reason is known for `c`.", text)
 
 
 class Picture(unittest.TestCase):
-    """Where marks lie: the axis goes from 1/8 to 8, so its middle is the paper's value and a quarter of it is a factor of 2.83."""
-    ROWS = [Report.ROW | {"id": "half", "ours": 1.0}, Report.ROW | {"id": "same", "ours": 2.0, "verdict": "reproduced", "variants": {}},
-            Report.ROW | {"id": "far", "ours": 40.0, "verdict": "disagrees", "variants": {}},
-            Report.ROW | {"id": "loss", "ours": -2.0, "aim": {"value": -2, "low": -3, "high": -1}, "verdict": "reproduced", "variants": {}},
-            Report.ROW | {"id": "negative", "aim": {"value": -2, "low": -3, "high": -1}}, Report.ROW | {"id": "none", "ours": None, "verdict": "not measured"}]
+    """Where marks lie: the axis goes from 1/8 to 8, so its middle is the paper's value and a quarter of it is a factor
+    of 2.83."""
+
+    ROWS = [
+        Report.ROW | {"id": "half", "ours": 1.0},
+        Report.ROW | {"id": "same", "ours": 2.0, "verdict": "reproduced", "variants": {}},
+        Report.ROW | {"id": "far", "ours": 40.0, "verdict": "disagrees", "variants": {}},
+        Report.ROW
+        | {
+            "id": "loss",
+            "ours": -2.0,
+            "aim": {"value": -2, "low": -3, "high": -1},
+            "verdict": "reproduced",
+            "variants": {},
+        },
+        Report.ROW | {"id": "negative", "aim": {"value": -2, "low": -3, "high": -1}},
+        Report.ROW | {"id": "none", "ours": None, "verdict": "not measured"},
+    ]
 
     def test_marks_and_bands(self):
         root = xml.etree.ElementTree.fromstring(picture.svg("A <paper>", self.ROWS))
         space = "{http://www.w3.org/2000/svg}"
         words = [t.text for t in root.iter(space + "text")]
-        self.assertEqual([w for w in words if w in ("half", "same", "far", "loss", "negative", "none")], ["half", "same", "far", "loss"])
+        self.assertEqual(
+            [w for w in words if w in ("half", "same", "far", "loss", "negative", "none")],
+            ["half", "same", "far", "loss"],
+        )
         self.assertIn("20", words, "a mark at the end of the axis has its number")
-        self.assertIn("ours / the paper's value (2 claims without one: the two lie on different sides of 0, or one is 0)", words)
+        self.assertIn(
+            "ours / the paper's value (2 claims without one: the two lie on different sides of 0, or one is 0)", words
+        )
         self.assertIn("A <paper>", words)
         middle = picture.LABEL + picture.WIDTH / 2
         circles = [float(c.get("cx")) for c in root.iter(space + "circle")]
-        self.assertAlmostEqual(circles[1], middle, 1, "of the claim that is the paper's value; the first is the legend's")
+        self.assertAlmostEqual(
+            circles[1], middle, 1, "of the claim that is the paper's value; the first is the legend's"
+        )
         bands = [(float(r.get("x")), float(r.get("width"))) for r in root.iter(space + "rect") if r.get("x")][1:]
         self.assertAlmostEqual(bands[0][0], middle + picture.WIDTH * math.log(0.9) / math.log(64), 1)
         self.assertAlmostEqual(circles[2], middle, 1, "a loss as large as the paper's")
         self.assertAlmostEqual(bands[3][0], middle + picture.WIDTH * math.log(0.5) / math.log(64), 1)
         self.assertAlmostEqual(bands[3][1], picture.WIDTH * math.log(3) / math.log(64), 1)
-        wrong = [l for l in root.iter(space + "line") if l.get("stroke-width") == "1.5"][1:]
+        wrong = [line for line in root.iter(space + "line") if line.get("stroke-width") == "1.5"][1:]
         self.assertEqual(len(wrong), 1)
         self.assertAlmostEqual(float(wrong[0].get("x1")), middle + picture.WIDTH * math.log(0.25) / math.log(64), 1)
 
@@ -305,7 +436,15 @@ class Picture(unittest.TestCase):
         self.assertEqual((Between(1.2, 3, 1).aim()["value"], Between(0.2, 0.8, 1).aim()["value"]), (1.2, 0.8))
 
     def test_pictures_stand_beside_the_tables(self):
-        result = {"date": "2026-11-26", "commit": "abc", "command": "run", "quick": False, "traces": "the public ones", "papers": {"p": "Paper"}, "rows": [Report.ROW]}
+        result = {
+            "date": "2026-11-26",
+            "commit": "abc",
+            "command": "run",
+            "quick": False,
+            "traces": "the public ones",
+            "papers": {"p": "Paper"},
+            "rows": [Report.ROW],
+        }
         with tempfile.TemporaryDirectory() as folder:
             report.pictures([result], pathlib.Path(folder) / "papers")
             self.assertIn("](papers/p.svg)", report.markdown([result]))
@@ -317,8 +456,26 @@ class Smoke(unittest.TestCase):
     def test_two_claims_by_simulation(self):
         with tempfile.TemporaryDirectory() as folder:
             out = pathlib.Path(folder) / "out.json"
-            done = subprocess.run([sys.executable, ROOT / "bench/papers/run.py", TACTUS, "--claim", "s23-orca-worst", "--claim", "s23-marginal", "--quick", "--cache",
-                                   pathlib.Path(folder) / "cache", "-o", out], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=100)
+            done = subprocess.run(
+                [
+                    sys.executable,
+                    ROOT / "bench/papers/run.py",
+                    TACTUS,
+                    "--claim",
+                    "s23-orca-worst",
+                    "--claim",
+                    "s23-marginal",
+                    "--quick",
+                    "--cache",
+                    pathlib.Path(folder) / "cache",
+                    "-o",
+                    out,
+                ],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=100,
+            )
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             verdicts = {row["id"]: row["verdict"] for row in json.loads(out.read_text())["rows"]}
             self.assertEqual(verdicts["s23-orca-worst"], "reproduced", done.stdout)

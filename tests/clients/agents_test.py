@@ -1,11 +1,11 @@
 """openai-agents: an agent with a tool runs to its final answer, over chats and over responses."""
+
 import asyncio
 import unittest
 
-from client_case import MODEL, QUESTION, ServedTest
-
 import agents
 import openai
+from client_case import MODEL, QUESTION, ServedTest
 
 
 class AgentsTest(ServedTest):
@@ -20,11 +20,18 @@ class AgentsTest(ServedTest):
             return "Sunny, 21 degrees"
 
         async def run():
-            async with openai.AsyncOpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=120) as client:
+            async with openai.AsyncOpenAI(
+                base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=120
+            ) as client:
                 # It has to call the tool; the choice is then reset, so that it comes to an answer.
                 settings = agents.ModelSettings(tool_choice="get_weather", temperature=0, max_tokens=300)
-                agent = agents.Agent(name="guide", instructions="Answer with the help of your tool.", tools=[get_weather], model_settings=settings,
-                                     model=model_class(model=MODEL, openai_client=client))
+                agent = agents.Agent(
+                    name="guide",
+                    instructions="Answer with the help of your tool.",
+                    tools=[get_weather],
+                    model_settings=settings,
+                    model=model_class(model=MODEL, openai_client=client),
+                )
                 return await agents.Runner.run(agent, QUESTION, max_turns=6)
 
         result = asyncio.run(run())
@@ -43,9 +50,15 @@ class AgentsTest(ServedTest):
 
     def test_a_streamed_run(self):
         async def run():
-            async with openai.AsyncOpenAI(base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=120) as client:
-                agent = agents.Agent(name="guide", instructions="Be brief.", model=agents.OpenAIResponsesModel(model=MODEL, openai_client=client),
-                                     model_settings=agents.ModelSettings(temperature=0, max_tokens=200))
+            async with openai.AsyncOpenAI(
+                base_url=self.url + "/v1", api_key="none", max_retries=0, timeout=120
+            ) as client:
+                agent = agents.Agent(
+                    name="guide",
+                    instructions="Be brief.",
+                    model=agents.OpenAIResponsesModel(model=MODEL, openai_client=client),
+                    model_settings=agents.ModelSettings(temperature=0, max_tokens=200),
+                )
                 result = agents.Runner.run_streamed(agent, "What is the capital of France?")
                 text = ""
                 async for event in result.stream_events():

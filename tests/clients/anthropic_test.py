@@ -1,15 +1,14 @@
 """Anthropic's own package: messages, streams, tools, counts, errors."""
+
 import json
 import unittest
 
-from client_case import MODEL, QUESTION, SCHEMA, ServedTest
-
 import anthropic
-
+from client_case import MODEL, QUESTION, SCHEMA, ServedTest
 from server_process import ServerProcess
 
 TOOL = {"name": "get_weather", "description": "The weather of a city now", "input_schema": SCHEMA, "strict": True}
-GREEDY = {"temperature": 0}   # a field of the API that the package no longer names
+GREEDY = {"temperature": 0}  # a field of the API that the package no longer names
 ASK = [{"role": "user", "content": QUESTION}]
 
 
@@ -19,7 +18,9 @@ class AnthropicTest(ServedTest):
         self.addCleanup(self.client.close)
 
     def ask(self, messages=None, **options):
-        return self.client.messages.create(model=MODEL, messages=messages or ASK, **{"max_tokens": 60, "extra_body": GREEDY, **options})
+        return self.client.messages.create(
+            model=MODEL, messages=messages or ASK, **{"max_tokens": 60, "extra_body": GREEDY, **options}
+        )
 
     def test_text(self):
         answer = self.ask(system="Be brief.", metadata={"user_id": "u"})
@@ -35,7 +36,7 @@ class AnthropicTest(ServedTest):
         stop = text[4:7]
         answer = self.ask(stop_sequences=[stop])
         self.assertEqual((answer.stop_reason, answer.stop_sequence), ("stop_sequence", stop))
-        self.assertEqual(answer.content[0].text, text[:text.index(stop)])
+        self.assertEqual(answer.content[0].text, text[: text.index(stop)])
 
     def test_a_stream_says_what_the_whole_says(self):
         whole = self.ask()
@@ -54,11 +55,16 @@ class AnthropicTest(ServedTest):
             self.assertEqual(call.name, "get_weather")
             self.assertIsInstance(call.input["city"], str)
             result = {"type": "tool_result", "tool_use_id": call.id, "content": [{"type": "text", "text": "Sunny"}]}
-            after = self.ask([*ASK, {"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}], tools=[TOOL],
-                             tool_choice={"type": "none"})
+            after = self.ask(
+                [*ASK, {"role": "assistant", "content": answer.content}, {"role": "user", "content": [result]}],
+                tools=[TOOL],
+                tool_choice={"type": "none"},
+            )
             self.assertEqual(after.content[0].type, "text")
         one = {"type": "any", "disable_parallel_tool_use": True}
-        with self.client.messages.stream(model=MODEL, messages=ASK, max_tokens=60, extra_body=GREEDY, tools=[TOOL], tool_choice=one) as stream:
+        with self.client.messages.stream(
+            model=MODEL, messages=ASK, max_tokens=60, extra_body=GREEDY, tools=[TOOL], tool_choice=one
+        ) as stream:
             parts = "".join(event.partial_json for event in stream if event.type == "input_json")
             final = stream.get_final_message()
         self.assertEqual(json.loads(parts), final.content[-1].input)

@@ -1,29 +1,53 @@
 """What the tests of the clients share: one server with the default model for a module, and the tool that is called.
 
-The clients are packages that nobody of this project wrote. The model is small: what a test asserts is structure, or what a
+The clients are packages that nobody of this project wrote. The model is small: what a test asserts is structure, or
+what a
 grammar makes certain, never what the model knows.
 """
+
 import os
 import unittest
 
 # Before any client is imported: none of them calls home.
 os.environ.update(
-    OPENAI_AGENTS_DISABLE_TRACING="1", LITELLM_LOCAL_MODEL_COST_MAP="True", LITELLM_TELEMETRY="False", LANGCHAIN_TRACING_V2="false",
-    LANGSMITH_TRACING="false", DO_NOT_TRACK="1", NO_PROXY="127.0.0.1,localhost", OPENAI_API_KEY="none", ANTHROPIC_API_KEY="none")
+    OPENAI_AGENTS_DISABLE_TRACING="1",
+    LITELLM_LOCAL_MODEL_COST_MAP="True",
+    LITELLM_TELEMETRY="False",
+    LANGCHAIN_TRACING_V2="false",
+    LANGSMITH_TRACING="false",
+    DO_NOT_TRACK="1",
+    NO_PROXY="127.0.0.1,localhost",
+    OPENAI_API_KEY="none",
+    ANTHROPIC_API_KEY="none",
+)
 for proxy in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
     os.environ.pop(proxy, None)
 
-from server_process import ServerProcess, default_model
+from server_process import ServerProcess, default_model  # noqa: E402 - the variables above come first
 
 MODEL = "test-model"
-SCHEMA = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 20}}, "required": ["city"], "additionalProperties": False}
-TOOL = {"type": "function", "function": {"name": "get_weather", "description": "The weather of a city now", "parameters": SCHEMA, "strict": True}}
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 20}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather of a city now",
+        "parameters": SCHEMA,
+        "strict": True,
+    },
+}
 QUESTION = "What is the weather in Paris?"
 
 
 class ServedTest(unittest.TestCase):
     """A class's tests on one server, with the default model."""
-    OPTIONS = ()   # of the server
+
+    OPTIONS = ()  # of the server
 
     @classmethod
     def setUpClass(cls):

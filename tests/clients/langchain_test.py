@@ -1,9 +1,9 @@
 """langchain-openai: invoke, stream, tools, structured output; over chats and over responses."""
+
 import unittest
 
-from client_case import MODEL, QUESTION, ServedTest
-
 import pydantic
+from client_case import MODEL, QUESTION, ServedTest
 from langchain_core.messages import ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
@@ -11,6 +11,7 @@ from langchain_openai import ChatOpenAI
 
 class Place(pydantic.BaseModel):
     """A place"""
+
     city: str = pydantic.Field(max_length=20)
 
 
@@ -22,7 +23,16 @@ def get_weather(city: str) -> str:
 
 class LangchainTest(ServedTest):
     def model(self, **options):
-        return ChatOpenAI(model=MODEL, base_url=self.url + "/v1", api_key="none", temperature=0, max_tokens=60, max_retries=0, timeout=120, **options)
+        return ChatOpenAI(
+            model=MODEL,
+            base_url=self.url + "/v1",
+            api_key="none",
+            temperature=0,
+            max_tokens=60,
+            max_retries=0,
+            timeout=120,
+            **options,
+        )
 
     def test_a_stream_says_what_the_whole_says(self):
         for responses in (False, True):

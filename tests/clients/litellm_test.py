@@ -1,10 +1,10 @@
 """litellm: the same server as OpenAI's and as Anthropic's."""
+
 import json
 import unittest
 
-from client_case import MODEL, QUESTION, TOOL, ServedTest
-
 import litellm
+from client_case import MODEL, QUESTION, TOOL, ServedTest
 
 ASK = [{"role": "user", "content": QUESTION}]
 
@@ -12,8 +12,17 @@ ASK = [{"role": "user", "content": QUESTION}]
 class LitellmTest(ServedTest):
     def ask(self, kind="openai", **options):
         base = self.url + "/v1" if kind == "openai" else self.url
-        return litellm.completion(model=f"{kind}/{MODEL}", api_base=base, api_key="none", messages=ASK, max_tokens=60, temperature=0, num_retries=0,
-                                  timeout=120, **options)
+        return litellm.completion(
+            model=f"{kind}/{MODEL}",
+            api_base=base,
+            api_key="none",
+            messages=ASK,
+            max_tokens=60,
+            temperature=0,
+            num_retries=0,
+            timeout=120,
+            **options,
+        )
 
     def test_a_stream_says_what_the_whole_says(self):
         for kind in ("openai", "anthropic"):
@@ -22,7 +31,10 @@ class LitellmTest(ServedTest):
                 self.assertTrue(whole.choices[0].message.content)
                 self.assertGreater(whole.usage.completion_tokens, 0)
                 chunks = self.ask(kind, stream=True)
-                self.assertEqual("".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices), whole.choices[0].message.content)
+                self.assertEqual(
+                    "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices),
+                    whole.choices[0].message.content,
+                )
 
     def test_tools(self):
         for kind in ("openai", "anthropic"):
@@ -32,8 +44,14 @@ class LitellmTest(ServedTest):
                 self.assertIsInstance(json.loads(call.function.arguments)["city"], str)
 
     def test_responses(self):
-        answer = litellm.responses(model=f"openai/{MODEL}", api_base=self.url + "/v1", api_key="none", input=QUESTION, max_output_tokens=40,
-                                   temperature=0)
+        answer = litellm.responses(
+            model=f"openai/{MODEL}",
+            api_base=self.url + "/v1",
+            api_key="none",
+            input=QUESTION,
+            max_output_tokens=40,
+            temperature=0,
+        )
         self.assertTrue(answer.id)
         self.assertTrue(answer.output[0].content[0].text)
 

@@ -1,12 +1,12 @@
 """The official openai package: chats, tools, structured output, completions, responses, models."""
+
 import json
 import re
 import unittest
 
-from client_case import MODEL, QUESTION, SCHEMA, TOOL, ServedTest
-
 import openai
 import pydantic
+from client_case import MODEL, QUESTION, SCHEMA, TOOL, ServedTest
 
 ASK = [{"role": "user", "content": QUESTION}]
 FLAT_TOOL = {"type": "function", **TOOL["function"]}
@@ -51,8 +51,11 @@ class ChatTest(OpenAiTest):
                 call = answer.message.tool_calls[0]
                 self.check_call(call.function.name, call.function.arguments)
                 # Its result goes back, and the conversation goes on.
-                after = self.chat([*ASK, answer.message, {"role": "tool", "tool_call_id": call.id, "content": "Sunny, 21 degrees"}], tools=[TOOL],
-                                  tool_choice="none")
+                after = self.chat(
+                    [*ASK, answer.message, {"role": "tool", "tool_call_id": call.id, "content": "Sunny, 21 degrees"}],
+                    tools=[TOOL],
+                    tool_choice="none",
+                )
                 self.assertIsNone(after.choices[0].message.tool_calls)
                 self.assertTrue(after.choices[0].message.content)
 
@@ -62,19 +65,30 @@ class ChatTest(OpenAiTest):
         for call in calls:
             self.check_call(call.function.name, call.function.arguments)
         self.assertIn(answer.finish_reason, ["tool_calls"] if calls else ["stop", "length"])
-        self.assertFalse(content.lstrip().startswith(("{", "<tool_call>")), content)   # the tool is strict: that is a call
+        self.assertFalse(
+            content.lstrip().startswith(("{", "<tool_call>")), content
+        )  # the tool is strict: that is a call
         self.assertTrue(calls or content)
 
     def test_a_format_beside_a_strict_tool(self):
-        answer = self.client.chat.completions.parse(model=MODEL, messages=ASK, response_format=Place, tools=[TOOL], parallel_tool_calls=False,
-                                                           max_tokens=80, temperature=0)
+        answer = self.client.chat.completions.parse(
+            model=MODEL,
+            messages=ASK,
+            response_format=Place,
+            tools=[TOOL],
+            parallel_tool_calls=False,
+            max_tokens=80,
+            temperature=0,
+        )
         message = answer.choices[0].message
         for call in message.tool_calls or []:
             self.check_call(call.function.name, call.function.arguments)
         self.assertTrue(message.tool_calls or isinstance(message.parsed, Place), message)
 
     def test_the_streaming_helper_gathers_a_call(self):
-        with self.client.chat.completions.stream(model=MODEL, messages=ASK, tools=[TOOL], tool_choice="required", max_tokens=60, temperature=0) as stream:
+        with self.client.chat.completions.stream(
+            model=MODEL, messages=ASK, tools=[TOOL], tool_choice="required", max_tokens=60, temperature=0
+        ) as stream:
             kinds = {event.type for event in stream}
             answer = stream.get_final_completion().choices[0]
         self.assertIn("tool_calls.function.arguments.delta", kinds)
@@ -82,7 +96,9 @@ class ChatTest(OpenAiTest):
         self.check_call(answer.message.tool_calls[0].function.name, answer.message.tool_calls[0].function.arguments)
 
     def test_parse_gives_an_object(self):
-        answer = self.client.chat.completions.parse(model=MODEL, messages=ASK, response_format=Place, max_tokens=80, temperature=0)
+        answer = self.client.chat.completions.parse(
+            model=MODEL, messages=ASK, response_format=Place, max_tokens=80, temperature=0
+        )
         self.assertIsInstance(answer.choices[0].message.parsed, Place)
 
     def test_json_object(self):
@@ -95,18 +111,25 @@ class ChatTest(OpenAiTest):
             self.assertEqual(answer.choices[0].finish_reason, "length")
 
     def test_the_fields_of_vllm(self):
-        for extra, holds in (({"guided_choice": ["yes", "no"]}, lambda t: t in ("yes", "no")),
-                             ({"guided_regex": "[0-9]{3}-[0-9]{4}"}, lambda t: re.fullmatch("[0-9]{3}-[0-9]{4}", t)),
-                             ({"guided_json": SCHEMA}, lambda t: json.loads(t)["city"] is not None),
-                             ({"structured_outputs": {"choice": ["red", "blue"]}}, lambda t: t in ("red", "blue")),
-                             ({"structured_outputs": {"regex": "a{3,5}"}}, lambda t: re.fullmatch("a{3,5}", t))):
+        for extra, holds in (
+            ({"guided_choice": ["yes", "no"]}, lambda t: t in ("yes", "no")),
+            ({"guided_regex": "[0-9]{3}-[0-9]{4}"}, lambda t: re.fullmatch("[0-9]{3}-[0-9]{4}", t)),
+            ({"guided_json": SCHEMA}, lambda t: json.loads(t)["city"] is not None),
+            ({"structured_outputs": {"choice": ["red", "blue"]}}, lambda t: t in ("red", "blue")),
+            ({"structured_outputs": {"regex": "a{3,5}"}}, lambda t: re.fullmatch("a{3,5}", t)),
+        ):
             with self.subTest(**extra):
                 text = self.chat(extra_body=extra).choices[0].message.content
                 self.assertTrue(holds(text), text)
 
     def test_a_schema_that_cannot_be_taken_is_refused(self):
         with self.assertRaises(openai.BadRequestError) as error:
-            self.chat(response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "no such type"}}})
+            self.chat(
+                response_format={
+                    "type": "json_schema",
+                    "json_schema": {"name": "x", "schema": {"type": "no such type"}},
+                }
+            )
         self.assertTrue(error.exception.param.startswith("response_format"), error.exception.param)
 
 
@@ -114,7 +137,9 @@ class CompletionsTest(OpenAiTest):
     def test_whole_and_stream(self):
         options = {"model": MODEL, "prompt": "One, two,", "max_tokens": 8, "temperature": 0}
         whole = self.client.completions.create(**options).choices[0].text
-        self.assertEqual("".join(c.choices[0].text for c in self.client.completions.create(stream=True, **options)), whole)
+        self.assertEqual(
+            "".join(c.choices[0].text for c in self.client.completions.create(stream=True, **options)), whole
+        )
 
     def test_models(self):
         self.assertEqual([m.id for m in self.client.models.list()], [MODEL])
@@ -151,24 +176,35 @@ class ResponsesTest(OpenAiTest):
         first = self.respond(tools=[FLAT_TOOL], tool_choice="required")
         call = next(item for item in first.output if item.type == "function_call")
         self.check_call(call.name, call.arguments)
-        conversation = [{"role": "user", "content": QUESTION}, *first.output,
-                        {"type": "function_call_output", "call_id": call.call_id, "output": "Sunny"}]
+        conversation = [
+            {"role": "user", "content": QUESTION},
+            *first.output,
+            {"type": "function_call_output", "call_id": call.call_id, "output": "Sunny"},
+        ]
         second = self.respond(conversation, tools=[FLAT_TOOL], tool_choice="none")
         self.assertTrue(second.output_text)
         deltas, done = "", None
-        for event in self.respond(tools=[FLAT_TOOL], tool_choice={"type": "function", "name": "get_weather"}, stream=True):
+        for event in self.respond(
+            tools=[FLAT_TOOL], tool_choice={"type": "function", "name": "get_weather"}, stream=True
+        ):
             deltas += event.delta if event.type == "response.function_call_arguments.delta" else ""
             done = event.arguments if event.type == "response.function_call_arguments.done" else done
         self.assertEqual(deltas, done)
         self.check_call("get_weather", done)
 
     def test_parse_gives_an_object(self):
-        answer = self.client.responses.parse(model=MODEL, input=QUESTION, text_format=Place, max_output_tokens=80, temperature=0)
+        answer = self.client.responses.parse(
+            model=MODEL, input=QUESTION, text_format=Place, max_output_tokens=80, temperature=0
+        )
         self.assertIsInstance(answer.output_parsed, Place)
 
     def test_refusals_name_the_field(self):
-        for options, param in (({"previous_response_id": "resp_x"}, "previous_response_id"), ({"temperature": 7}, "temperature"),
-                               ({"max_output_tokens": 10**7}, "max_output_tokens"), ({"tool_choice": {"type": "web_search"}}, "tool_choice")):
+        for options, param in (
+            ({"previous_response_id": "resp_x"}, "previous_response_id"),
+            ({"temperature": 7}, "temperature"),
+            ({"max_output_tokens": 10**7}, "max_output_tokens"),
+            ({"tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ):
             with self.subTest(param=param), self.assertRaises(openai.BadRequestError) as error:
                 self.respond(**options)
             self.assertEqual(error.exception.param, param)

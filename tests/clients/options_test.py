@@ -1,14 +1,13 @@
 """The clients at servers that were started with options: reasoning, speculation, prompts on disk, a router in front."""
+
 import json
 import tempfile
 import unittest
 import urllib.request
 
-from client_case import MODEL, SCHEMA, TOOL, ServedTest
-
 import anthropic
 import openai
-
+from client_case import MODEL, SCHEMA, TOOL, ServedTest
 from router_process import Router
 from server_process import ServerProcess, default_model
 
@@ -16,7 +15,14 @@ from server_process import ServerProcess, default_model
 THOUGHT, SAID = "[a-z]{4,12}", "[a-z]{3,8}"
 THINKING = {"structured_outputs": {"regex": f"<think>{THOUGHT}</think>{SAID}"}}
 ASK = [{"role": "user", "content": "Which word comes next?"}]
-COPY = [{"role": "user", "content": "Repeat this text word for word, three times:\n\nThe harbour has two piers, a crane and a shed. " * 4}]
+COPY = [
+    {
+        "role": "user",
+        "content": (
+            "Repeat this text word for word, three times:\n\nThe harbour has two piers, a crane and a shed. " * 4
+        ),
+    }
+]
 
 
 def client_at(test, url):
@@ -26,7 +32,9 @@ def client_at(test, url):
 
 
 def chat(client, messages=ASK, **options):
-    return client.chat.completions.create(model=MODEL, messages=messages, **{"max_tokens": 60, "temperature": 0, **options})
+    return client.chat.completions.create(
+        model=MODEL, messages=messages, **{"max_tokens": 60, "temperature": 0, **options}
+    )
 
 
 def metric(url, name):
@@ -53,8 +61,9 @@ class ReasoningTest(ServedTest):
         self.assertEqual((thought, said), (whole.reasoning_content, whole.content))
 
     def test_openai_responses(self):
-        answer = client_at(self, self.url).responses.create(model=MODEL, input="Which word comes next?", temperature=0, max_output_tokens=60,
-                                                            extra_body=THINKING)
+        answer = client_at(self, self.url).responses.create(
+            model=MODEL, input="Which word comes next?", temperature=0, max_output_tokens=60, extra_body=THINKING
+        )
         self.assertEqual([item.type for item in answer.output], ["reasoning", "message"])
         self.check(answer.output[0].content[0].text, answer.output_text)
 
@@ -79,9 +88,17 @@ class SpeculationTest(ServedTest):
         answers = []
         for url in (plain.url, self.url):
             client = client_at(self, url)
-            answers.append([chat(client, COPY, max_tokens=100).choices[0].message.content,
-                            chat(client, temperature=0.8, seed=7).choices[0].message.content,
-                            "".join(c.choices[0].delta.content or "" for c in chat(client, COPY, max_tokens=100, stream=True) if c.choices)])
+            answers.append(
+                [
+                    chat(client, COPY, max_tokens=100).choices[0].message.content,
+                    chat(client, temperature=0.8, seed=7).choices[0].message.content,
+                    "".join(
+                        c.choices[0].delta.content or ""
+                        for c in chat(client, COPY, max_tokens=100, stream=True)
+                        if c.choices
+                    ),
+                ]
+            )
         self.assertEqual(answers[0], answers[1])
         self.assertGreater(metric(self.url, "vllm:spec_decode_num_draft_tokens_total"), 0)
         self.assertEqual(metric(plain.url, "vllm:spec_decode_num_draft_tokens_total"), 0)
@@ -96,7 +113,9 @@ class PromptCacheTest(unittest.TestCase):
         for _ in range(2):
             server = ServerProcess("--kv-cache-dir", folder.name)
             try:
-                answers.append(chat(client_at(self, server.url), COPY, max_tokens=8, extra_headers={"x-tactus-explain": "1"}))
+                answers.append(
+                    chat(client_at(self, server.url), COPY, max_tokens=8, extra_headers={"x-tactus-explain": "1"})
+                )
             finally:
                 self.assertEqual(server.stop(), 0, server.last_lines())
         cold, warm = answers
@@ -124,7 +143,9 @@ class RouterTest(unittest.TestCase):
         client, direct = client_at(self, self.url), client_at(self, self.servers[0].url)
         whole = chat(direct).choices[0].message.content
         self.assertEqual(chat(client).choices[0].message.content, whole)
-        self.assertEqual("".join(c.choices[0].delta.content or "" for c in chat(client, stream=True) if c.choices), whole)
+        self.assertEqual(
+            "".join(c.choices[0].delta.content or "" for c in chat(client, stream=True) if c.choices), whole
+        )
         call = chat(client, tools=[TOOL], tool_choice="required").choices[0].message.tool_calls[0]
         self.assertIsInstance(json.loads(call.function.arguments)["city"], str)
         form = {"type": "json_schema", "json_schema": {"name": "place", "schema": SCHEMA}}
@@ -134,15 +155,21 @@ class RouterTest(unittest.TestCase):
         self.assertIn("name", error.exception.param)
 
     def test_openai_responses(self):
-        answers = [client_at(self, url).responses.create(model=MODEL, input="Name a city.", temperature=0, max_output_tokens=20).output_text
-                   for url in (self.url, self.servers[1].url)]
+        answers = [
+            client_at(self, url)
+            .responses.create(model=MODEL, input="Name a city.", temperature=0, max_output_tokens=20)
+            .output_text
+            for url in (self.url, self.servers[1].url)
+        ]
         self.assertEqual(answers[0], answers[1])
 
     def test_anthropic(self):
         texts = []
         for url in (self.url, self.servers[1].url):
             with anthropic.Anthropic(base_url=url, api_key="none", max_retries=0, timeout=120) as client:
-                with client.messages.stream(model=MODEL, max_tokens=20, messages=ASK, extra_body={"temperature": 0}) as stream:
+                with client.messages.stream(
+                    model=MODEL, max_tokens=20, messages=ASK, extra_body={"temperature": 0}
+                ) as stream:
                     texts.append("".join(stream.text_stream))
         self.assertEqual(texts[0], texts[1])
 

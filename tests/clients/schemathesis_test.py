@@ -1,14 +1,20 @@
-"""schemathesis against /openapi.json: what it makes of the schema gets the documented statuses, types and shapes from the live server.
+"""schemathesis against /openapi.json: what it makes of the schema gets the documented statuses, types and shapes from
+the live server.
 
 Left out, with the reasons:
-  positive_data_acceptance   a body that is well formed may still be refused: prompt + max_tokens beyond the context, stream_options
-                             without stream, a message without content, a model of another name, a JSON schema that cannot be taken
-  unsupported_method         it sends a body with GET, which is malformed HTTP here (400), whatever the route takes; tests/serve has 405
+  positive_data_acceptance   a body that is well formed may still be refused: prompt + max_tokens beyond the context,
+  stream_options
+                             without stream, a message without content, a model of another name, a JSON schema that
+                             cannot be taken
+  unsupported_method         it sends a body with GET, which is malformed HTTP here (400), whatever the route takes;
+  tests/serve has 405
   missing_required_header    the API has no required headers
   ignored_auth               the server runs without keys here (tests/serve has them)
-  use_after_free, ensure_resource_availability   they need links between operations; tests/e2e/batches_test.py has files' and batches' lives
+  use_after_free, ensure_resource_availability   they need links between operations; tests/e2e/batches_test.py has
+  files' and batches' lives
 The fleet's routes speak a binary form between servers and are 404 without its secret; they are left out too.
 """
+
 import pathlib
 import subprocess
 import sys
@@ -17,18 +23,49 @@ import unittest
 
 from client_case import ServedTest
 
-LEFT_OUT = "positive_data_acceptance,unsupported_method,missing_required_header,ignored_auth,use_after_free,ensure_resource_availability"
+LEFT_OUT = (
+    "positive_data_acceptance,unsupported_method,missing_required_header,ignored_auth,use_after_free,"
+    "ensure_resource_availability"
+)
 
 
 class SchemathesisTest(ServedTest):
     FILES = tempfile.TemporaryDirectory()
-    OPTIONS = ("--files-dir", FILES.name, "--max-model-len", 256, "--default-max-tokens", 8, "--max-choices", 4)   # short answers: it is the contract that is asked about
+    OPTIONS = (
+        "--files-dir",
+        FILES.name,
+        "--max-model-len",
+        256,
+        "--default-max-tokens",
+        8,
+        "--max-choices",
+        4,
+    )  # short answers: it is the contract that is asked about
 
     def test_the_server_keeps_its_contract(self):
         with tempfile.TemporaryDirectory() as folder:
-            command = [pathlib.Path(sys.executable).parent / "schemathesis", "run", self.url + "/openapi.json", "--exclude-path-regex", "^/fleet/(migrate|import|streams)",
-                       "--exclude-checks", LEFT_OUT, "--max-examples", "15", "--seed", "1", "--workers", "1", "--phases", "examples,coverage,fuzzing",
-                       "--request-timeout", "30", "--max-time", "60", "--no-color"]
+            command = [
+                pathlib.Path(sys.executable).parent / "schemathesis",
+                "run",
+                self.url + "/openapi.json",
+                "--exclude-path-regex",
+                "^/fleet/(migrate|import|streams)",
+                "--exclude-checks",
+                LEFT_OUT,
+                "--max-examples",
+                "15",
+                "--seed",
+                "1",
+                "--workers",
+                "1",
+                "--phases",
+                "examples,coverage,fuzzing",
+                "--request-timeout",
+                "30",
+                "--max-time",
+                "60",
+                "--no-color",
+            ]
             run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=200, check=False)
         self.assertEqual(run.returncode, 0, run.stdout[-12000:] + run.stderr[-2000:])
 

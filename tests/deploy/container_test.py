@@ -1,5 +1,9 @@
-"""deploy/Dockerfile, without a Docker: its style (hadolint), that what it copies is there and is enough to configure, that the packages
-of its last stage have every library that the program is linked with, and that the check of its health tells healthy from not."""
+"""deploy/Dockerfile, without a Docker: its style (hadolint), that what it copies is there and is enough to configure,
+that the packages
+of its last stage have every library that the program is linked with, and that the check of its health tells healthy
+from not.
+"""
+
 import fnmatch
 import os
 import pathlib
@@ -18,7 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "deploy/Dockerfile"
 HEALTH = ROOT / "deploy/healthcheck.sh"
 NOT_LINKED = {"ca-certificates"}
-PICKER_S = {"libgrpc++1.51", "libprotobuf32"}   # of tactus-epp, which is built where there is gRPC
+PICKER_S = {"libgrpc++1.51", "libprotobuf32"}  # of tactus-epp, which is built where there is gRPC
 
 
 def run(*command, timeout=60, **kwargs):
@@ -75,7 +79,11 @@ def with_dependencies(packages):
     while left:
         done = run("dpkg-query", "-W", "-f", "${Package} ${Depends}\n", *sorted(left))
         found |= left
-        named = {re.split(r"[ (:]", entry.strip())[0] for line in done.stdout.splitlines() for entry in re.split("[,|]", line.split(" ", 1)[1])}
+        named = {
+            re.split(r"[ (:]", entry.strip())[0]
+            for line in done.stdout.splitlines()
+            for entry in re.split("[,|]", line.split(" ", 1)[1])
+        }
         left = named - found - {""}
     return found
 
@@ -87,7 +95,13 @@ def ignored(path):
         if line and not line.startswith("#"):
             pattern = line.removeprefix("!")
             names = [str(p) for p in [path, *path.parents] if str(p) != "."]
-            fits = [n for n in names if fnmatch.fnmatch(n, pattern) or pattern.startswith("**/") and fnmatch.fnmatch(pathlib.Path(n).name, pattern[3:])]
+            fits = [
+                n
+                for n in names
+                if fnmatch.fnmatch(n, pattern)
+                or pattern.startswith("**/")
+                and fnmatch.fnmatch(pathlib.Path(n).name, pattern[3:])
+            ]
             if fits:
                 left_out = not line.startswith("!")
     return left_out
@@ -110,7 +124,14 @@ class ContainerTest(unittest.TestCase):
                 with self.subTest(source=source):
                     self.assertTrue((ROOT / source).exists(), "is not in the clone")
                     self.assertFalse(ignored(pathlib.Path(source)), ".dockerignore leaves it out")
-        for name in (".git", "build/release/tactus", ".venv/bin/python", "deploy/kubernetes/batch_shards.yaml", "src/__pycache__", "model.gguf"):
+        for name in (
+            ".git",
+            "build/release/tactus",
+            ".venv/bin/python",
+            "deploy/kubernetes/batch_shards.yaml",
+            "src/__pycache__",
+            "model.gguf",
+        ):
             self.assertTrue(ignored(pathlib.Path(name)), f".dockerignore lets {name} in")
 
     @unittest.skipIf(shutil.which("cmake") is None or shutil.which("ninja") is None, "no cmake")
@@ -127,18 +148,25 @@ class ContainerTest(unittest.TestCase):
                         shutil.copytree(ROOT / source, destination, dirs_exist_ok=True)
                     else:
                         shutil.copy(ROOT / source, destination)
-            command = re.search(r"cmake (--preset release [^>&]*)", " ".join(instructions("build", "RUN"))).group(1).split()
+            command = (
+                re.search(r"cmake (--preset release [^>&]*)", " ".join(instructions("build", "RUN"))).group(1).split()
+            )
             done = run("cmake", *command, cwd=folder, timeout=100)
             self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-3000:])
             done = run("ninja", "-C", f"{folder}/build/release", "-t", "query", "tactus")
             self.assertEqual(done.returncode, 0, "there is no target tactus\n" + done.stderr)
             # Embedded by a pattern, which would find nothing without a word.
             graph = pathlib.Path(f"{folder}/build/release/build.ninja").read_text()
-            self.assertEqual([p.name for p in (ROOT / "data/cost").glob("*.json") if f"data/cost/{p.name}" not in graph], [])
+            self.assertEqual(
+                [p.name for p in (ROOT / "data/cost").glob("*.json") if f"data/cost/{p.name}" not in graph], []
+            )
 
     @unittest.skipIf(shutil.which("dpkg-query") is None or shutil.which("ldd") is None, "no Debian")
     def test_its_packages_have_every_library(self):
-        if "ID=debian" not in pathlib.Path("/etc/os-release").read_text() or 'VERSION_ID="12"' not in pathlib.Path("/etc/os-release").read_text():
+        if (
+            "ID=debian" not in pathlib.Path("/etc/os-release").read_text()
+            or 'VERSION_ID="12"' not in pathlib.Path("/etc/os-release").read_text()
+        ):
             self.skipTest("names of packages are Debian 12's")
         install = next(rest for rest in instructions("runtime", "RUN") if "apt-get install" in rest)
         listed = set(re.search(r"--no-install-recommends (.*?) &&", install).group(1).split())
@@ -157,8 +185,12 @@ class ContainerTest(unittest.TestCase):
         there = with_dependencies(listed | {"libc6"})
         missing = {name: owners for name, owners in wanted.items() if not owners & there}
         self.assertEqual(missing, {}, "add their packages to the last stage of deploy/Dockerfile")
-        unused = {package for package in listed - NOT_LINKED if not any(package in owners for owners in wanted.values())}
-        self.assertEqual(unused - (set() if picker.exists() else PICKER_S), set(), "packages that the programs do not need")
+        unused = {
+            package for package in listed - NOT_LINKED if not any(package in owners for owners in wanted.values())
+        }
+        self.assertEqual(
+            unused - (set() if picker.exists() else PICKER_S), set(), "packages that the programs do not need"
+        )
 
     def test_it_runs_confined(self):
         self.assertEqual(instructions("runtime", "USER"), ["10001:10001"])
@@ -192,7 +224,7 @@ class ContainerTest(unittest.TestCase):
             server.stop()
         with TakenPort(listening=False) as port:
             self.assertEqual(self.check(TACTUS_PORT=str(port)), (1, f"health: nothing listens on port {port}"))
-        with TakenPort() as port:   # takes connections, and says nothing
+        with TakenPort() as port:  # takes connections, and says nothing
             self.assertEqual(self.check(TACTUS_PORT=str(port)), (1, f"health: no answer within 4 s on port {port}"))
         self.assertEqual(self.answered(b"SSH-2.0-other\r\n")[0], 1)
         self.assertEqual(self.answered(b"HTTP/1.1 503 Service Unavailable\r\n\r\n")[0], 1)
@@ -211,6 +243,7 @@ class ContainerTest(unittest.TestCase):
                     while not request.endswith(b"\r\n\r\n"):
                         request += connection.recv(1000)
                     connection.sendall(answer)
+
             thread = threading.Thread(target=serve)
             thread.start()
             result = self.check("/health", str(listener.getsockname()[1]))

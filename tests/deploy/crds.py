@@ -1,5 +1,7 @@
-"""Checks of objects against their schemas: built-in kinds by kubernetes-validate, others by crd_schemas.yaml, whose pods are built in
+"""Checks of objects against their schemas: built-in kinds by kubernetes-validate, others by crd_schemas.yaml, whose
+pods are built in
 again. With the published definitions at hand: objects against those, and crd_schemas.yaml against them."""
+
 import copy
 import pathlib
 
@@ -7,20 +9,36 @@ import jsonschema
 import kubernetes_validate
 import yaml
 
-VERSIONS = ("1.33", "1.37")   # the oldest that has all that is used, and the latest
+VERSIONS = ("1.33", "1.37")  # the oldest that has all that is used, and the latest
 SCHEMAS = yaml.safe_load((pathlib.Path(__file__).parent / "crd_schemas.yaml").read_text())
 INT_OR_STRING = {"type": ["integer", "string"]}
 # Names, types, constraints; not descriptions, nor rules in a language of the cluster's own.
-KEYWORDS = {"type", "enum", "pattern", "required", "properties", "items", "additionalProperties", "minimum", "maximum", "minLength", "maxLength",
-            "minItems", "maxItems", "minProperties", "maxProperties"}
+KEYWORDS = {
+    "type",
+    "enum",
+    "pattern",
+    "required",
+    "properties",
+    "items",
+    "additionalProperties",
+    "minimum",
+    "maximum",
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+}
 
 
 def strict(schema):
-    """As JSON Schema, with every object closed that has properties, as an API server that refuses unknown fields has it."""
+    """As JSON Schema, with every object closed that has properties, as an API server that refuses unknown fields has
+    it."""
     if schema.get("x-kubernetes-int-or-string"):
         return INT_OR_STRING
     made = {name: value for name, value in schema.items() if name in KEYWORDS}
-    if "(?i)" in str(made.get("pattern", "")):   # Go reads that within an expression, Python does not
+    if "(?i)" in str(made.get("pattern", "")):  # Go reads that within an expression, Python does not
         del made["pattern"]
     if "properties" in made:
         made["properties"] = {name: strict(value) for name, value in made["properties"].items()}
@@ -34,27 +52,66 @@ def strict(schema):
 
 def whole(spec):
     """The schema of an object with this spec."""
-    return {"type": "object", "required": ["apiVersion", "kind", "metadata", "spec"], "additionalProperties": False, "properties": {
-        "apiVersion": {}, "kind": {}, "metadata": {"type": "object", "required": ["name"], "additionalProperties": False, "properties": {
-            "name": {"type": "string"}, "namespace": {"type": "string"}, "labels": {"additionalProperties": {"type": "string"}},
-            "annotations": {"additionalProperties": {"type": "string"}}}}, "spec": strict(spec)}}
+    return {
+        "type": "object",
+        "required": ["apiVersion", "kind", "metadata", "spec"],
+        "additionalProperties": False,
+        "properties": {
+            "apiVersion": {},
+            "kind": {},
+            "metadata": {
+                "type": "object",
+                "required": ["name"],
+                "additionalProperties": False,
+                "properties": {
+                    "name": {"type": "string"},
+                    "namespace": {"type": "string"},
+                    "labels": {"additionalProperties": {"type": "string"}},
+                    "annotations": {"additionalProperties": {"type": "string"}},
+                },
+            },
+            "spec": strict(spec),
+        },
+    }
 
 
 def pods(kind, item):
     """The pods within a custom object, as objects of their own."""
+
     def found(schema, value):
         if value is None:
             return
         metadata = {"name": "pod"}
         if schema.get("pod") == "template":
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, **value.get("metadata", {})}, "spec": value["spec"]}
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {**metadata, **value.get("metadata", {})},
+                "spec": value["spec"],
+            }
         elif schema.get("pod") == "part":
-            spec = {name: value[name] for name in ("containers", "volumes", "securityContext", "automountServiceAccountToken", "enableServiceLinks",
-                                                   "terminationGracePeriodSeconds") if name in value}
+            spec = {
+                name: value[name]
+                for name in (
+                    "containers",
+                    "volumes",
+                    "securityContext",
+                    "automountServiceAccountToken",
+                    "enableServiceLinks",
+                    "terminationGracePeriodSeconds",
+                )
+                if name in value
+            }
             model = {k: v for k, v in value.get("model", {}).items() if k in ("args", "env")}
-            yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "model", **model}], **spec}}
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": metadata,
+                "spec": {"containers": [{"name": "model", **model}], **spec},
+            }
         for name, inner in schema.get("properties", {}).items():
             yield from found(inner, value.get(name))
+
     return list(found(SCHEMAS[kind]["spec"], item["spec"]))
 
 
@@ -92,13 +149,30 @@ def looser(ours, theirs, path="spec"):
         return [] if ours.get("x-kubernetes-int-or-string") else [f"{path}: published: a number or a text"]
     if ours.get("pod") == "template":
         return []
-    lines = [f"{path}: {name}: {ours.get(name)}, published: {theirs[name]}" for name in ("type", "enum", "minimum", "maximum", "minLength",
-             "maxLength", "minItems", "maxItems", "minProperties") if name in theirs and ours.get(name) != theirs[name] and not narrower(name, ours, theirs)]
-    lines += [f"{path}: published: {name} is required" for name in theirs.get("required", []) if name not in ours.get("required", [])]
+    lines = [
+        f"{path}: {name}: {ours.get(name)}, published: {theirs[name]}"
+        for name in (
+            "type",
+            "enum",
+            "minimum",
+            "maximum",
+            "minLength",
+            "maxLength",
+            "minItems",
+            "maxItems",
+            "minProperties",
+        )
+        if name in theirs and ours.get(name) != theirs[name] and not narrower(name, ours, theirs)
+    ]
+    lines += [
+        f"{path}: published: {name} is required"
+        for name in theirs.get("required", [])
+        if name not in ours.get("required", [])
+    ]
     for name, schema in ours.get("properties", {}).items():
         if name not in theirs.get("properties", {}):
             lines.append(f"{path}.{name}: not published")
-        elif path + "." + name not in ("spec.containers", "spec.volumes"):   # checked as a pod's
+        elif path + "." + name not in ("spec.containers", "spec.volumes"):  # checked as a pod's
             lines += looser(schema, theirs["properties"][name], f"{path}.{name}")
     if isinstance(ours.get("items"), dict) and ours["items"].get("properties"):
         lines += looser(ours["items"], theirs["items"], path + "[]")
@@ -106,7 +180,10 @@ def looser(ours, theirs, path="spec"):
 
 
 def narrower(name, ours, theirs):
-    """Texts that a cluster bounds need no bound here where a pattern of ours does it, and numbers may be bounded further."""
+    """Texts that a cluster bounds need no bound here where a pattern of ours does it, and numbers may be bounded
+    further."""
     if name in ("minLength", "maxLength"):
         return "pattern" in ours or name == "minLength" and theirs[name] == 0
-    return name in ours and (name.startswith("min") and ours[name] >= theirs[name] or name.startswith("max") and ours[name] <= theirs[name])
+    return name in ours and (
+        name.startswith("min") and ours[name] >= theirs[name] or name.startswith("max") and ours[name] <= theirs[name]
+    )

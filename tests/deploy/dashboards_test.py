@@ -1,5 +1,7 @@
-"""Rules and dashboards against a real server: it has every metric that they name, and a real Prometheus that scrapes it has an answer
+"""Rules and dashboards against a real server: it has every metric that they name, and a real Prometheus that scrapes it
+has an answer
 for every panel."""
+
 import contextlib
 import importlib.util
 import json
@@ -19,7 +21,6 @@ from container_test import help_of
 from prometheus_test import GRAFANA, PROMETHEUS, filled, fleet_metrics, panels, rules, yaml
 from server_process import ServerProcess, wait_until
 
-
 PICKER = pathlib.Path(os.environ["TACTUS_BINARY"] + "-epp")
 
 
@@ -36,7 +37,9 @@ def get(url):
 
 
 def complete(server, **fields):
-    body = json.dumps({"model": "test-model", "prompt": "one two three", "max_tokens": 8, "ignore_eos": True, **fields}).encode()
+    body = json.dumps(
+        {"model": "test-model", "prompt": "one two three", "max_tokens": 8, "ignore_eos": True, **fields}
+    ).encode()
     request = urllib.request.Request(server.url + "/v1/completions", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as response:
         return json.load(response)
@@ -48,19 +51,40 @@ class Prometheus:
     def __init__(self, jobs):
         self.folder = tempfile.TemporaryDirectory()
         folder = pathlib.Path(self.folder.name)
-        config = {"global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
-                  "rule_files": [str(PROMETHEUS / "tactus_rules.yaml"), str(PROMETHEUS / "fleet_rules.yaml")],
-                  "scrape_configs": [{"job_name": job, "static_configs": [{"targets": [url.removeprefix("http://")]}]} for job, url in jobs.items()]}
+        config = {
+            "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},
+            "rule_files": [str(PROMETHEUS / "tactus_rules.yaml"), str(PROMETHEUS / "fleet_rules.yaml")],
+            "scrape_configs": [
+                {"job_name": job, "static_configs": [{"targets": [url.removeprefix("http://")]}]}
+                for job, url in jobs.items()
+            ],
+        }
         (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-        for _ in range(5):   # somebody else may take the port meanwhile
+        for _ in range(5):  # somebody else may take the port meanwhile
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 port = free.getsockname()[1]
             self.log = open(folder / "log", "w+b")
-            self.process = subprocess.Popen(["prometheus", f"--config.file={folder}/prometheus.yaml", f"--storage.tsdb.path={folder}/data",
-                                             f"--web.listen-address=127.0.0.1:{port}"], stdout=self.log, stderr=self.log, cwd=folder)
+            self.process = subprocess.Popen(
+                [
+                    "prometheus",
+                    f"--config.file={folder}/prometheus.yaml",
+                    f"--storage.tsdb.path={folder}/data",
+                    f"--web.listen-address=127.0.0.1:{port}",
+                ],
+                stdout=self.log,
+                stderr=self.log,
+                cwd=folder,
+            )
             self.url = f"http://127.0.0.1:{port}"
-            if wait_until(lambda: self.process.poll() is not None or self.ready(), "Prometheus is ready", about=self.last_lines) and self.process.poll() is None:
+            if (
+                wait_until(
+                    lambda: self.process.poll() is not None or self.ready(),
+                    "Prometheus is ready",
+                    about=self.last_lines,
+                )
+                and self.process.poll() is None
+            ):
                 return
             self.log.close()
         raise AssertionError("Prometheus does not start" + self.last_lines())
@@ -98,7 +122,12 @@ class Front:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen([*command, port_flag, str(port), "--replicas", replica], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen(
+            [*command, port_flag, str(port), "--replicas", replica],
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+        )
 
     def __enter__(self):
         def answers():
@@ -106,6 +135,7 @@ class Front:
                 return self.process.poll() is not None or get(self.url + "/health")
             except OSError:
                 return False
+
         wait_until(answers, "it answers", about=self.last_lines)
         if self.process.poll() is not None:
             raise AssertionError("it has ended" + self.last_lines())
@@ -129,9 +159,19 @@ class DashboardsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.files = tempfile.TemporaryDirectory()
-        cls.server = ServerProcess("--files-dir", pathlib.Path(cls.files.name) / "files", "--gate", "predict",
-                                   "--kv-cache-dir", pathlib.Path(cls.files.name) / "kv", "--kv-cache-dir-size", "256MiB",
-                                   "--slo-class", "chat:ttft=10s,tbt=5s", real_model=False)
+        cls.server = ServerProcess(
+            "--files-dir",
+            pathlib.Path(cls.files.name) / "files",
+            "--gate",
+            "predict",
+            "--kv-cache-dir",
+            pathlib.Path(cls.files.name) / "kv",
+            "--kv-cache-dir-size",
+            "256MiB",
+            "--slo-class",
+            "chat:ttft=10s,tbt=5s",
+            real_model=False,
+        )
 
     @classmethod
     def tearDownClass(cls):
@@ -142,7 +182,7 @@ class DashboardsTest(unittest.TestCase):
     def work(self):
         complete(self.server, slo={"class": "chat"})
         complete(self.server, slo={"class": "chat"})
-        complete(self.server, slo={"jct_ms": 10}, max_tokens=1500)   # which takes longer
+        complete(self.server, slo={"jct_ms": 10}, max_tokens=1500)  # which takes longer
 
     def test_a_server_has_every_metric_that_rules_and_dashboards_name(self):
         self.work()
@@ -164,17 +204,27 @@ class DashboardsTest(unittest.TestCase):
 
     def test_every_metric_is_shown_somewhere(self):
         types = metric_names.families(get(self.server.url + "/metrics"))
-        shown = {re.sub("_(bucket|sum|count)$", "", name) for _, _, expression in panels() for name in metric_names.named(filled(expression))}
+        shown = {
+            re.sub("_(bucket|sum|count)$", "", name)
+            for _, _, expression in panels()
+            for name in metric_names.named(filled(expression))
+        }
         shown |= {name for _, _, expression in panels() for name in metric_names.named(filled(expression))}
         not_shown = set(load_panels().NOT_SHOWN)
-        self.assertEqual(set(types) - shown - not_shown, set(), "deploy/grafana/panels.py: add a panel, or a reason to NOT_SHOWN")
+        self.assertEqual(
+            set(types) - shown - not_shown, set(), "deploy/grafana/panels.py: add a panel, or a reason to NOT_SHOWN"
+        )
         self.assertEqual(not_shown & (shown - {""}), set(), "shown all the same")
         self.assertEqual(not_shown - set(types), set(), "no metrics of a server")
 
     @unittest.skipIf(help_of("route") is None, "this program has no command route")
     def test_a_router_has_the_metrics_of_the_list(self):
         with Front([os.environ["TACTUS_BINARY"], "route"], "--port", self.server.url) as router:
-            wait_until(lambda: 'tactus_route_replicas{state="ready"} 1' in get(router.url + "/metrics"), "it sees the replica", about=router.last_lines)
+            wait_until(
+                lambda: 'tactus_route_replicas{state="ready"} 1' in get(router.url + "/metrics"),
+                "it sees the replica",
+                about=router.last_lines,
+            )
             complete(router)
             self.check_metrics("router", get(router.url + "/metrics"))
 
@@ -182,14 +232,20 @@ class DashboardsTest(unittest.TestCase):
     def test_an_endpoint_picker_has_the_metrics_of_the_list(self):
         with Front([PICKER, "--grpc-port", "0", "--health-port", "0"], "--metrics-port", self.server.url) as picker:
             ready = re.compile(r"(?m)^tactus_epp_endpoint_ready\{.*\} 1$")
-            wait_until(lambda: ready.search(get(picker.url + "/metrics")), "it sees the replica", about=picker.last_lines)
+            wait_until(
+                lambda: ready.search(get(picker.url + "/metrics")), "it sees the replica", about=picker.last_lines
+            )
             self.check_metrics("endpoint picker", get(picker.url + "/metrics"))
 
     def check_metrics(self, part, text):
         listed = json.loads((PROMETHEUS / "fleet_metrics.json").read_text())[part]
         prefix = next(iter(listed)).rsplit("_", 1)[0].split("_")[1]
-        types = {name: kind for name, kind in metric_names.families(text).items() if name.startswith(f"tactus_{prefix}_")}
-        self.assertEqual(types, {name: entry["type"] for name, entry in listed.items()}, "deploy/prometheus/fleet_metrics.json")
+        types = {
+            name: kind for name, kind in metric_names.families(text).items() if name.startswith(f"tactus_{prefix}_")
+        }
+        self.assertEqual(
+            types, {name: entry["type"] for name, entry in listed.items()}, "deploy/prometheus/fleet_metrics.json"
+        )
         for name, entry in listed.items():
             for labels in re.findall(rf"(?m)^{name}{{(.*)}} ", text):
                 self.assertEqual(sorted(re.findall(r'(\w+)="', labels)), sorted(entry["labels"]), name)
@@ -200,35 +256,58 @@ class DashboardsTest(unittest.TestCase):
         with contextlib.ExitStack() as fronts:
             if help_of("route") is not None:
                 router = fronts.enter_context(Front([os.environ["TACTUS_BINARY"], "route"], "--port", self.server.url))
-                wait_until(lambda: 'tactus_route_replicas{state="ready"} 1' in get(router.url + "/metrics"), "it sees the replica", about=router.last_lines)
+                wait_until(
+                    lambda: 'tactus_route_replicas{state="ready"} 1' in get(router.url + "/metrics"),
+                    "it sees the replica",
+                    about=router.last_lines,
+                )
                 jobs["tactus-router"] = router.url
             if PICKER.exists():
-                jobs["tactus-epp"] = fronts.enter_context(Front([PICKER, "--grpc-port", "0", "--health-port", "0"], "--metrics-port", self.server.url)).url
+                jobs["tactus-epp"] = fronts.enter_context(
+                    Front([PICKER, "--grpc-port", "0", "--health-port", "0"], "--metrics-port", self.server.url)
+                ).url
             prometheus = Prometheus(jobs)
             self.addCleanup(prometheus.close)
-            wait_until(lambda: len(prometheus.query("up == 1")) == len(jobs), "it scrapes all", about=prometheus.last_lines)
+            wait_until(
+                lambda: len(prometheus.query("up == 1")) == len(jobs), "it scrapes all", about=prometheus.last_lines
+            )
 
             def work():
                 self.work()
                 if "tactus-router" in jobs:
                     complete(router)
+
             work()
             # Rates want two samples after it.
-            wait_until(lambda: prometheus.query("increase(tactus_steps_total[1m]) > 0"), "it has seen the work", about=prometheus.last_lines)
+            wait_until(
+                lambda: prometheus.query("increase(tactus_steps_total[1m]) > 0"),
+                "it has seen the work",
+                about=prometheus.last_lines,
+            )
             work()
             samples = "".join(get(url + "/metrics") for url in jobs.values())
             answered = 0
             for board, panel, expression in panels():
                 names = metric_names.named(filled(expression)) - {"up"}
                 if board != "tactus.json" and not all(re.search(rf"(?m)^{name}[ {{]", samples) for name in names):
-                    continue   # of a part that is not there, or that has had nothing to count
+                    continue  # of a part that is not there, or that has had nothing to count
                 query = filled(expression).replace('=~"m"', '=~".*"').replace('=~"r"', '=~".*"')
                 with self.subTest(board=board, panel=panel):
-                    wait_until(lambda: prometheus.query(query), f"an answer to {query}", limit_s=10, about=prometheus.last_lines)
+                    wait_until(
+                        lambda: prometheus.query(query),
+                        f"an answer to {query}",
+                        limit_s=10,
+                        about=prometheus.last_lines,
+                    )
                 answered += board != "tactus.json"
             self.assertGreaterEqual(answered, 10 * (len(jobs) > 1))
             groups = json.loads(get(prometheus.url + "/api/v1/rules"))["data"]["groups"]
-            failed = [(rule["name"], rule["lastError"]) for group in groups for rule in group["rules"] if rule.get("lastError")]
+            failed = [
+                (rule["name"], rule["lastError"])
+                for group in groups
+                for rule in group["rules"]
+                if rule.get("lastError")
+            ]
             self.assertEqual(failed, [])
 
 

@@ -1,5 +1,9 @@
-"""What `kubectl kustomize FOLDER` makes, of the part of kustomize that deploy/ uses: resources, components, JSON patches, patches that
-delete, replica counts, one namespace. Anything else is an error. Where a kubectl is installed, manifests_test.py compares the two."""
+"""What `kubectl kustomize FOLDER` makes, of the part of kustomize that deploy/ uses: resources, components, JSON
+patches, patches that
+delete, replica counts, one namespace. Anything else is an error. Where a kubectl is installed, manifests_test.py
+compares the two.
+"""
+
 import copy
 import pathlib
 
@@ -22,7 +26,7 @@ def operate(item, operation):
     last = int(last) if isinstance(item, list) else last
     if operation["op"] not in ("replace", "remove"):
         raise ValueError(f"patch: {operation['op']}: this reads replace and remove")
-    item[last]   # both want it there
+    item[last]  # both want it there
     if operation["op"] == "remove":
         del item[last]
     else:
@@ -49,13 +53,17 @@ def apply(folder, objects):
         if isinstance(read, dict):
             same = {"apiVersion": found[0]["apiVersion"], "kind": target["kind"], "metadata": {"name": target["name"]}}
             if read != {"$patch": "delete", **same}:
-                raise ValueError(f"{folder}/kustomization.yaml: a patch of {target}: this reads JSON patches and $patch: delete")
+                raise ValueError(
+                    f"{folder}/kustomization.yaml: a patch of {target}: this reads JSON patches and $patch: delete"
+                )
             objects.remove(found[0])
             continue
         for operation in read:
             operate(found[0], operation)
     for count in made.get("replicas", []):
-        next(o for o in objects if o["kind"] == "Deployment" and o["metadata"]["name"] == count["name"])["spec"]["replicas"] = count["count"]
+        next(o for o in objects if o["kind"] == "Deployment" and o["metadata"]["name"] == count["name"])["spec"][
+            "replicas"
+        ] = count["count"]
     for item in objects if "namespace" in made else ():
         item["metadata"]["namespace"] = made["namespace"]
     return objects

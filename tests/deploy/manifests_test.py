@@ -1,5 +1,7 @@
-"""The manifests in deploy/: every object fits its schema, strictly, what they run is a command line that this program takes, and what
+"""The manifests in deploy/: every object fits its schema, strictly, what they run is a command line that this program
+takes, and what
 they refer to is there."""
+
 import copy
 import json
 import os
@@ -13,11 +15,11 @@ import unittest
 from container_test import fleet_secret_is_built, has_flag, help_of
 
 try:
+    import crds
     import jsonschema
     import kubernetes_validate
-    import yaml
-    import crds
     import kustomize
+    import yaml
 except ImportError:
     kubernetes_validate = None
 
@@ -27,7 +29,11 @@ KSERVE = ROOT / "deploy/kserve"
 OVERLAYS = {folder.name: folder for folder in sorted((KUBERNETES / "fleet/overlays").iterdir())}
 OVERLAYS |= {f"kserve-{name}": KSERVE / name for name in ("router", "gateway")}
 NO_PACKAGE = "this Python has no kubernetes-validate; scripts/test.sh makes one in .venv"
-REFUSED = (ValueError,) if kubernetes_validate is None else (ValueError, jsonschema.ValidationError, kubernetes_validate.ValidationError)
+REFUSED = (
+    (ValueError,)
+    if kubernetes_validate is None
+    else (ValueError, jsonschema.ValidationError, kubernetes_validate.ValidationError)
+)
 
 
 def pod_specs(item):
@@ -44,22 +50,36 @@ def pod_specs(item):
 def selects(selector, labels):
     wanted = selector.get("matchLabels", {})
     return all(labels.get(key) == value for key, value in wanted.items()) and all(
-        e["operator"] == "In" and labels.get(e["key"]) in e["values"] for e in selector.get("matchExpressions", []))
+        e["operator"] == "In" and labels.get(e["key"]) in e["values"] for e in selector.get("matchExpressions", [])
+    )
 
 
 @unittest.skipIf(kubernetes_validate is None, NO_PACKAGE)
 class ManifestsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        files = [p for p in sorted((ROOT / "deploy").rglob("*.yaml")) if p.is_relative_to(KUBERNETES) or p.is_relative_to(KSERVE)]
-        cls.files = [(str(p.relative_to(ROOT)), item) for p in files if p.name != "kustomization.yaml" for item in kustomize.load(p)]
+        files = [
+            p
+            for p in sorted((ROOT / "deploy").rglob("*.yaml"))
+            if p.is_relative_to(KUBERNETES) or p.is_relative_to(KSERVE)
+        ]
+        cls.files = [
+            (str(p.relative_to(ROOT)), item)
+            for p in files
+            if p.name != "kustomization.yaml"
+            for item in kustomize.load(p)
+        ]
         cls.fleets = {name: kustomize.build(folder) for name, folder in OVERLAYS.items()}
 
     def objects(self):
         return self.files + [(name, item) for name, items in self.fleets.items() for item in items]
 
     def one(self, kind, name=None, of=None):
-        found = [item for item in of or [item for _, item in self.files] if item["kind"] == kind and name in (None, item["metadata"]["name"])]
+        found = [
+            item
+            for item in of or [item for _, item in self.files]
+            if item["kind"] == kind and name in (None, item["metadata"]["name"])
+        ]
         self.assertEqual(len(found), 1, f"{kind} {name or ''}")
         return copy.deepcopy(found[0])
 
@@ -78,16 +98,21 @@ class ManifestsTest(unittest.TestCase):
                 inner = inner[part]
             inner[path[-1]] = value
             return item
+
         container = ("leaderWorkerTemplate", "workerTemplate", "spec", "containers", 0)
-        for item in [changed("Job", None, "spec", "completionModus", value="Indexed"),
-                     changed("InferencePool", None, "spec", "targetPort", value=8000),
-                     changed("InferencePool", None, "apiVersion", value="inference.networking.x-k8s.io/v1alpha2"),
-                     changed("HTTPRoute", None, "spec", "rules", 0, "timeouts", "request", value="ten"),
-                     changed("ScaledObject", None, "spec", "triggers", 0, "metadata", "threshold", value=4),
-                     changed("ScaledObject", None, "metadata", "label", value={}),
-                     changed("LeaderWorkerSet", None, "spec", *container, "arg", value=[]),
-                     changed("ServingRuntime", None, "spec", "containers", 0, "ports", 0, "containerPort", value="8080"),
-                     changed("InferenceService", None, "spec", "predictor", "model", "env", 0, "valueFrom", value={"secret": "a"})]:
+        for item in [
+            changed("Job", None, "spec", "completionModus", value="Indexed"),
+            changed("InferencePool", None, "spec", "targetPort", value=8000),
+            changed("InferencePool", None, "apiVersion", value="inference.networking.x-k8s.io/v1alpha2"),
+            changed("HTTPRoute", None, "spec", "rules", 0, "timeouts", "request", value="ten"),
+            changed("ScaledObject", None, "spec", "triggers", 0, "metadata", "threshold", value=4),
+            changed("ScaledObject", None, "metadata", "label", value={}),
+            changed("LeaderWorkerSet", None, "spec", *container, "arg", value=[]),
+            changed("ServingRuntime", None, "spec", "containers", 0, "ports", 0, "containerPort", value="8080"),
+            changed(
+                "InferenceService", None, "spec", "predictor", "model", "env", 0, "valueFrom", value={"secret": "a"}
+            ),
+        ]:
             with self.subTest(kind=item["kind"]), self.assertRaises(REFUSED):
                 crds.check(item)
 
@@ -109,12 +134,16 @@ class ManifestsTest(unittest.TestCase):
     def test_kubectl_makes_the_same_of_every_overlay(self):
         def sorted_(items):
             return sorted(items, key=lambda o: (o["kind"], o["metadata"]["name"]))
+
         for name, folder in OVERLAYS.items():
             done = subprocess.run(["kubectl", "kustomize", str(folder)], capture_output=True, text=True, timeout=60)
             with self.subTest(overlay=name):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 made = sorted_(yaml.safe_load_all(done.stdout))
-                self.assertEqual(json.dumps(made, sort_keys=True, indent=1), json.dumps(sorted_(self.fleets[name]), sort_keys=True, indent=1))
+                self.assertEqual(
+                    json.dumps(made, sort_keys=True, indent=1),
+                    json.dumps(sorted_(self.fleets[name]), sort_keys=True, indent=1),
+                )
 
     # --- What is run ---
 
@@ -125,8 +154,12 @@ class ManifestsTest(unittest.TestCase):
                 for container in spec["containers"]:
                     words = container.get("args", [])
                     if container.get("command", [""])[0] == "/bin/sh":
-                        script = container["command"][2].replace("$((JOB_COMPLETION_INDEX + 1))", "1").replace("$replicas", "http://a:1,http://b:1")
-                        words = shlex.split(script[script.index("exec tactus ") + len("exec tactus "):])
+                        script = (
+                            container["command"][2]
+                            .replace("$((JOB_COMPLETION_INDEX + 1))", "1")
+                            .replace("$replicas", "http://a:1,http://b:1")
+                        )
+                        words = shlex.split(script[script.index("exec tactus ") + len("exec tactus ") :])
                     elif "command" in container:
                         continue
                     yield f"{name}: {item['kind']} {item['metadata']['name']}", words
@@ -135,7 +168,9 @@ class ManifestsTest(unittest.TestCase):
         secret, seen, missing = fleet_secret_is_built(), set(), set()
         for where, words in self.command_lines():
             with self.subTest(where=where):
-                command = words[0] if not words[0].startswith("-") else "serve"   # arguments of a KServe model go behind the runtime's
+                command = (
+                    words[0] if not words[0].startswith("-") else "serve"
+                )  # arguments of a KServe model go behind the runtime's
                 seen.add(command)
                 if help_of(command) is None:
                     missing.add(command)
@@ -145,7 +180,12 @@ class ManifestsTest(unittest.TestCase):
                     self.assertTrue(has_flag(command, flag), f"`tactus {command} --help` has no {flag}")
                 kept = [w.replace("{{.Name}}", "a-model") for w in kept]
                 arguments = kept[1:] if words[0] == command else kept
-                done = subprocess.run([os.environ["TACTUS_BINARY"], command, *arguments, "--print-config"], capture_output=True, text=True, timeout=30)
+                done = subprocess.run(
+                    [os.environ["TACTUS_BINARY"], command, *arguments, "--print-config"],
+                    capture_output=True,
+                    text=True,
+                    timeout=30,
+                )
                 self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(seen, {"serve", "route", "epp", "batch"})
         self.assertLessEqual(missing, {"route", "epp"})
@@ -158,24 +198,39 @@ class ManifestsTest(unittest.TestCase):
         self.assertIn(service["model"]["modelFormat"]["name"], [f["name"] for f in runtime["supportedModelFormats"]])
         container = runtime["containers"][0]
         words = [w.replace("{{.Name}}", "a-model") for w in container["args"] + service["model"]["args"]]
-        done = subprocess.run([os.environ["TACTUS_BINARY"], *words, "--print-config"], capture_output=True, text=True, timeout=30)
+        done = subprocess.run(
+            [os.environ["TACTUS_BINARY"], *words, "--print-config"], capture_output=True, text=True, timeout=30
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(service["securityContext"]["fsGroup"], container["securityContext"]["runAsUser"], "the secret would be root's alone")
+        self.assertEqual(
+            service["securityContext"]["fsGroup"],
+            container["securityContext"]["runAsUser"],
+            "the secret would be root's alone",
+        )
         # The folder that its model is in is made, and filled.
         claim, folder = service["model"]["storageUri"].removeprefix("pvc://").split("/")
         self.one("PersistentVolumeClaim", claim)
-        for line in (rf"exec tactus-copy-model -- mkdir -p /models/{folder}", rf"cp \S+ tactus-copy-model:/models/{folder}/\S+"):
+        for line in (
+            rf"exec tactus-copy-model -- mkdir -p /models/{folder}",
+            rf"cp \S+ tactus-copy-model:/models/{folder}/\S+",
+        ):
             self.assertRegex((ROOT / "docs/kserve.md").read_text(), rf"(?m)^kubectl -n tactus {line}$")
         port = int(re.search(r"(?m)^port = (\d+)$", done.stdout).group(1))
-        named = {str(port), *(str(p["containerPort"]) for p in container["ports"]), runtime["annotations"]["prometheus.kserve.io/port"],
-                 *(str(container[p]["httpGet"]["port"]) for p in ("startupProbe", "livenessProbe", "readinessProbe"))}
+        named = {
+            str(port),
+            *(str(p["containerPort"]) for p in container["ports"]),
+            runtime["annotations"]["prometheus.kserve.io/port"],
+            *(str(container[p]["httpGet"]["port"]) for p in ("startupProbe", "livenessProbe", "readinessProbe")),
+        }
         self.assertEqual(named, {str(port)})
 
     def test_each_part_of_the_job_runs_once(self):
         spec = self.one("Job")["spec"]
         container = spec["template"]["spec"]["containers"][0]
         shards = {entry["name"]: entry["value"] for entry in container["env"]}["SHARDS"]
-        self.assertEqual((spec["completionMode"], spec["completions"], spec["parallelism"]), ("Indexed", int(shards), int(shards)))
+        self.assertEqual(
+            (spec["completionMode"], spec["completions"], spec["parallelism"]), ("Indexed", int(shards), int(shards))
+        )
         seen = set()
         for index in range(int(shards)):
             words = self.run_script(container["command"], SHARDS=shards, JOB_COMPLETION_INDEX=str(index))
@@ -188,27 +243,49 @@ class ManifestsTest(unittest.TestCase):
         command = template["leaderTemplate"]["spec"]["containers"][0]["command"]
         words = self.run_script(command, HOSTNAME="tactus-cells-1", LWS_GROUP_SIZE=str(template["size"]))
         urls = next(w for w in words if w.startswith("--replicas=")).removeprefix("--replicas=").split(",")
-        self.assertEqual(urls, [f"http://tactus-cells-1-{i}.{cells['metadata']['name']}:8000" for i in range(1, template["size"])])
+        self.assertEqual(
+            urls, [f"http://tactus-cells-1-{i}.{cells['metadata']['name']}:8000" for i in range(1, template["size"])]
+        )
 
     def run_script(self, command, **environment):
         shell, flag, script = command
-        return subprocess.run([shell, flag, script.replace("exec tactus", "printf '%s\\n'")], capture_output=True, text=True, check=True, timeout=30,
-                              env=dict(os.environ, **environment)).stdout.splitlines()
+        return subprocess.run(
+            [shell, flag, script.replace("exec tactus", "printf '%s\\n'")],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=30,
+            env=dict(os.environ, **environment),
+        ).stdout.splitlines()
 
     def test_volumes_are_there_and_filled_before_what_uses_them(self):
         def claims(path):
-            return {v["persistentVolumeClaim"]["claimName"] for item in kustomize.load(path) for _, spec in pod_specs(item)
-                    for v in spec.get("volumes", []) if "persistentVolumeClaim" in v}
+            return {
+                v["persistentVolumeClaim"]["claimName"]
+                for item in kustomize.load(path)
+                for _, spec in pod_specs(item)
+                for v in spec.get("volumes", [])
+                if "persistentVolumeClaim" in v
+            }
+
         copiers = {name: path for path in KUBERNETES.glob("copy_*.yaml") for name in claims(path)}
-        makers = {item["metadata"]["name"]: path for path in KUBERNETES.rglob("*.yaml") if path.name != "kustomization.yaml"
-                  for item in kustomize.load(path) if item["kind"] == "PersistentVolumeClaim"}
+        makers = {
+            item["metadata"]["name"]: path
+            for path in KUBERNETES.rglob("*.yaml")
+            if path.name != "kustomization.yaml"
+            for item in kustomize.load(path)
+            if item["kind"] == "PersistentVolumeClaim"
+        }
         for path in [p for p in KUBERNETES.rglob("*.yaml") if p.name != "kustomization.yaml"]:
             for name in claims(path):
                 with self.subTest(file=path.name, volume=name):
                     self.assertNotEqual(makers.get(name), path, "nothing could be on the volume before it is used")
                     self.assertIn(name, makers)
                     self.assertIn(name, copiers, "nothing shows how to fill it")
-        for path, copied in ((copiers["tactus-models"], "tactus-copy-model"), (copiers["tactus-batch"], "tactus-copy-batch")):
+        for path, copied in (
+            (copiers["tactus-models"], "tactus-copy-model"),
+            (copiers["tactus-batch"], "tactus-copy-batch"),
+        ):
             pod = self.one("Pod", copied)["spec"]["containers"][0]
             for target in re.findall(rf"kubectl -n tactus cp \S+ {copied}:(\S+)", path.read_text()):
                 self.assertIn(str(pathlib.Path(target).parent), [m["mountPath"] for m in pod["volumeMounts"]])
@@ -218,24 +295,30 @@ class ManifestsTest(unittest.TestCase):
             self.assertIn(f"tactus-copy-batch:{target}\n", copiers["tactus-batch"].read_text())
 
     def test_commands_in_the_files_and_on_the_pages_name_what_is_there(self):
-        for path in [*KUBERNETES.glob("*.yaml"), *((ROOT / "docs" / page) for page in ("deploy.md", "python.md", "kserve.md"))]:
+        for path in [
+            *KUBERNETES.glob("*.yaml"),
+            *((ROOT / "docs" / page) for page in ("deploy.md", "python.md", "kserve.md")),
+        ]:
             for line in re.findall(r"(?m)^(?:#   )?(kubectl .*)$", path.read_text()):
                 with self.subTest(file=path.name, line=line):
                     for name in re.findall(r"-[fk] (\S+)", line):
                         self.assertTrue(((path.parent if path.suffix == ".yaml" else ROOT) / name).exists())
                     for name in re.findall(r"\bpod/(\S+)|[ :](tactus-copy-[\w-]+):", line):
                         self.one("Pod", name[0] or name[1])
-                    if not re.match(r"kubectl (create namespace|apply -k|kustomize) ", line):   # overlays name theirs
+                    if not re.match(r"kubectl (create namespace|apply -k|kustomize) ", line):  # overlays name theirs
                         self.assertTrue(line.startswith("kubectl -n tactus "), "which namespace?")
 
     # --- How it is run ---
 
     def test_every_pod_is_confined(self):
         for name, item in self.objects():
-            if item["kind"] in ("ServingRuntime", "InferenceService"):   # two halves of one pod
+            if item["kind"] in ("ServingRuntime", "InferenceService"):  # two halves of one pod
                 runtime, service = self.one("ServingRuntime")["spec"], self.one("InferenceService")["spec"]["predictor"]
                 specs = [{**service, "containers": runtime["containers"]}]
-                specs[0]["securityContext"] = {**specs[0]["securityContext"], **runtime["containers"][0]["securityContext"]}
+                specs[0]["securityContext"] = {
+                    **specs[0]["securityContext"],
+                    **runtime["containers"][0]["securityContext"],
+                }
             else:
                 specs = [spec for _, spec in pod_specs(item)]
             for spec in specs:
@@ -246,7 +329,10 @@ class ManifestsTest(unittest.TestCase):
                     self.assertFalse(spec["automountServiceAccountToken"])
                     for container in spec["containers"]:
                         own = container["securityContext"]
-                        self.assertEqual((own["allowPrivilegeEscalation"], own["readOnlyRootFilesystem"], own["capabilities"]), (False, True, {"drop": ["ALL"]}))
+                        self.assertEqual(
+                            (own["allowPrivilegeEscalation"], own["readOnlyRootFilesystem"], own["capabilities"]),
+                            (False, True, {"drop": ["ALL"]}),
+                        )
                         self.assertIn("memory", container["resources"]["limits"])
                         if container.get("command", [""])[0] != "sleep":
                             # A Service named tactus would make TACTUS_PORT=tcp://..., which is the option --port.
@@ -257,7 +343,9 @@ class ManifestsTest(unittest.TestCase):
             for _, spec in pod_specs(item):
                 for container in spec["containers"]:
                     text = " ".join(container.get("args", []) + container.get("command", []))
-                    if (given := re.search(r"--shutdown-timeout=(\d+)s", text)) and "terminationGracePeriodSeconds" in spec:
+                    if (
+                        given := re.search(r"--shutdown-timeout=(\d+)s", text)
+                    ) and "terminationGracePeriodSeconds" in spec:
                         pause = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
                         with self.subTest(file=name, kind=item["kind"]):
                             self.assertGreater(spec["terminationGracePeriodSeconds"], pause + int(given.group(1)) + 10)
@@ -266,9 +354,18 @@ class ManifestsTest(unittest.TestCase):
         def bytes_of(text):
             number, unit = re.fullmatch(r"(\d+)([KMGT])iB?", text).groups()
             return int(number) << {"K": 10, "M": 20, "G": 30, "T": 40}[unit]
-        containers = [(name, c) for name, item in self.objects() if item["kind"] not in ("ServingRuntime", "InferenceService")
-                      for _, spec in pod_specs(item) for c in spec["containers"]]
-        runtime, service = self.one("ServingRuntime")["spec"]["containers"][0], self.one("InferenceService")["spec"]["predictor"]["model"]
+
+        containers = [
+            (name, c)
+            for name, item in self.objects()
+            if item["kind"] not in ("ServingRuntime", "InferenceService")
+            for _, spec in pod_specs(item)
+            for c in spec["containers"]
+        ]
+        runtime, service = (
+            self.one("ServingRuntime")["spec"]["containers"][0],
+            self.one("InferenceService")["spec"]["predictor"]["model"],
+        )
         containers.append(("deploy/kserve", {**runtime, "args": runtime["args"] + service["args"]}))
         seen = set()
         for name, container in containers:
@@ -276,9 +373,13 @@ class ManifestsTest(unittest.TestCase):
             if given := re.search(r"--kv-cache-memory[= ](\S+)", text):
                 seen.add(name)
                 with self.subTest(file=name):
-                    left = bytes_of(container["resources"]["limits"]["memory"]) - bytes_of(given.group(1)) - (2 << 30)   # as docs/deploy.md has it
+                    left = (
+                        bytes_of(container["resources"]["limits"]["memory"]) - bytes_of(given.group(1)) - (2 << 30)
+                    )  # as docs/deploy.md has it
                     self.assertGreaterEqual(left, 512 << 20, "for weights")
-                    self.assertEqual(container["resources"]["requests"]["memory"], container["resources"]["limits"]["memory"])
+                    self.assertEqual(
+                        container["resources"]["requests"]["memory"], container["resources"]["limits"]["memory"]
+                    )
         self.assertGreaterEqual(len(seen), 7)
 
     # --- What it refers to ---
@@ -286,7 +387,9 @@ class ManifestsTest(unittest.TestCase):
     def kserve_pod(self):
         """(labels, pod's spec) of what KServe makes of our service: its label, and the runtime's containers."""
         runtime, service = self.one("ServingRuntime")["spec"], self.one("InferenceService")
-        return {"serving.kserve.io/inferenceservice": service["metadata"]["name"]}, {"containers": runtime["containers"]}
+        return {"serving.kserve.io/inferenceservice": service["metadata"]["name"]}, {
+            "containers": runtime["containers"]
+        }
 
     def test_a_fleet_refers_to_what_it_has(self):
         for overlay, items in self.fleets.items():
@@ -302,7 +405,9 @@ class ManifestsTest(unittest.TestCase):
                     if item["kind"] == "Service":
                         chosen = [s for labels, s in replicas if selects({"matchLabels": spec["selector"]}, labels)]
                         self.assertEqual(len(chosen), 1)
-                        ports = {port["name"]: port["containerPort"] for c in chosen[0]["containers"] for port in c["ports"]}
+                        ports = {
+                            port["name"]: port["containerPort"] for c in chosen[0]["containers"] for port in c["ports"]
+                        }
                         for port in spec["ports"]:
                             self.assertIn(port["targetPort"], ports)
                     elif item["kind"] in ("PodDisruptionBudget", "Deployment"):
@@ -312,10 +417,14 @@ class ManifestsTest(unittest.TestCase):
                         self.assertNotIn("replicas", self.one("Deployment", "tactus-replicas", of=items)["spec"])
                     elif item["kind"] == "InferencePool":
                         chosen = [s for labels, s in replicas if selects(spec["selector"], labels)]
-                        self.assertEqual([p["containerPort"] for s in chosen for c in s["containers"] for p in c["ports"]],
-                                         [p["number"] for p in spec["targetPorts"]])
+                        self.assertEqual(
+                            [p["containerPort"] for s in chosen for c in s["containers"] for p in c["ports"]],
+                            [p["number"] for p in spec["targetPorts"]],
+                        )
                         picker = spec["endpointPickerRef"]
-                        self.assertIn(picker["port"]["number"], [p["port"] for p in services[picker["name"]]["spec"]["ports"]])
+                        self.assertIn(
+                            picker["port"]["number"], [p["port"] for p in services[picker["name"]]["spec"]["ports"]]
+                        )
                     elif item["kind"] == "HTTPRoute":
                         self.assertIn(("Gateway", spec["parentRefs"][0]["name"]), names)
                         self.assertIn(("InferencePool", spec["rules"][0]["backendRefs"][0]["name"]), names)
@@ -326,13 +435,20 @@ class ManifestsTest(unittest.TestCase):
                     for word in container["args"]:
                         if word.startswith("--replicas-dns="):
                             name, port = word.removeprefix("--replicas-dns=").split(":")
-                            self.assertEqual(services[name]["spec"]["clusterIP"], "None", f"{overlay}: {word} must be a headless Service")
+                            self.assertEqual(
+                                services[name]["spec"]["clusterIP"],
+                                "None",
+                                f"{overlay}: {word} must be a headless Service",
+                            )
                             self.assertIn(int(port), [p["port"] for p in services[name]["spec"]["ports"]])
                     ports = {port["name"] for port in container["ports"]}
                     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
                         port = container.get(probe, {}).get("httpGet", {}).get("port")
                         self.assertTrue(port is None or port in ports, f"{overlay}: {probe}: {port}")
-                    self.assertLessEqual({m["name"] for m in container.get("volumeMounts", [])}, {v["name"] for v in spec.get("volumes", [])})
+                    self.assertLessEqual(
+                        {m["name"] for m in container.get("volumeMounts", [])},
+                        {v["name"] for v in spec.get("volumes", [])},
+                    )
                 for volume in spec.get("volumes", []):
                     if claim := volume.get("persistentVolumeClaim"):
                         self.assertIn(("PersistentVolumeClaim", claim["claimName"]), names)
@@ -344,11 +460,16 @@ class ManifestsTest(unittest.TestCase):
                     self.assertTrue(list(ROOT.glob(name)), "is not there")
 
     def test_routes_that_ask_for_no_key_are_named(self):
-        routes = re.findall(r'\{"([^"]+)", Route::\w+, [^,]+, (true|false)\}', (ROOT / "src/serve/routes.cc").read_text())
+        routes = re.findall(
+            r'\{"([^"]+)", Route::\w+, [^,]+, (true|false)\}', (ROOT / "src/serve/routes.cc").read_text()
+        )
         self.assertGreater(len(routes), 20)
         ask_for_none = {path for path, is_open in routes if is_open == "true"}
         for page in ("deploy.md", "reliability.md"):
-            found = re.search(r"((?:`/[^`]*`(?:,| and)\s+)+`/[^`]*`)\s+(?:ask\s+for|need)\s+no\s+key", (ROOT / "docs" / page).read_text())
+            found = re.search(
+                r"((?:`/[^`]*`(?:,| and)\s+)+`/[^`]*`)\s+(?:ask\s+for|need)\s+no\s+key",
+                (ROOT / "docs" / page).read_text(),
+            )
             with self.subTest(page=page):
                 self.assertIsNotNone(found, "names none")
                 self.assertEqual(set(re.findall(r"`([^`]*)`", found.group(1))), ask_for_none)
@@ -361,7 +482,12 @@ class ManifestsTest(unittest.TestCase):
         used = set()
         for name, item in self.objects():
             for _, spec in pod_specs(item):
-                for entry in [e["valueFrom"]["secretKeyRef"] for c in spec["containers"] for e in c.get("env", []) if "valueFrom" in e]:
+                for entry in [
+                    e["valueFrom"]["secretKeyRef"]
+                    for c in spec["containers"]
+                    for e in c.get("env", [])
+                    if "valueFrom" in e
+                ]:
                     used.add((entry["name"], entry["key"]))
                 for volume in [v["secret"] for v in spec.get("volumes", []) if "secret" in v]:
                     used |= {(volume["secretName"], entry["key"]) for entry in volume["items"]}
@@ -370,32 +496,78 @@ class ManifestsTest(unittest.TestCase):
     def test_network_policies_let_a_fleet_work(self):
         def peer_fits(peer, labels, namespace):
             space = peer.get("namespaceSelector")
-            if space is None and namespace != "tactus" or space is not None and not selects(space, {"kubernetes.io/metadata.name": namespace}):
+            if (
+                space is None
+                and namespace != "tactus"
+                or space is not None
+                and not selects(space, {"kubernetes.io/metadata.name": namespace})
+            ):
                 return False
             return selects(peer.get("podSelector", {}), labels)
 
         def port_fits(rule, port):
-            return "ports" not in rule or any(p.get("port") == port and p.get("protocol") == "TCP" for p in rule["ports"])
+            return "ports" not in rule or any(
+                p.get("port") == port and p.get("protocol") == "TCP" for p in rule["ports"]
+            )
 
         def allowed(policies, direction, own, other, namespace, port):
-            found = [p["spec"] for p in policies if selects(p["spec"]["podSelector"], own) and direction in p["spec"]["policyTypes"]]
+            found = [
+                p["spec"]
+                for p in policies
+                if selects(p["spec"]["podSelector"], own) and direction in p["spec"]["policyTypes"]
+            ]
             key, peers = ("ingress", "from") if direction == "Ingress" else ("egress", "to")
-            return not found or any(port_fits(rule, port) and (peers not in rule or any(peer_fits(peer, other, namespace) for peer in rule[peers]))
-                                    for spec in found for rule in spec.get(key, []))
+            return not found or any(
+                port_fits(rule, port)
+                and (peers not in rule or any(peer_fits(peer, other, namespace) for peer in rule[peers]))
+                for spec in found
+                for rule in spec.get(key, [])
+            )
 
         app = {"app.kubernetes.io/name": "tactus"}
         replica, router, epp = ({**app, "app.kubernetes.io/component": c} for c in ("replica", "router", "epp"))
-        proxy, prometheus, stranger = {"gateway.networking.k8s.io/gateway-name": "tactus"}, {"app": "prometheus"}, {"app": "other"}
+        proxy, prometheus, stranger = (
+            {"gateway.networking.k8s.io/gateway-name": "tactus"},
+            {"app": "prometheus"},
+            {"app": "other"},
+        )
         kserve, _ = self.kserve_pod()
-        cases = {"one-node": [(router, "tactus", replica, 8000, True), (replica, "tactus", replica, 8000, True), (stranger, "tactus", replica, 8000, False),
-                              (stranger, "default", router, 8000, True), (router, "tactus", stranger, 443, False), (replica, "tactus", stranger, 443, False)],
-                 "router-keda": [(prometheus, "monitoring", replica, 8000, True), (prometheus, "monitoring", router, 8000, True)],
-                 "gateway-hpa": [(proxy, "gateways", replica, 8000, True), (proxy, "gateways", epp, 9002, True), (epp, "tactus", replica, 8000, True),
-                                 (prometheus, "monitoring", epp, 9090, True), (prometheus, "monitoring", epp, 9002, False), (stranger, "tactus", epp, 9002, False)],
-                 "kserve-router": [(router, "tactus", kserve, 8080, True), (router, "tactus", replica, 8000, False), (kserve, "tactus", kserve, 8080, True),
-                                   (stranger, "default", router, 8000, True), (stranger, "istio-system", kserve, 8080, True)],
-                 "kserve-gateway": [(epp, "tactus", kserve, 8080, True), (epp, "tactus", replica, 8000, False), (proxy, "gateways", kserve, 8080, True),
-                                    (proxy, "gateways", epp, 9002, True), (stranger, "tactus", epp, 9002, False)]}
+        cases = {
+            "one-node": [
+                (router, "tactus", replica, 8000, True),
+                (replica, "tactus", replica, 8000, True),
+                (stranger, "tactus", replica, 8000, False),
+                (stranger, "default", router, 8000, True),
+                (router, "tactus", stranger, 443, False),
+                (replica, "tactus", stranger, 443, False),
+            ],
+            "router-keda": [
+                (prometheus, "monitoring", replica, 8000, True),
+                (prometheus, "monitoring", router, 8000, True),
+            ],
+            "gateway-hpa": [
+                (proxy, "gateways", replica, 8000, True),
+                (proxy, "gateways", epp, 9002, True),
+                (epp, "tactus", replica, 8000, True),
+                (prometheus, "monitoring", epp, 9090, True),
+                (prometheus, "monitoring", epp, 9002, False),
+                (stranger, "tactus", epp, 9002, False),
+            ],
+            "kserve-router": [
+                (router, "tactus", kserve, 8080, True),
+                (router, "tactus", replica, 8000, False),
+                (kserve, "tactus", kserve, 8080, True),
+                (stranger, "default", router, 8000, True),
+                (stranger, "istio-system", kserve, 8080, True),
+            ],
+            "kserve-gateway": [
+                (epp, "tactus", kserve, 8080, True),
+                (epp, "tactus", replica, 8000, False),
+                (proxy, "gateways", kserve, 8080, True),
+                (proxy, "gateways", epp, 9002, True),
+                (stranger, "tactus", epp, 9002, False),
+            ],
+        }
         self.assertEqual(set(cases), set(self.fleets))
         for overlay, pairs in cases.items():
             policies = [item for item in self.fleets[overlay] if item["kind"] == "NetworkPolicy"]
@@ -410,17 +582,29 @@ class ManifestsTest(unittest.TestCase):
         monitor = self.one("ServiceMonitor", "tactus")["spec"]["selector"]
         for item in items:
             if item["kind"] == "Service":
-                self.assertEqual(sum(selects({"matchLabels": item["spec"]["selector"]}, labels) for labels in pods), 1, item["metadata"]["name"])
+                self.assertEqual(
+                    sum(selects({"matchLabels": item["spec"]["selector"]}, labels) for labels in pods),
+                    1,
+                    item["metadata"]["name"],
+                )
                 self.assertTrue(selects(monitor, item["metadata"]["labels"]), "is not scraped")
             elif item["kind"] == "NetworkPolicy":
                 self.assertEqual([selects(item["spec"]["podSelector"], labels) for labels in pods], [False, True])
                 sources = item["spec"]["ingress"][0]["from"][0]["podSelector"]
                 self.assertTrue(all(selects(sources, labels) for labels in pods))
         fleet = self.one("Service", "tactus-replicas")["spec"]["selector"]
-        self.assertFalse(any(selects({"matchLabels": fleet}, labels) for labels in pods), "a fleet beside them would take their replicas")
+        self.assertFalse(
+            any(selects({"matchLabels": fleet}, labels) for labels in pods),
+            "a fleet beside them would take their replicas",
+        )
 
     def test_the_rules_are_those_of_the_files(self):
-        done = subprocess.run([os.sys.executable, str(ROOT / "deploy/prometheus/make_rule_object.py"), "--check"], capture_output=True, text=True, timeout=30)
+        done = subprocess.run(
+            [os.sys.executable, str(ROOT / "deploy/prometheus/make_rule_object.py"), "--check"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
 
 

@@ -1,4 +1,5 @@
 """Metrics: those that a PromQL expression names, and those that a server's text has."""
+
 import re
 
 WORDS = {"and", "or", "unless", "bool", "offset", "inf", "nan"}
@@ -29,4 +30,8 @@ def families(text):
 
 def series(types):
     """Names of the series that families of these types have."""
-    return {name + suffix for name, kind in types.items() for suffix in (("_bucket", "_sum", "_count") if kind == "histogram" else ("",))}
+    return {
+        name + suffix
+        for name, kind in types.items()
+        for suffix in (("_bucket", "_sum", "_count") if kind == "histogram" else ("",))
+    }

@@ -1,5 +1,7 @@
-"""deploy/prometheus and deploy/grafana by Debian's promtool: rules, their unit tests, configuration, what the adapter asks, every
+"""deploy/prometheus and deploy/grafana by Debian's promtool: rules, their unit tests, configuration, what the adapter
+asks, every
 panel's expression; and that what the parts name each other is the same."""
+
 import json
 import os
 import pathlib
@@ -38,13 +40,21 @@ def panels():
 
 
 def rules():
-    return [rule for path in (PROMETHEUS / "tactus_rules.yaml", PROMETHEUS / "fleet_rules.yaml")
-            for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
+    return [
+        rule
+        for path in (PROMETHEUS / "tactus_rules.yaml", PROMETHEUS / "fleet_rules.yaml")
+        for group in yaml.safe_load(path.read_text())["groups"]
+        for rule in group["rules"]
+    ]
 
 
 def fleet_metrics():
     """What programs of a fleet have beside a server alone: name -> its type and labels."""
-    return {name: entry for part in json.loads((PROMETHEUS / "fleet_metrics.json").read_text()).values() for name, entry in part.items()}
+    return {
+        name: entry
+        for part in json.loads((PROMETHEUS / "fleet_metrics.json").read_text()).values()
+        for name, entry in part.items()
+    }
 
 
 def promtool(*arguments, cwd=PROMETHEUS):
@@ -76,7 +86,11 @@ class PrometheusTest(unittest.TestCase):
     def test_the_rules_do_what_they_say(self):
         self.accept("test", "rules", "tactus_rules_test.yaml")
         tested = (PROMETHEUS / "tactus_rules_test.yaml").read_text()
-        untested = [rule["alert"] for rule in rules() if "alert" in rule and not re.search(rf"alertname: {rule['alert']}\b", tested)]
+        untested = [
+            rule["alert"]
+            for rule in rules()
+            if "alert" in rule and not re.search(rf"alertname: {rule['alert']}\b", tested)
+        ]
         self.assertEqual(untested, [], "alerts without a test")
 
     def test_a_wrong_rule_fails_its_test(self):
@@ -102,7 +116,10 @@ class PrometheusTest(unittest.TestCase):
 
     def test_jobs_have_one_name_everywhere(self):
         texts = [rule["expr"] for rule in rules()] + [expression for _, _, expression in panels()]
-        texts += [(ROOT / "deploy/kubernetes/fleet/components" / path).read_text() for path in ("keda/scaled_object.yaml", "monitoring/service_monitor.yaml")]
+        texts += [
+            (ROOT / "deploy/kubernetes/fleet/components" / path).read_text()
+            for path in ("keda/scaled_object.yaml", "monitoring/service_monitor.yaml")
+        ]
         used = {job for text in texts for job in re.findall(r'job="([^"]+)"', text)}
         self.assertLessEqual(used, JOBS)
         scraped = set(re.findall(r"job_name: (\S+)", (PROMETHEUS / "prometheus.yaml").read_text()))
@@ -114,16 +131,28 @@ class PrometheusTest(unittest.TestCase):
         for rule in custom:
             self.assertEqual(set(rule), {"seriesQuery", "resources", "name", "metricsQuery"})
             name = re.search(r'__name__="([^"]+)"', rule["seriesQuery"]).group(1)
-            query = rule["metricsQuery"].replace("<<.Series>>", name).replace("<<.LabelMatchers>>", 'namespace="n",pod=~"a|b"').replace("<<.GroupBy>>", "pod")
+            query = (
+                rule["metricsQuery"]
+                .replace("<<.Series>>", name)
+                .replace("<<.LabelMatchers>>", 'namespace="n",pod=~"a|b"')
+                .replace("<<.GroupBy>>", "pod")
+            )
             self.assertNotIn("<<", query)
             expressions += [rule["seriesQuery"], query]
         self.assertEqual(self.check_expressions(expressions).returncode, 0)
         scaler = yaml.safe_load((ROOT / "deploy/kubernetes/fleet/components/hpa/hpa.yaml").read_text())
-        self.assertEqual({metric["pods"]["metric"]["name"] for metric in scaler["spec"]["metrics"]}, {rule["name"]["as"] for rule in custom})
+        self.assertEqual(
+            {metric["pods"]["metric"]["name"] for metric in scaler["spec"]["metrics"]},
+            {rule["name"]["as"] for rule in custom},
+        )
 
     def test_keda_s_queries_and_kserve_s_parse(self):
-        expressions = [line.split("query:", 1)[1].strip() for path in (ROOT / "deploy").rglob("*.yaml") for line in path.read_text().splitlines()
-                       if line.strip().startswith("query:")]
+        expressions = [
+            line.split("query:", 1)[1].strip()
+            for path in (ROOT / "deploy").rglob("*.yaml")
+            for line in path.read_text().splitlines()
+            if line.strip().startswith("query:")
+        ]
         self.assertGreaterEqual(len(expressions), 3)
         done = self.check_expressions(expressions)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -132,7 +161,7 @@ class PrometheusTest(unittest.TestCase):
         found = list(panels())
         self.assertGreater(len(found), 60)
         done = self.check_expressions([filled(expression) for _, _, expression in found])
-        if done.returncode:   # name the panel
+        if done.returncode:  # name the panel
             for dashboard, panel, expression in found:
                 with self.subTest(dashboard=dashboard, panel=panel):
                     one = self.check_expressions([filled(expression)])
@@ -140,15 +169,25 @@ class PrometheusTest(unittest.TestCase):
         self.assertNotEqual(self.check_expressions(["sum by (a (b)"]).returncode, 0)
 
     def test_dashboards_are_those_of_the_panels(self):
-        done = subprocess.run([sys.executable, str(GRAFANA / "make_dashboards.py"), "--check"], capture_output=True, text=True, timeout=30,
-                              env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"))
+        done = subprocess.run(
+            [sys.executable, str(GRAFANA / "make_dashboards.py"), "--check"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"),
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         for path in GRAFANA.glob("*.json"):
             board = json.loads(path.read_text())
             with self.subTest(dashboard=path.name):
                 ids = [panel["id"] for panel in board["panels"]]
                 self.assertEqual(len(ids), len(set(ids)))
-                places = [(p["gridPos"]["x"] + i, p["gridPos"]["y"] + j) for p in board["panels"] for i in range(p["gridPos"]["w"]) for j in range(p["gridPos"]["h"])]
+                places = [
+                    (p["gridPos"]["x"] + i, p["gridPos"]["y"] + j)
+                    for p in board["panels"]
+                    for i in range(p["gridPos"]["w"])
+                    for j in range(p["gridPos"]["h"])
+                ]
                 self.assertEqual(len(places), len(set(places)), "panels on top of each other")
                 known = {choice["name"] for choice in board["templating"]["list"]} | {"__rate_interval"}
                 self.assertLessEqual(set(re.findall(r"\$\{?(\w+)", json.dumps(board["panels"]))), known)
@@ -157,9 +196,16 @@ class PrometheusTest(unittest.TestCase):
         listed = fleet_metrics()
         series = metric_names.series({name: entry["type"] for name, entry in listed.items()})
         texts = [rule["expr"] for rule in rules()] + [expression for _, _, expression in panels()]
-        used = {name for text in texts for name in metric_names.named(filled(text)) if re.match("tactus_(route|epp|fleet)_", name)}
+        used = {
+            name
+            for text in texts
+            for name in metric_names.named(filled(text))
+            if re.match("tactus_(route|epp|fleet)_", name)
+        }
         self.assertLessEqual(used, series)
-        self.assertEqual({re.sub("_(bucket|sum|count)$", "", name) for name in used}, set(listed), "a metric that nothing shows")
+        self.assertEqual(
+            {re.sub("_(bucket|sum|count)$", "", name) for name in used}, set(listed), "a metric that nothing shows"
+        )
         for text in texts:
             for name, label in metric_names.labels_named(filled(text)):
                 if name in series:

@@ -1,5 +1,7 @@
-"""deploy/ray on a real local Ray cluster: two replicas that stream to the official client, report their health, tell Prometheus where
+"""deploy/ray on a real local Ray cluster: two replicas that stream to the official client, report their health, tell
+Prometheus where
 they are, and are started again when their server dies."""
+
 import json
 import os
 import pathlib
@@ -8,16 +10,15 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import unittest
 import urllib.error
 import urllib.request
 from unittest import mock
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"          # it would report to its makers
-os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "120"   # on a busy machine
-os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)   # else it writes one into the home folder
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # it would report to its makers
+os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "120"  # on a busy machine
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)  # else it writes one into the home folder
 
 try:
     import ray
@@ -75,13 +76,34 @@ class RayFleetTest(unittest.TestCase):
         cls.targets = folder / "targets"
         os.environ["TACTUS_API_KEY"] = KEY
         cls.addClassCleanup(os.environ.pop, "TACTUS_API_KEY")
-        ray.init(num_cpus=2, _node_ip_address="127.0.0.1", include_dashboard=False, object_store_memory=128 << 20, log_to_driver=False)
+        ray.init(
+            num_cpus=2,
+            _node_ip_address="127.0.0.1",
+            include_dashboard=False,
+            object_store_memory=128 << 20,
+            log_to_driver=False,
+        )
         cls.port = free_port()
         serve.start(http_options={"host": "127.0.0.1", "port": cls.port})
-        cls.handle = serve.run(tactus_serve.app({
-            "model": str(folder / "model"), "replicas": "2", "cpus": "0.5", "binary": cls.binary, "targets_dir": str(cls.targets), "start_limit_s": "100",
-            "stop_limit_s": "10", "arguments": f"--load-format dummy --chat-template {folder}/model/chat.jinja --served-model-name tiny "
-            "--kv-cache-memory 64MiB"}), name="fleet", route_prefix="/")
+        cls.handle = serve.run(
+            tactus_serve.app(
+                {
+                    "model": str(folder / "model"),
+                    "replicas": "2",
+                    "cpus": "0.5",
+                    "binary": cls.binary,
+                    "targets_dir": str(cls.targets),
+                    "start_limit_s": "100",
+                    "stop_limit_s": "10",
+                    "arguments": (
+                        f"--load-format dummy --chat-template {folder}/model/chat.jinja --served-model-name tiny "
+                        "--kv-cache-memory 64MiB"
+                    ),
+                }
+            ),
+            name="fleet",
+            route_prefix="/",
+        )
         cls.client = OpenAI(base_url=f"http://127.0.0.1:{cls.port}/v1", api_key=KEY, max_retries=0, timeout=60)
 
     @classmethod
@@ -107,15 +129,27 @@ class RayFleetTest(unittest.TestCase):
         counts = {}
         for address in self.addresses():
             with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as response:
-                lines = [line for line in response.read().decode().splitlines() if line.startswith("vllm:request_success_total")]
+                lines = [
+                    line
+                    for line in response.read().decode().splitlines()
+                    if line.startswith("vllm:request_success_total")
+                ]
             counts[address] = sum(float(line.rsplit(" ", 1)[1]) for line in lines)
         return counts
 
     def test_a_stream_and_an_answer(self):
-        fields = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 12, "temperature": 0, "extra_body": {"ignore_eos": True}}
+        fields = {
+            "model": "tiny",
+            "messages": [{"role": "user", "content": "hi"}],
+            "max_tokens": 12,
+            "temperature": 0,
+            "extra_body": {"ignore_eos": True},
+        }
         whole = self.client.chat.completions.create(**fields)
         self.assertEqual((whole.choices[0].finish_reason, whole.usage.completion_tokens), ("length", 12))
-        chunks = list(self.client.chat.completions.create(stream=True, stream_options={"include_usage": True}, **fields))
+        chunks = list(
+            self.client.chat.completions.create(stream=True, stream_options={"include_usage": True}, **fields)
+        )
         text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
         self.assertEqual(text, whole.choices[0].message.content)
         self.assertGreater(len(chunks), 3, "it came as one piece")
@@ -123,20 +157,25 @@ class RayFleetTest(unittest.TestCase):
         self.assertEqual([model.id for model in self.client.models.list()], ["tiny"])
 
     def test_pieces_come_while_the_answer_is_made(self):
-        stream = self.client.completions.create(model="tiny", prompt="a", stream=True, n=8, max_tokens=1500, extra_body={"ignore_eos": True})
+        stream = self.client.completions.create(
+            model="tiny", prompt="a", stream=True, n=8, max_tokens=1500, extra_body={"ignore_eos": True}
+        )
         before = self.counted()
         next(iter(stream))
         self.assertEqual(self.counted(), before, "the first piece came after the end")
         stream.close()
         # A client that goes away ends its request.
-        aborted = lambda: sum(self.counted().values()) > sum(before.values())   # noqa: E731
+        aborted = lambda: sum(self.counted().values()) > sum(before.values())  # noqa: E731
         wait_until(aborted, "the request of a client that left is cancelled", about=lambda: str(self.counted()))
 
     def test_errors_are_the_server_s(self):
         with self.assertRaises(APIStatusError) as caught:
             self.client.completions.create(model="tiny", prompt="a", temperature=-1)
         self.assertEqual((caught.exception.status_code, caught.exception.body["param"]), (400, "temperature"))
-        with OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="wrong", max_retries=0) as stranger, self.assertRaises(APIStatusError) as caught:
+        with (
+            OpenAI(base_url=f"http://127.0.0.1:{self.port}/v1", api_key="wrong", max_retries=0) as stranger,
+            self.assertRaises(APIStatusError) as caught,
+        ):
             stranger.completions.create(model="tiny", prompt="a")
         self.assertEqual(caught.exception.status_code, 401)
 
@@ -146,7 +185,7 @@ class RayFleetTest(unittest.TestCase):
         for path in ("/health", "/ready", "/version", "/metrics"):
             with self.get(path) as response:
                 self.assertEqual(response.status, 200, path)
-        with self.get("/-/healthz") as response:   # Ray's own
+        with self.get("/-/healthz") as response:  # Ray's own
             self.assertEqual(response.read(), b"success")
         before = self.counted()
         for i in range(40):
@@ -164,14 +203,22 @@ class RayFleetTest(unittest.TestCase):
 
     def test_a_replica_that_is_killed_takes_its_server_along(self):
         victim = min(children_of(self.binary))
-        os.kill(parent_of(parent_of(victim)), signal.SIGKILL)   # the server's guard is between them
+        os.kill(parent_of(parent_of(victim)), signal.SIGKILL)  # the server's guard is between them
         self.expect_another_than(victim)
 
     def expect_another_than(self, victim):
-        wait_until(lambda: len(children_of(self.binary)) == 2 and victim not in children_of(self.binary), "another server", limit_s=120,
-                   about=lambda: str(self.replicas()))
-        wait_until(lambda: self.replicas().replica_states == {"RUNNING": 2} and len(self.addresses()) == 2, "two replicas run", limit_s=120,
-                   about=lambda: f"{self.replicas()} {self.addresses()}")
+        wait_until(
+            lambda: len(children_of(self.binary)) == 2 and victim not in children_of(self.binary),
+            "another server",
+            limit_s=120,
+            about=lambda: str(self.replicas()),
+        )
+        wait_until(
+            lambda: self.replicas().replica_states == {"RUNNING": 2} and len(self.addresses()) == 2,
+            "two replicas run",
+            limit_s=120,
+            about=lambda: f"{self.replicas()} {self.addresses()}",
+        )
         for i in range(10):
             self.client.completions.create(model="tiny", prompt=f"again {i}", max_tokens=1)
 
@@ -207,17 +254,34 @@ class RayAppTest(unittest.TestCase):
         for flag in own:
             self.assertIn(f"`{flag}`", page)
             for given in (f"{flag} 1", f"{flag}=1", f"--load-format dummy {flag}=1"):
-                with self.subTest(given=given), self.assertRaisesRegex(ValueError, f"arguments: {flag} cannot be given"):
+                with (
+                    self.subTest(given=given),
+                    self.assertRaisesRegex(ValueError, f"arguments: {flag} cannot be given"),
+                ):
                     self.made(arguments=given)
         for given in ("", "--threads 3", "--threads=3", "--kv-cache-memory 64MiB"):
             words, _ = self.made(arguments=given, cpus="2")
-            command = [os.environ["TACTUS_BINARY"], "serve", *words, "--host", "127.0.0.1", "--port", "0", "--shutdown-timeout", "1s", "--print-config"]
+            command = [
+                os.environ["TACTUS_BINARY"],
+                "serve",
+                *words,
+                "--host",
+                "127.0.0.1",
+                "--port",
+                "0",
+                "--shutdown-timeout",
+                "1s",
+                "--print-config",
+            ]
             done = subprocess.run(command, capture_output=True, text=True, timeout=30)
             with self.subTest(given=given):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertIn(f"\nthreads = {3 if 'threads' in given else 2}\n", done.stdout)
-        words, _ = self.made()   # what TactusServer adds is among them
-        with mock.patch.object(subprocess, "Popen", side_effect=InterruptedError) as started, self.assertRaises(InterruptedError):
+        words, _ = self.made()  # what TactusServer adds is among them
+        with (
+            mock.patch.object(subprocess, "Popen", side_effect=InterruptedError) as started,
+            self.assertRaises(InterruptedError),
+        ):
             tactus_serve.TactusServer(words, binary=os.environ["TACTUS_BINARY"])
         command = started.call_args.args[0]
         self.assertEqual({word for word in command if word.startswith("--")} - {"--threads"}, set(own))

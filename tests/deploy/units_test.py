@@ -1,5 +1,7 @@
-"""deploy/systemd: units that systemd takes and calls confined, users and folders that they want, configurations and flags that this
+"""deploy/systemd: units that systemd takes and calls confined, users and folders that they want, configurations and
+flags that this
 program takes, and no system call of a working server that its unit forbids."""
+
 import os
 import pathlib
 import re
@@ -14,8 +16,10 @@ from server_process import ServerProcess
 
 UNITS = pathlib.Path(__file__).resolve().parents[2] / "deploy/systemd"
 SERVICES = {"tactus-serve@8001.service": "tactus-serve@.service", "tactus-route.service": "tactus-route.service"}
-MOST_EXPOSURE = 14   # tenths; 20 and less is what systemd calls OK
-SYSTEM_UNITS = next((p for p in map(pathlib.Path, ("/usr/lib/systemd/system", "/lib/systemd/system")) if p.is_dir()), None)
+MOST_EXPOSURE = 14  # tenths; 20 and less is what systemd calls OK
+SYSTEM_UNITS = next(
+    (p for p in map(pathlib.Path, ("/usr/lib/systemd/system", "/lib/systemd/system")) if p.is_dir()), None
+)
 
 
 def run(*command, **kwargs):
@@ -26,7 +30,10 @@ def values(unit, key):
     return re.findall(rf"(?m)^{key}=(.*)$", (UNITS / unit).read_text())
 
 
-@unittest.skipIf(shutil.which("systemd-analyze") is None or SYSTEM_UNITS is None, "no systemd-analyze; scripts/setup.sh test installs Debian's")
+@unittest.skipIf(
+    shutil.which("systemd-analyze") is None or SYSTEM_UNITS is None,
+    "no systemd-analyze; scripts/setup.sh test installs Debian's",
+)
 class SystemdTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -40,7 +47,9 @@ class SystemdTest(unittest.TestCase):
         shutil.copy("/bin/true", self.root / "usr/bin/tactus")
 
     def test_systemd_takes_them(self):
-        done = run("systemd-analyze", "verify", "--recursive-errors=no", f"--root={self.root}", *SERVICES, "tactus.target")
+        done = run(
+            "systemd-analyze", "verify", "--recursive-errors=no", f"--root={self.root}", *SERVICES, "tactus.target"
+        )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         unit = self.root / "etc/systemd/system/tactus-route.service"
         unit.write_text(unit.read_text().replace("KillMode=mixed", "KillMode=mixd\nRestartSecs=1"))
@@ -56,12 +65,31 @@ class SystemdTest(unittest.TestCase):
         started, left = set(), {"multi-user.target"}
         while left:
             started |= left
-            left = {path.name for unit in left for path in (self.root / f"etc/systemd/system/{unit}.wants").glob("*")} - started
-        self.assertEqual(started, {"multi-user.target", "tactus.target", "tactus-serve@8001.service", "tactus-serve@8002.service", "tactus-route.service"})
+            left = {
+                path.name for unit in left for path in (self.root / f"etc/systemd/system/{unit}.wants").glob("*")
+            } - started
+        self.assertEqual(
+            started,
+            {
+                "multi-user.target",
+                "tactus.target",
+                "tactus-serve@8001.service",
+                "tactus-serve@8002.service",
+                "tactus-route.service",
+            },
+        )
 
     def test_systemd_calls_them_confined(self):
         for service in SERVICES:
-            done = run("systemd-analyze", "security", "--offline=yes", f"--threshold={MOST_EXPOSURE}", f"--root={self.root}", "--no-pager", service)
+            done = run(
+                "systemd-analyze",
+                "security",
+                "--offline=yes",
+                f"--threshold={MOST_EXPOSURE}",
+                f"--root={self.root}",
+                "--no-pager",
+                service,
+            )
             with self.subTest(service=service):
                 self.assertEqual(done.returncode, 0, done.stdout[-400:] + done.stderr)
 
@@ -69,7 +97,10 @@ class SystemdTest(unittest.TestCase):
     def test_users_and_folders(self):
         (self.root / "etc/tactus").mkdir(mode=0o700)
         (self.root / "etc/tactus/keys.env").write_text("TACTUS_API_KEY=secret\n")
-        for command in (("systemd-sysusers", UNITS / "sysusers.conf"), ("systemd-tmpfiles", "--create", UNITS / "tmpfiles.conf")):
+        for command in (
+            ("systemd-sysusers", UNITS / "sysusers.conf"),
+            ("systemd-tmpfiles", "--create", UNITS / "tmpfiles.conf"),
+        ):
             if shutil.which(command[0]) is None:
                 self.skipTest(f"no {command[0]}")
             done = run(command[0], f"--root={self.root}", *command[1:])
@@ -77,11 +108,33 @@ class SystemdTest(unittest.TestCase):
         users = {line.split(":")[0]: line.split(":") for line in (self.root / "etc/passwd").read_text().splitlines()}
         uid = int(users["tactus"][2])
         self.assertEqual(users["tactus"][6], "/usr/sbin/nologin")
-        found = {name: ((self.root / name).stat().st_uid, oct((self.root / name).stat().st_mode & 0o777)) for name in (
-            "etc/tactus", "etc/tactus/keys.env", "var/lib/tactus", "var/lib/tactus/models", "var/lib/tactus/state", "var/cache/tactus")}
-        self.assertEqual(found, {"etc/tactus": (0, "0o755"), "etc/tactus/keys.env": (0, "0o600"), "var/lib/tactus": (0, "0o755"),
-                                 "var/lib/tactus/models": (0, "0o755"), "var/lib/tactus/state": (uid, "0o750"), "var/cache/tactus": (uid, "0o750")})
-        writable = {path.removeprefix("-/") for line in values("tactus-serve@.service", "ReadWritePaths") for path in line.split()}
+        found = {
+            name: ((self.root / name).stat().st_uid, oct((self.root / name).stat().st_mode & 0o777))
+            for name in (
+                "etc/tactus",
+                "etc/tactus/keys.env",
+                "var/lib/tactus",
+                "var/lib/tactus/models",
+                "var/lib/tactus/state",
+                "var/cache/tactus",
+            )
+        }
+        self.assertEqual(
+            found,
+            {
+                "etc/tactus": (0, "0o755"),
+                "etc/tactus/keys.env": (0, "0o600"),
+                "var/lib/tactus": (0, "0o755"),
+                "var/lib/tactus/models": (0, "0o755"),
+                "var/lib/tactus/state": (uid, "0o750"),
+                "var/cache/tactus": (uid, "0o750"),
+            },
+        )
+        writable = {
+            path.removeprefix("-/")
+            for line in values("tactus-serve@.service", "ReadWritePaths")
+            for path in line.split()
+        }
         self.assertEqual(writable, {name for name, (owner, _) in found.items() if owner == uid})
         # A folder of root's within one of its own it could put aside, and make another.
         self.root.chmod(0o755)
@@ -120,13 +173,16 @@ class UnitsTest(unittest.TestCase):
             self.skipTest(f"this program has no command {', '.join(missing)}: its unit was not checked")
 
     @unittest.skipIf(shutil.which("strace") is None, "no strace; scripts/setup.sh test installs Debian's")
-    @unittest.skipIf(shutil.which("systemd-analyze") is None, "no systemd-analyze; scripts/setup.sh test installs Debian's")
+    @unittest.skipIf(
+        shutil.which("systemd-analyze") is None, "no systemd-analyze; scripts/setup.sh test installs Debian's"
+    )
     def test_a_server_makes_no_call_that_its_unit_forbids(self):
         def members(name):
             found = set()
             for word in re.findall(r"(?m)^    (@?[\w-]+)", run("systemd-analyze", "syscall-filter", name).stdout):
                 found |= members(word) if word.startswith("@") else {word}
             return found
+
         allowed = set()
         for filters in values("tactus-serve@.service", "SystemCallFilter"):
             for name in filters.removeprefix("~").split():
@@ -134,8 +190,10 @@ class UnitsTest(unittest.TestCase):
         self.assertIn("setpriority", allowed)
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder) / "trace"
-            program = pathlib.Path(folder) / "tactus"   # for the server's process, which is then the tracer
-            program.write_text(f"#!/bin/sh\nexec strace -f -qq -I 2 -e signal=none -o {trace} {os.environ['TACTUS_BINARY']} \"$@\"\n")
+            program = pathlib.Path(folder) / "tactus"  # for the server's process, which is then the tracer
+            program.write_text(
+                f'#!/bin/sh\nexec strace -f -qq -I 2 -e signal=none -o {trace} {os.environ["TACTUS_BINARY"]} "$@"\n'
+            )
             program.chmod(0o755)
             before = os.environ["TACTUS_BINARY"]
             os.environ["TACTUS_BINARY"] = str(program)
@@ -147,16 +205,24 @@ class UnitsTest(unittest.TestCase):
                 raise
             finally:
                 os.environ["TACTUS_BINARY"] = before
-            request = urllib.request.Request(server.url + "/v1/completions", b'{"prompt": "a", "max_tokens": 4}', {"Content-Type": "application/json"})
+            request = urllib.request.Request(
+                server.url + "/v1/completions",
+                b'{"prompt": "a", "max_tokens": 4}',
+                {"Content-Type": "application/json"},
+            )
             with urllib.request.urlopen(request, timeout=60) as response:
                 self.assertIn(b"text_completion", response.read())
             server.stop()
             lines = trace.read_text(errors="replace").splitlines()
         called = {match.group(1) for line in lines if (match := re.match(r"\d+ +(\w+)\(", line))}
         self.assertGreater(len(called), 20, "the trace is empty")
-        called -= {"execve"} | ({"fchown"} if os.geteuid() == 0 else set())   # SQLite's, which it makes for root alone
+        called -= {"execve"} | ({"fchown"} if os.geteuid() == 0 else set())  # SQLite's, which it makes for root alone
         self.assertEqual(called - allowed, set())
-        writable_code = [line for line in lines if re.search(r"(mmap|mprotect)\(", line) and "PROT_WRITE" in line and "PROT_EXEC" in line]
+        writable_code = [
+            line
+            for line in lines
+            if re.search(r"(mmap|mprotect)\(", line) and "PROT_WRITE" in line and "PROT_EXEC" in line
+        ]
         self.assertEqual(writable_code, [], "MemoryDenyWriteExecute= forbids it")
 
 

@@ -1,7 +1,9 @@
-"""`tactus batch` as scripts call it: files in and out, what is refused, Ctrl-C, kill -9 at any moment. Every line of the input has one line
+"""`tactus batch` as scripts call it: files in and out, what is refused, Ctrl-C, kill -9 at any moment. Every line of
+the input has one line
 in the output or in the error file, and its answer is that of a run that nobody ended.
 
 BATCH_KILLS: how often the program is killed (10)."""
+
 import collections
 import gzip
 import json
@@ -19,7 +21,7 @@ import unittest
 import urllib.error
 import urllib.request
 
-from server_process import CHAT_TEMPLATE, ServerProcess, TINY_CONFIG, catches_sigint, wait_until
+from server_process import CHAT_TEMPLATE, TINY_CONFIG, ServerProcess, catches_sigint, wait_until
 
 BINARY = os.environ["TACTUS_BINARY"]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
@@ -28,12 +30,21 @@ LIMIT_S = 120
 
 
 def chat(custom_id, text, **fields):
-    return {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions",
-            "body": dict({"messages": [{"role": "user", "content": text}]}, **fields)}
+    return {
+        "custom_id": custom_id,
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": dict({"messages": [{"role": "user", "content": text}]}, **fields),
+    }
 
 
 def completion(custom_id, prompt, **fields):
-    return {"custom_id": custom_id, "method": "POST", "url": "/v1/completions", "body": dict({"prompt": prompt}, **fields)}
+    return {
+        "custom_id": custom_id,
+        "method": "POST",
+        "url": "/v1/completions",
+        "body": dict({"prompt": prompt}, **fields),
+    }
 
 
 class BatchTest(unittest.TestCase):
@@ -43,24 +54,56 @@ class BatchTest(unittest.TestCase):
         self.folder = pathlib.Path(temporary.name)
         (self.folder / "config.json").write_text(json.dumps(TINY_CONFIG))
         (self.folder / "chat.jinja").write_text(CHAT_TEMPLATE)
-        self.output, self.errors, self.job = (self.folder / name for name in ("out.jsonl", "out.errors.jsonl", "out.jsonl.job"))
+        self.output, self.errors, self.job = (
+            self.folder / name for name in ("out.jsonl", "out.errors.jsonl", "out.jsonl.job")
+        )
 
     def write(self, *lines, name="in.jsonl"):
         path = self.folder / name
-        path.write_bytes(b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines))
+        path.write_bytes(
+            b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
+        )
         return path
 
     def command(self, *args, input_name="in.jsonl", output="out.jsonl"):
-        return [BINARY, "batch", str(self.folder / input_name), "-o", str(self.folder / output), str(self.folder), "--load-format", "dummy",
-                "--chat-template", str(self.folder / "chat.jinja"), "--kv-cache-memory", "64MiB", "--served-model-name", "test-model",
-                *map(str, args)]
+        return [
+            BINARY,
+            "batch",
+            str(self.folder / input_name),
+            "-o",
+            str(self.folder / output),
+            str(self.folder),
+            "--load-format",
+            "dummy",
+            "--chat-template",
+            str(self.folder / "chat.jinja"),
+            "--kv-cache-memory",
+            "64MiB",
+            "--served-model-name",
+            "test-model",
+            *map(str, args),
+        ]
 
     def run_batch(self, *args, limits=None, **names):
-        return subprocess.run(self.command(*args, **names), capture_output=True, text=True, timeout=LIMIT_S, env=ENVIRONMENT, preexec_fn=limits)
+        return subprocess.run(
+            self.command(*args, **names),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            env=ENVIRONMENT,
+            preexec_fn=limits,
+        )
 
     def start(self, *args, **kwargs):
-        process = subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env=ENVIRONMENT, **kwargs)
+        process = subprocess.Popen(
+            self.command(*args),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+            **kwargs,
+        )
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
         return process
@@ -86,25 +129,49 @@ class BatchTest(unittest.TestCase):
     # --- What it gives ---
 
     def test_answers_are_the_servers_and_every_line_is_accounted_for(self):
-        good = [chat("c", "hello", max_tokens=9, seed=5), completion("p", ["one", "two"], max_tokens=7, n=2, seed=6, logprobs=2),
-                completion("ids", [5, 6, 7], max_tokens=4, temperature=0, echo=True), chat("m", "x", max_tokens=3, temperature=0, model="test-model")]
-        bad = [chat("long", "y" * 5000), completion("range", "x", n=0), chat("stream", "x", stream=True), completion("other", "x", model="gpt")]
-        wrong = [{"custom_id": "get", "method": "GET", "url": "/v1/completions", "body": {}}, {"custom_id": "url", "method": "POST", "url": "/v1/x", "body": {}},
-                 {"method": "POST", "url": "/v1/completions", "body": {}}, b"{broken", b"", b"\xff\xfe", completion("c", "again")]
+        good = [
+            chat("c", "hello", max_tokens=9, seed=5),
+            completion("p", ["one", "two"], max_tokens=7, n=2, seed=6, logprobs=2),
+            completion("ids", [5, 6, 7], max_tokens=4, temperature=0, echo=True),
+            chat("m", "x", max_tokens=3, temperature=0, model="test-model"),
+        ]
+        bad = [
+            chat("long", "y" * 5000),
+            completion("range", "x", n=0),
+            chat("stream", "x", stream=True),
+            completion("other", "x", model="gpt"),
+        ]
+        wrong = [
+            {"custom_id": "get", "method": "GET", "url": "/v1/completions", "body": {}},
+            {"custom_id": "url", "method": "POST", "url": "/v1/x", "body": {}},
+            {"method": "POST", "url": "/v1/completions", "body": {}},
+            b"{broken",
+            b"",
+            b"\xff\xfe",
+            completion("c", "again"),
+        ]
         self.write(*good, *bad, *wrong)
         done = self.run_batch("--json", "--seed", "7")
         self.assertEqual(done.returncode, 0, done.stderr)
         result = json.loads(done.stdout)
-        self.assertEqual(result["lines"], {"in": 14, "out": 4, "errors": 10, "left": 0, "before": 0}, "an empty line is none")
+        self.assertEqual(
+            result["lines"], {"in": 14, "out": 4, "errors": 10, "left": 0, "before": 0}, "an empty line is none"
+        )
         self.assertEqual(result["requests"]["completed"], 5, "the prompts of the good lines")
         self.assertIn("14 lines in = 4 out", done.stderr)
-        self.assertRegex(done.stderr, r"\n100 %  14 of 14 lines, 10 failed; \d+ tokens/s in, \d+ out; \d+ s\n", "the last line of progress")
+        self.assertRegex(
+            done.stderr,
+            r"\n100 %  14 of 14 lines, 10 failed; \d+ tokens/s in, \d+ out; \d+ s\n",
+            "the last line of progress",
+        )
 
         server = ServerProcess("--seed", "7", real_model=False)
         self.addCleanup(server.stop)
 
         def post(line):
-            request = urllib.request.Request(server.url + line["url"], json.dumps(line["body"]).encode(), {"Content-Type": "application/json"})
+            request = urllib.request.Request(
+                server.url + line["url"], json.dumps(line["body"]).encode(), {"Content-Type": "application/json"}
+            )
             try:
                 with urllib.request.urlopen(request, timeout=60) as response:
                     return response.status, json.load(response)
@@ -125,9 +192,11 @@ class BatchTest(unittest.TestCase):
         for number, line in enumerate(bad, 5):
             self.assertEqual(errors[number]["custom_id"], line["custom_id"])
             self.assertTrue(errors[number]["error"]["message"].startswith(f"line {number}: "))
-            if line["custom_id"] != "stream":   # which a server takes
+            if line["custom_id"] != "stream":  # which a server takes
                 status, body = post(line)
-                self.assertEqual((errors[number]["response"]["status_code"], errors[number]["response"]["body"]), (status, body))
+                self.assertEqual(
+                    (errors[number]["response"]["status_code"], errors[number]["response"]["body"]), (status, body)
+                )
         for number in (9, 10, 11, 12, 14, 15):
             self.assertIsNone(errors[number]["response"])
 
@@ -189,7 +258,7 @@ class BatchTest(unittest.TestCase):
         args = ["--max-num-seqs", "2", "--threads", "1", "--seed", "7"]
         process = self.start("--order", "dfs", *args)
         wait_until(lambda: self.output.exists() and len(self.lines_so_far()) >= 2, "the first answers", LIMIT_S)
-        process.send_signal(signal.SIGTERM)     # as a cluster manager ends it: the same as Ctrl-C
+        process.send_signal(signal.SIGTERM)  # as a cluster manager ends it: the same as Ctrl-C
         _, stderr = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 130, stderr)
         before = len(self.answers())
@@ -210,7 +279,9 @@ class BatchTest(unittest.TestCase):
             path.unlink()
         found, cuts, errors = {}, set(), 0
         for i in (1, 2, 3):
-            done = self.run_batch("--shard", f"{i}/3", "--seed", "7", "--json", "--order", ("blend", "fcfs", "dfs")[i - 1])
+            done = self.run_batch(
+                "--shard", f"{i}/3", "--seed", "7", "--json", "--order", ("blend", "fcfs", "dfs")[i - 1]
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             result = json.loads(done.stdout)
             lines = result["lines"]
@@ -242,8 +313,19 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(self.run_batch("--planner-memory", "1MiB", "--order", "fcfs").returncode, 0)
 
     def test_a_gzipped_file_of_responses_with_empty_lines_is_answered(self):
-        response = {"custom_id": "r", "method": "POST", "url": "/v1/responses", "body": {"input": "hi", "max_output_tokens": 2}}
-        lines = [json.dumps(response), "", json.dumps(dict(chat("c", "hi", max_tokens=2), url="/chat/completions")), " ", ""]
+        response = {
+            "custom_id": "r",
+            "method": "POST",
+            "url": "/v1/responses",
+            "body": {"input": "hi", "max_output_tokens": 2},
+        }
+        lines = [
+            json.dumps(response),
+            "",
+            json.dumps(dict(chat("c", "hi", max_tokens=2), url="/chat/completions")),
+            " ",
+            "",
+        ]
         (self.folder / "in.jsonl").write_bytes(gzip.compress("\n".join(lines).encode()))
         done = self.run_batch()
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -253,14 +335,19 @@ class BatchTest(unittest.TestCase):
         self.assertEqual(answers["c"]["response"]["body"]["object"], "chat.completion")
         self.assertEqual(self.run_batch().returncode, 0, "the job goes on with the same file")
         (self.folder / "cut.jsonl").write_bytes((self.folder / "in.jsonl").read_bytes()[:-5])
-        self.assert_refused(self.run_batch(input_name="cut.jsonl", output="cut"), 2, "cut.jsonl' is gzipped and cut off")
+        self.assert_refused(
+            self.run_batch(input_name="cut.jsonl", output="cut"), 2, "cut.jsonl' is gzipped and cut off"
+        )
         self.assertEqual(sorted(p.name for p in self.folder.iterdir() if "unpacked" in p.name), [])
 
     def test_files_are_where_they_are_named(self):
         self.write(completion("a", "x", max_tokens=3), completion("b", "x", n=0))
         named = ["--errors", self.folder / "wrong", "--job", self.folder / "deep/state"]
         self.assertEqual(self.run_batch(*named, output="answers").returncode, 0)
-        self.assertEqual(sorted(p.name for p in self.folder.iterdir() if p.name not in ("config.json", "chat.jinja", "in.jsonl")), ["answers", "deep", "wrong"])
+        self.assertEqual(
+            sorted(p.name for p in self.folder.iterdir() if p.name not in ("config.json", "chat.jinja", "in.jsonl")),
+            ["answers", "deep", "wrong"],
+        )
         self.assertEqual([line["custom_id"] for line in self.lines(self.folder / "wrong")], ["b"])
         self.assertIn("2 of 2 lines are done", self.run_batch(*named, output="answers").stderr)
         self.assertEqual(self.run_batch(output="other").returncode, 0)
@@ -271,11 +358,17 @@ class BatchTest(unittest.TestCase):
     def test_a_job_that_cannot_be_is_refused_before_the_model_is_loaded(self):
         self.write(completion("a", "x", max_tokens=2))
         self.assert_refused(subprocess.run([BINARY, "batch"], capture_output=True, text=True, timeout=LIMIT_S), 2, "IN")
-        self.assert_refused(subprocess.run([BINARY, "batch", "x.jsonl"], capture_output=True, text=True, timeout=LIMIT_S), 2, "--output is missing")
+        self.assert_refused(
+            subprocess.run([BINARY, "batch", "x.jsonl"], capture_output=True, text=True, timeout=LIMIT_S),
+            2,
+            "--output is missing",
+        )
         self.assert_refused(self.run_batch(input_name="none.jsonl"), 1, "cannot open", "none.jsonl")
         self.write(name="empty.jsonl")
         self.assert_refused(self.run_batch(input_name="empty.jsonl", output="e.jsonl"), 2, "empty.jsonl' has no lines")
-        self.assert_refused(self.run_batch("--job", self.folder / "in.jsonl"), 2, "the input and --job are the same file")
+        self.assert_refused(
+            self.run_batch("--job", self.folder / "in.jsonl"), 2, "the input and --job are the same file"
+        )
         self.assert_refused(self.run_batch("--max-line", "0"), 2, "--max-line")
         self.output.write_text("precious")
         done = self.run_batch()
@@ -313,7 +406,9 @@ class BatchTest(unittest.TestCase):
     # A limit of the file's size acts as a disk does that is full.
     def test_a_full_disk_ends_the_run_and_loses_nothing(self):
         self.write(*(completion(f"a{i}", f"x{i}", max_tokens=20, ignore_eos=True) for i in range(400)))
-        done = self.run_batch("--seed", "3", limits=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)))
+        done = self.run_batch(
+            "--seed", "3", limits=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        )
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("cannot write", done.stderr)
         self.assertIn("of 400 lines are done and kept; the same command goes on with the rest", done.stderr)
@@ -327,7 +422,9 @@ class BatchTest(unittest.TestCase):
     # --- How it ends ---
 
     def long_lines(self, count, tokens=1500):
-        return [completion(f"a{i}", f"number {i}", max_tokens=tokens, temperature=0, ignore_eos=True) for i in range(count)]
+        return [
+            completion(f"a{i}", f"number {i}", max_tokens=tokens, temperature=0, ignore_eos=True) for i in range(count)
+        ]
 
     def test_one_interrupt_drains_and_the_next_run_goes_on(self):
         self.write(*self.long_lines(60))
@@ -357,7 +454,10 @@ class BatchTest(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         # Two signals that are pending at the same time are one: the second goes when the first has been taken.
         status = pathlib.Path(f"/proc/{process.pid}/status")
-        wait_until(lambda: int(status.read_text().split("ShdPnd:")[1].split()[0], 16) >> (signal.SIGINT - 1) & 1 == 0, "the first signal to be taken")
+        wait_until(
+            lambda: int(status.read_text().split("ShdPnd:")[1].split()[0], 16) >> (signal.SIGINT - 1) & 1 == 0,
+            "the first signal to be taken",
+        )
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 130)
@@ -367,7 +467,13 @@ class BatchTest(unittest.TestCase):
     def test_progress_is_a_bar_on_a_terminal(self):
         self.write(*self.long_lines(30, tokens=1500))
         master, slave = pty.openpty()
-        process = subprocess.Popen(self.command("--max-num-seqs", "4"), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=slave, env=ENVIRONMENT)
+        process = subprocess.Popen(
+            self.command("--max-num-seqs", "4"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=slave,
+            env=ENVIRONMENT,
+        )
         os.close(slave)
         shown = b""
         end = time.monotonic() + LIMIT_S
@@ -375,7 +481,7 @@ class BatchTest(unittest.TestCase):
             try:
                 if not (more := os.read(master, 65536)):
                     break
-            except OSError:   # the other side is closed
+            except OSError:  # the other side is closed
                 break
             shown += more
         os.close(master)
@@ -388,11 +494,20 @@ class BatchTest(unittest.TestCase):
         lines = []
         for i in range(600):
             if i % 5 == 0:
-                lines.append(chat(f"c{i}", f"question {i}", max_tokens=20 + i % 40))   # sampled, with the job's seeds
+                lines.append(chat(f"c{i}", f"question {i}", max_tokens=20 + i % 40))  # sampled, with the job's seeds
             elif i % 7 == 0:
                 lines.append(completion(f"e{i}", "x", n=0))
             else:
-                lines.append(completion(f"p{i}", [f"one {i}", f"two {i}"], max_tokens=40 + i % 160, ignore_eos=True, temperature=i % 2 / 2, seed=i))
+                lines.append(
+                    completion(
+                        f"p{i}",
+                        [f"one {i}", f"two {i}"],
+                        max_tokens=40 + i % 160,
+                        ignore_eos=True,
+                        temperature=i % 2 / 2,
+                        seed=i,
+                    )
+                )
         lines[50] = b"{broken"
         lines[51] = completion("c45", "a duplicate")
         self.write(*lines)
@@ -412,7 +527,13 @@ class BatchTest(unittest.TestCase):
             while True:
                 killed = kills < KILLS
                 before = self.output.stat().st_size if self.output.exists() else 0
-                process = subprocess.Popen(self.command(*args), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=ENVIRONMENT)
+                process = subprocess.Popen(
+                    self.command(*args),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    env=ENVIRONMENT,
+                )
                 if not killed:
                     stderr = process.communicate(timeout=LIMIT_S)[1]
                 elif draw.random() < 0.5:
@@ -425,9 +546,14 @@ class BatchTest(unittest.TestCase):
                     self.assertEqual(process.returncode, 0, stderr.decode())
                     break
                 kills += 1
-                at["with more results" if self.output.exists() and self.output.stat().st_size > before else "without"] += 1
+                at[
+                    "with more results" if self.output.exists() and self.output.stat().st_size > before else "without"
+                ] += 1
             self.assertEqual(self.answers(), expected, f"job {jobs} after {kills} kills")
-            self.assertEqual(sorted(e["error"]["line"] for e in self.lines(self.errors)), sorted(e["error"]["line"] for e in expected_errors))
+            self.assertEqual(
+                sorted(e["error"]["line"] for e in self.lines(self.errors)),
+                sorted(e["error"]["line"] for e in expected_errors),
+            )
         print(f"{kills} kills of {jobs} jobs, {dict(at)}; a whole run took {whole_s:.2f} s")
 
     @staticmethod

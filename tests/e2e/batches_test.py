@@ -1,5 +1,7 @@
-"""Files and batches with the official client against the real server: what goes in and comes out, limits, cancel and expiry, interactive
+"""Files and batches with the official client against the real server: what goes in and comes out, limits, cancel and
+expiry, interactive
 requests beside a batch, kill -9 in the middle of one."""
+
 import gzip
 import io
 import json
@@ -13,7 +15,6 @@ import urllib.error
 import urllib.request
 
 import openai
-
 from server_process import ServerProcess, wait_until
 
 MODEL = "test-model"
@@ -22,12 +23,21 @@ ENDED = ("completed", "failed", "expired", "cancelled")
 
 
 def completion(custom_id, prompt="x", **fields):
-    return {"custom_id": custom_id, "method": "POST", "url": "/v1/completions", "body": dict({"model": MODEL, "prompt": prompt}, **fields)}
+    return {
+        "custom_id": custom_id,
+        "method": "POST",
+        "url": "/v1/completions",
+        "body": dict({"model": MODEL, "prompt": prompt}, **fields),
+    }
 
 
 def chat(custom_id, text, **fields):
-    return {"custom_id": custom_id, "method": "POST", "url": "/v1/chat/completions",
-            "body": dict({"model": MODEL, "messages": [{"role": "user", "content": text}]}, **fields)}
+    return {
+        "custom_id": custom_id,
+        "method": "POST",
+        "url": "/v1/chat/completions",
+        "body": dict({"model": MODEL, "messages": [{"role": "user", "content": text}]}, **fields),
+    }
 
 
 def jsonl(lines):
@@ -59,12 +69,15 @@ class BatchesTest(unittest.TestCase):
         return (client or self.client).files.create(file=(name, jsonl(lines)), purpose="batch")
 
     def batch_of(self, lines, endpoint="/v1/completions", window="24h", **fields):
-        return self.client.batches.create(input_file_id=self.upload(lines).id, endpoint=endpoint, completion_window=window, **fields)
+        return self.client.batches.create(
+            input_file_id=self.upload(lines).id, endpoint=endpoint, completion_window=window, **fields
+        )
 
     def ended(self, batch):
         def look():
             now = self.client.batches.retrieve(batch.id)
             return now if now.status in ENDED else None
+
         return wait_until(look, f"the end of {batch.id}", LIMIT_S, self.server.last_lines)
 
     def lines_of(self, file_id):
@@ -85,8 +98,12 @@ class BatchesTest(unittest.TestCase):
         return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
 
     def begun(self, batch, lines=1):
-        return wait_until(lambda: self.client.batches.retrieve(batch.id).request_counts.completed >= lines, "the first lines", LIMIT_S,
-                          self.server.last_lines)
+        return wait_until(
+            lambda: self.client.batches.retrieve(batch.id).request_counts.completed >= lines,
+            "the first lines",
+            LIMIT_S,
+            self.server.last_lines,
+        )
 
     # --- Files ---
 
@@ -95,12 +112,18 @@ class BatchesTest(unittest.TestCase):
         content = jsonl([completion("a")])
         first = self.client.files.create(file=("../../etc/a\\b/in\n.jsonl", content), purpose="batch")
         self.assertRegex(first.id, "^file-[0-9a-f]{32}$")
-        self.assertEqual((first.object, first.bytes, first.purpose, first.status), ("file", len(content), "batch", "processed"))
+        self.assertEqual(
+            (first.object, first.bytes, first.purpose, first.status), ("file", len(content), "batch", "processed")
+        )
         self.assertNotIn("/", first.filename)
-        second = self.client.files.create(file=("b.jsonl", content * 3), purpose="batch", expires_after={"anchor": "created_at", "seconds": 3600})
+        second = self.client.files.create(
+            file=("b.jsonl", content * 3), purpose="batch", expires_after={"anchor": "created_at", "seconds": 3600}
+        )
         self.assertEqual(second.expires_at, second.created_at + 3600)
         self.assertEqual([f.id for f in self.client.files.list()], [second.id, first.id], "the newest first")
-        self.assertEqual([f.id for f in self.client.files.list(order="asc", limit=1)], [first.id, second.id], "page after page")
+        self.assertEqual(
+            [f.id for f in self.client.files.list(order="asc", limit=1)], [first.id, second.id], "page after page"
+        )
         self.assertEqual([f.id for f in self.client.files.list(purpose="batch_output")], [])
         self.assertEqual(self.client.files.content(second.id).content, content * 3)
         self.assertEqual(self.client.files.retrieve(first.id), first)
@@ -117,6 +140,7 @@ class BatchesTest(unittest.TestCase):
         def peak_kb():
             status = pathlib.Path(f"/proc/{self.server.process.pid}/status").read_text()
             return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
+
         before_kb = peak_kb()
         file = self.client.files.create(file=("large", io.BytesIO(content)), purpose="batch")
         self.assertEqual(file.bytes, len(content))
@@ -132,19 +156,26 @@ class BatchesTest(unittest.TestCase):
                 self.client.files.create(**dict({"file": ("a", b"x"), "purpose": "batch"}, **arguments))
             self.assertEqual(raised.exception.param, param, raised.exception)
             return str(raised.exception)
+
         self.assertIn("'fine-tune'", refused(openai.BadRequestError, "purpose", purpose="fine-tune"))
         self.assertIn("--max-file-size", refused(openai.APIStatusError, "file", file=("a", b"x" * ((1 << 20) + 1))))
-        self.assertIn("3600 to", refused(openai.BadRequestError, "expires_after", expires_after={"anchor": "created_at", "seconds": 5}))
+        self.assertIn(
+            "3600 to",
+            refused(openai.BadRequestError, "expires_after", expires_after={"anchor": "created_at", "seconds": 5}),
+        )
         for i in range(2):
             self.client.files.create(file=("a", b"x" * 1_000_000), purpose="batch")
         self.assertIn("--files-quota", refused(openai.APIStatusError, "file", file=("a", b"x" * 1_000_000)))
 
         def post(body, content_type="multipart/form-data; boundary=B", **headers):
-            request = urllib.request.Request(self.server.url + "/v1/files", body, dict({"Content-Type": content_type}, **headers))
+            request = urllib.request.Request(
+                self.server.url + "/v1/files", body, dict({"Content-Type": content_type}, **headers)
+            )
             with self.assertRaises(urllib.error.HTTPError) as raised:
                 urllib.request.urlopen(request, timeout=60)
             with raised.exception as error:
                 return error.code, json.load(error)["error"]["message"]
+
         part = b'--B\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n%s\r\n'
         file, purpose = part % (b"file", b'; filename="a"', b"content"), part % (b"purpose", b"", b"batch")
         self.assertEqual(post(purpose + file)[0], 400, "no end")
@@ -161,7 +192,12 @@ class BatchesTest(unittest.TestCase):
         host, port = self.server.url.removeprefix("http://").split(":")
         connection = socket.create_connection((host, int(port)), timeout=60)
         self.addCleanup(connection.close)
-        connection.sendall(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=B\r\n" + head + b"\r\n\r\n" + body)
+        connection.sendall(
+            b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=B\r\n"
+            + head
+            + b"\r\n\r\n"
+            + body
+        )
         return connection
 
     def test_ten_gigabytes_are_refused_by_their_announcement_and_as_they_come(self):
@@ -174,7 +210,7 @@ class BatchesTest(unittest.TestCase):
             for _ in range(10_000):
                 endless.sendall(b"100000\r\n" + b"x" * (1 << 20) + b"\r\n")
             self.fail("10 GB were taken")
-        except OSError:   # the server has closed
+        except OSError:  # the server has closed
             pass
         wait_until(lambda: not list((self.folder / "uploads").iterdir()), "nothing is left of the upload")
 
@@ -203,9 +239,14 @@ class BatchesTest(unittest.TestCase):
         file = self.upload([completion("a", max_tokens=2)])
         batch = self.client.batches.create(input_file_id=file.id, endpoint="/v1/completions", completion_window="24h")
         done = self.ended(batch)
-        for ask in (lambda: other.files.retrieve(file.id), lambda: other.files.content(done.output_file_id), lambda: other.files.delete(file.id),
-                    lambda: other.batches.retrieve(batch.id), lambda: other.batches.cancel(batch.id),
-                    lambda: other.batches.create(input_file_id=file.id, endpoint="/v1/completions", completion_window="24h")):
+        for ask in (
+            lambda: other.files.retrieve(file.id),
+            lambda: other.files.content(done.output_file_id),
+            lambda: other.files.delete(file.id),
+            lambda: other.batches.retrieve(batch.id),
+            lambda: other.batches.cancel(batch.id),
+            lambda: other.batches.create(input_file_id=file.id, endpoint="/v1/completions", completion_window="24h"),
+        ):
             self.assertRaises(openai.NotFoundError, ask)
         self.assertEqual((list(other.files.list()), list(other.batches.list())), ([], []))
         # The same keys in another order: a file is the key's, not its place's.
@@ -218,26 +259,44 @@ class BatchesTest(unittest.TestCase):
 
     def test_a_batch_gives_each_line_its_result(self):
         self.start()
-        lines = [chat("c", "hello", max_tokens=5, temperature=0), chat("again", "hello", max_tokens=5, temperature=0), completion("other url"),
-                 chat("range", "x", n=0), chat("model", "x", model="gpt-4"), b"{broken", chat("c", "a duplicate")]
+        lines = [
+            chat("c", "hello", max_tokens=5, temperature=0),
+            chat("again", "hello", max_tokens=5, temperature=0),
+            completion("other url"),
+            chat("range", "x", n=0),
+            chat("model", "x", model="gpt-4"),
+            b"{broken",
+            chat("c", "a duplicate"),
+        ]
         batch = self.batch_of(lines, endpoint="/v1/chat/completions", metadata={"who": "me"})
-        self.assertEqual((batch.object, batch.endpoint, batch.completion_window, batch.metadata), ("batch", "/v1/chat/completions", "24h", {"who": "me"}))
+        self.assertEqual(
+            (batch.object, batch.endpoint, batch.completion_window, batch.metadata),
+            ("batch", "/v1/chat/completions", "24h", {"who": "me"}),
+        )
         self.assertIn(batch.status, ("validating", "in_progress"))
         self.assertEqual(batch.expires_at, batch.created_at + 24 * 3600)
         done = self.ended(batch)
         self.assertEqual(done.status, "completed")
-        self.assertEqual((done.request_counts.total, done.request_counts.completed, done.request_counts.failed), (7, 2, 5))
+        self.assertEqual(
+            (done.request_counts.total, done.request_counts.completed, done.request_counts.failed), (7, 2, 5)
+        )
         self.assertTrue(done.created_at <= done.in_progress_at <= done.finalizing_at <= done.completed_at)
         self.assertEqual((done.errors, done.failed_at, done.cancelled_at, done.expired_at), (None, None, None, None))
         answers = {line["custom_id"]: line for line in self.lines_of(done.output_file_id)}
         self.assertEqual(set(answers), {"c", "again"})
         self.assertEqual(answers["c"]["response"]["status_code"], 200)
-        direct = self.client.chat.completions.create(model=MODEL, messages=[{"role": "user", "content": "hello"}], max_tokens=5, temperature=0)
-        self.assertEqual(answers["c"]["response"]["body"]["choices"][0]["message"]["content"], direct.choices[0].message.content)
+        direct = self.client.chat.completions.create(
+            model=MODEL, messages=[{"role": "user", "content": "hello"}], max_tokens=5, temperature=0
+        )
+        self.assertEqual(
+            answers["c"]["response"]["body"]["choices"][0]["message"]["content"], direct.choices[0].message.content
+        )
         self.assertEqual(done.usage.output_tokens, 2 * direct.usage.completion_tokens)
         errors = {line["error"]["line"]: line["error"] for line in self.lines_of(done.error_file_id)}
-        self.assertEqual({n: e["code"] for n, e in errors.items()},
-                         {3: "invalid_line", 4: "invalid_request", 5: "invalid_request", 6: "invalid_line", 7: "invalid_line"})
+        self.assertEqual(
+            {n: e["code"] for n, e in errors.items()},
+            {3: "invalid_line", 4: "invalid_request", 5: "invalid_request", 6: "invalid_line", 7: "invalid_line"},
+        )
         self.assertIn("is not the batch's endpoint", errors[3]["message"])
         output = self.client.files.retrieve(done.output_file_id)
         self.assertEqual(output.purpose, "batch_output")
@@ -247,11 +306,20 @@ class BatchesTest(unittest.TestCase):
 
     def test_a_batch_of_responses(self):
         self.start()
-        line = {"custom_id": "r", "method": "POST", "url": "/v1/responses", "body": {"input": "hi", "max_output_tokens": 2}}
+        line = {
+            "custom_id": "r",
+            "method": "POST",
+            "url": "/v1/responses",
+            "body": {"input": "hi", "max_output_tokens": 2},
+        }
         content = gzip.compress(jsonl([line]) + b"\n\n" + jsonl([completion("c")]))
         file = self.client.files.create(file=("in.jsonl.gz", content), purpose="batch")
-        batch = self.ended(self.client.batches.create(input_file_id=file.id, endpoint="/v1/responses", completion_window="24h"))
-        self.assertEqual((batch.status, batch.request_counts.total, batch.request_counts.completed), ("completed", 2, 1))
+        batch = self.ended(
+            self.client.batches.create(input_file_id=file.id, endpoint="/v1/responses", completion_window="24h")
+        )
+        self.assertEqual(
+            (batch.status, batch.request_counts.total, batch.request_counts.completed), ("completed", 2, 1)
+        )
         found = self.results(batch)
         self.assertEqual(found["r"]["response"]["body"]["object"], "response")
         self.assertEqual(found["c"]["error"]["param"], "url")
@@ -266,6 +334,7 @@ class BatchesTest(unittest.TestCase):
             with self.assertRaises(error) as raised:
                 self.client.batches.create(**dict(good, **changed))
             self.assertEqual(raised.exception.param, param, raised.exception)
+
         refused(openai.NotFoundError, "input_file_id", input_file_id="file-none")
         refused(openai.NotFoundError, "input_file_id", input_file_id="../batches.db")
         refused(openai.BadRequestError, "endpoint", endpoint="/v1/embeddings")
@@ -274,8 +343,15 @@ class BatchesTest(unittest.TestCase):
         refused(openai.BadRequestError, "metadata", metadata={f"k{i}": "v" for i in range(17)})
         refused(openai.BadRequestError, "metadata", metadata={"k": "v" * 513})
         blank = self.client.files.create(file=("blank", b"\n \n"), purpose="batch")
-        damaged = self.client.files.create(file=("damaged", gzip.compress(jsonl([completion("a")]))[:-9]), purpose="batch")
-        for bad, code in ((empty.id, "empty_file"), (blank.id, "empty_file"), (damaged.id, "invalid_file"), (self.upload([completion(f"{i}") for i in range(4)]).id, "too_many_lines")):
+        damaged = self.client.files.create(
+            file=("damaged", gzip.compress(jsonl([completion("a")]))[:-9]), purpose="batch"
+        )
+        for bad, code in (
+            (empty.id, "empty_file"),
+            (blank.id, "empty_file"),
+            (damaged.id, "invalid_file"),
+            (self.upload([completion(f"{i}") for i in range(4)]).id, "too_many_lines"),
+        ):
             failed = self.ended(self.client.batches.create(**dict(good, input_file_id=bad)))
             self.assertEqual((failed.status, failed.errors.data[0].code), ("failed", code))
             self.assertIsNotNone(failed.failed_at)
@@ -287,11 +363,13 @@ class BatchesTest(unittest.TestCase):
             self.client.batches.cancel(done.id)
         self.assertIn("it is completed", str(late.exception))
         batches = list(self.client.batches.list(limit=1))
-        self.assertEqual(len(batches), 3)
+        self.assertEqual(len(batches), 5)
         self.assertEqual(batches[0].id, done.id, "the newest first")
 
     def long_lines(self, count=2000, tokens=60):
-        return [completion(f"a{i}", f"number {i}", max_tokens=tokens, temperature=0, ignore_eos=True) for i in range(count)]
+        return [
+            completion(f"a{i}", f"number {i}", max_tokens=tokens, temperature=0, ignore_eos=True) for i in range(count)
+        ]
 
     def test_a_cancel_keeps_what_is_done(self):
         self.start("--threads", "1", "--max-num-seqs", "8")
@@ -341,24 +419,35 @@ class BatchesTest(unittest.TestCase):
 
         def ask(question):
             # Its own client: an interactive stream each.
-            with openai.OpenAI(base_url=self.server.url + "/v1", api_key="none", max_retries=0, timeout=LIMIT_S) as client:
+            with openai.OpenAI(
+                base_url=self.server.url + "/v1", api_key="none", max_retries=0, timeout=LIMIT_S
+            ) as client:
                 for _ in range(5):
-                    stream = client.completions.create(model=MODEL, prompt=question, max_tokens=8, temperature=0, stream=True)
+                    stream = client.completions.create(
+                        model=MODEL, prompt=question, max_tokens=8, temperature=0, stream=True
+                    )
                     texts.append("".join(chunk.choices[0].text for chunk in stream))
+
         threads = [threading.Thread(target=ask, args=(f"question {i}",)) for i in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(LIMIT_S)
         self.assertEqual(len(texts), 10, "none was refused" + self.server.last_lines())
-        self.assertEqual(self.metric('tactus_http_responses_total{code="503"}') + self.metric('tactus_http_responses_total{code="429"}'), 0)
+        self.assertEqual(
+            self.metric('tactus_http_responses_total{code="503"}')
+            + self.metric('tactus_http_responses_total{code="429"}'),
+            0,
+        )
         self.client.batches.cancel(batch.id)
         self.assertEqual(self.ended(batch).status, "cancelled")
 
     def test_a_server_that_is_killed_goes_on_and_does_every_line_once(self):
-        lines = [completion(f"a{i}", f"number {i}", max_tokens=30 + i % 50, ignore_eos=True) for i in range(400)] + [completion("bad", n=0)]
+        lines = [completion(f"a{i}", f"number {i}", max_tokens=30 + i % 50, ignore_eos=True) for i in range(400)] + [
+            completion("bad", n=0)
+        ]
         flags = ["--load-format", "dummy", "--seed", "7", "--threads", "1", "--max-num-seqs", "8"]
-        model = self.folder.parent / "model"   # the batch goes on with the same model only
+        model = self.folder.parent / "model"  # the batch goes on with the same model only
         self.make_model(model)
         self.start(*flags, model=model)
         reference = self.results(self.ended(self.batch_of(lines)))
@@ -376,7 +465,9 @@ class BatchesTest(unittest.TestCase):
         self.assertEqual(done.status, "completed")
         results = self.results(done)
         self.assertEqual(len(results), 401)
-        answers = lambda found: {k: [c["text"] for c in r["response"]["body"]["choices"]] for k, r in found.items() if not r["error"]}
+        answers = lambda found: {
+            k: [c["text"] for c in r["response"]["body"]["choices"]] for k, r in found.items() if not r["error"]
+        }
         # Lines without a seed have one of the job's, which --seed makes equal.
         self.assertEqual(answers(results), answers(reference))
         self.assertEqual(self.ended(waiting).status, "completed")
@@ -403,6 +494,7 @@ class BatchesTest(unittest.TestCase):
     @staticmethod
     def make_model(folder):
         from server_process import CHAT_TEMPLATE, TINY_CONFIG
+
         folder.mkdir()
         (folder / "config.json").write_text(json.dumps(TINY_CONFIG))
         (folder / "chat.jinja").write_text(CHAT_TEMPLATE)

@@ -1,4 +1,6 @@
-"""Load tests with objectives, against a real server: what requests state, how they are scored, what the server is told."""
+"""Load tests with objectives, against a real server: what requests state, how they are scored, what the server is
+told."""
+
 import json
 import unittest
 import urllib.request
@@ -10,7 +12,9 @@ from server_process import ServerProcess
 class ObjectivesTest(Folder):
     @classmethod
     def setUpClass(cls):
-        cls.server = ServerProcess("--json", "--scheduler", "sarathi-serve", "--tbt-slo", "none", real_model=False)   # no step times: every objective is taken
+        cls.server = ServerProcess(
+            "--json", "--scheduler", "sarathi-serve", "--tbt-slo", "none", real_model=False
+        )  # no step times: every objective is taken
 
     @classmethod
     def tearDownClass(cls):
@@ -19,11 +23,26 @@ class ObjectivesTest(Folder):
         assert set(json.loads(cls.server.output)["classes"]) == {"easy", "hard", "far", "near"}, cls.server.output
 
     def bench(self, *args):
-        return tactus("bench", "--url", self.server.url, "--vocab-size", "256", "--requests", "8", "--concurrency", "2", "--send-slo", "--json", *args)
+        return tactus(
+            "bench",
+            "--url",
+            self.server.url,
+            "--vocab-size",
+            "256",
+            "--requests",
+            "8",
+            "--concurrency",
+            "2",
+            "--send-slo",
+            "--json",
+            *args,
+        )
 
     def stated(self):
         rows = self.folder / "stated.csv"
-        rows.write_text("prompt_tokens,output_tokens,slo_ttft_ms,slo_tbt_ms,slo_class\n8,3,100000,100000,easy\n8,3,0.001,,hard\n")
+        rows.write_text(
+            "prompt_tokens,output_tokens,slo_ttft_ms,slo_tbt_ms,slo_class\n8,3,100000,100000,easy\n8,3,0.001,,hard\n"
+        )
         return f"lengths:{rows}"
 
     def test_a_file_states_them(self):
@@ -35,11 +54,17 @@ class ObjectivesTest(Folder):
         self.assertEqual((classes["easy"]["tbt_attainment"], classes["easy"]["step_attainment"]), (1.0, 1.0))
         with urllib.request.urlopen(self.server.url + "/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
-        told = [line for line in lines if line.startswith("tactus_slo_requests_total") and 'class="hard",kept="false"' in line]
+        told = [
+            line
+            for line in lines
+            if line.startswith("tactus_slo_requests_total") and 'class="hard",kept="false"' in line
+        ]
         self.assertEqual([line.rsplit(" ", 1)[1] for line in told], ["4"], told)
 
     def test_a_mix_draws_them_by_what_requests_take_alone(self):
-        done = self.bench("--workload", "random:in=8,out=3", "--slo-mix", "far:1:ttft=10000x,tbt=10000x,jct=10000x;near:1:jct=0.0001x")
+        done = self.bench(
+            "--workload", "random:in=8,out=3", "--slo-mix", "far:1:ttft=10000x,tbt=10000x,jct=10000x;near:1:jct=0.0001x"
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("alone: 8 prompt tokens: ", done.stderr)
         classes = json.loads(done.stdout)["classes"]
@@ -48,7 +73,18 @@ class ObjectivesTest(Folder):
         self.assertGreater(classes["far"]["e2e_ms"]["p50"], 0)
 
     def test_several_seeds_are_a_mean_with_its_interval(self):
-        done = self.bench("--workload", "random:in=8,out=3", "--seeds", "2", "--seed", "5", "--slo", "ttft=100s", "--request-class", "easy")
+        done = self.bench(
+            "--workload",
+            "random:in=8,out=3",
+            "--seeds",
+            "2",
+            "--seed",
+            "5",
+            "--slo",
+            "ttft=100s",
+            "--request-class",
+            "easy",
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         found = json.loads(done.stdout)
         self.assertEqual((found["seeds"], [run["seed"] for run in found["runs"]]), ([5, 6], [5, 6]))
@@ -56,18 +92,22 @@ class ObjectivesTest(Folder):
         self.assertAlmostEqual(found["mean"]["p50(ttft)"]["mean"], sum(values) / 2)
         self.assertIsNotNone(found["mean"]["p50(ttft)"]["low"])
         self.assertIn("load 2 of 2, seed 6, is done", done.stderr)
-        for more, why in ((["--run-out", self.folder / "a.run"], "--run-out is of one load, and --seeds 2"),
-                          (["--timeseries", "1s"], "--timeseries is of one load"),
-                          (["--seed", str(2**63 - 1)], "leaves no numbers")):
+        for more, why in (
+            (["--run-out", self.folder / "a.run"], "--run-out is of one load, and --seeds 2"),
+            (["--timeseries", "1s"], "--timeseries is of one load"),
+            (["--seed", str(2**63 - 1)], "leaves no numbers"),
+        ):
             wrong = self.bench("--workload", "random:in=8,out=3", "--seeds", "2", *map(str, more))
             self.assertEqual((wrong.returncode, wrong.stdout), (2, ""), wrong.stderr)
             self.assertIn(why, wrong.stderr)
 
     def test_they_come_from_one_place(self):
-        for more, why in ((["--workload", self.stated(), "--slo-mix", "a:1:none"], "states objectives or classes itself"),
-                          (["--slo", "ttft=1s", "--slo-mix", "a:1:none"], "--slo or --slo-mix, not both"),
-                          (["--workload", "mix:chat=0.5,code=0.5", "--slo-mix", "a:ttft=1s"], "no part of that name"),
-                          (["--slo-mix", "a:1:ttft=0"], "'ttft=0' is no duration above 0")):
+        for more, why in (
+            (["--workload", self.stated(), "--slo-mix", "a:1:none"], "states objectives or classes itself"),
+            (["--slo", "ttft=1s", "--slo-mix", "a:1:none"], "--slo or --slo-mix, not both"),
+            (["--workload", "mix:chat=0.5,code=0.5", "--slo-mix", "a:ttft=1s"], "no part of that name"),
+            (["--slo-mix", "a:1:ttft=0"], "'ttft=0' is no duration above 0"),
+        ):
             done = self.bench(*more)
             self.assertEqual((done.returncode, done.stdout), (2, ""))
             self.assertIn(why, done.stderr)

@@ -1,5 +1,7 @@
-"""A real Envoy with deploy/envoy/envoy.yaml, `tactus epp`, and replicas behind them. TACTUS_ENVOY names the program; else .venv-envoy has it
+"""A real Envoy with deploy/envoy/envoy.yaml, `tactus epp`, and replicas behind them. TACTUS_ENVOY names the program;
+else .venv-envoy has it
 (tests/e2e/requirements_envoy.txt)."""
+
 import concurrent.futures
 import http.client
 import itertools
@@ -61,19 +63,40 @@ class Envoy:
         self.folder = tempfile.TemporaryDirectory()
         text = CONFIG.read_text()
         # Both listen where there is room, and say where through a file and the admin port.
-        for was, now in (("port_value: 9901", "port_value: 0"), ("address: 0.0.0.0, port_value: 8080", "address: 127.0.0.1, port_value: 0"),
-                         ("port_value: 9002", f"port_value: {epp.ports[0]}")):
+        for was, now in (
+            ("port_value: 9901", "port_value: 0"),
+            ("address: 0.0.0.0, port_value: 8080", "address: 127.0.0.1, port_value: 0"),
+            ("port_value: 9002", f"port_value: {epp.ports[0]}"),
+        ):
             assert text.count(was) == 1, was
             text = text.replace(was, now)
         config = pathlib.Path(self.folder.name) / "envoy.yaml"
         config.write_text(change(text))
         admin_file = pathlib.Path(self.folder.name) / "admin"
         self.log = open(pathlib.Path(self.folder.name) / "log", "w+")
-        self.process = subprocess.Popen([ENVOY, "-c", str(config), "--admin-address-path", str(admin_file), "--use-dynamic-base-id",
-                                         "--concurrency", "1", "--log-level", "warning"],
-                                        stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen(
+            [
+                ENVOY,
+                "-c",
+                str(config),
+                "--admin-address-path",
+                str(admin_file),
+                "--use-dynamic-base-id",
+                "--concurrency",
+                "1",
+                "--log-level",
+                "warning",
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=self.log,
+            stderr=self.log,
+        )
         try:
-            wait_until(lambda: self.process.poll() is not None or admin_file.exists() and ":" in admin_file.read_text(), "Envoy's admin port", LIMIT_S)
+            wait_until(
+                lambda: self.process.poll() is not None or admin_file.exists() and ":" in admin_file.read_text(),
+                "Envoy's admin port",
+                LIMIT_S,
+            )
             if self.process.poll() is not None:
                 raise RuntimeError("Envoy did not start:\n" + self.last_lines())
             self.admin = admin_file.read_text().strip()
@@ -105,7 +128,9 @@ class Envoy:
         """(status, parsed body)"""
         connection = self.connect()
         try:
-            connection.request(method, path, body, dict({"Content-Type": "application/json"}, **(headers or {})), **more)
+            connection.request(
+                method, path, body, dict({"Content-Type": "application/json"}, **(headers or {})), **more
+            )
             answer = connection.getresponse()
             data = answer.read()
             return answer.status, json.loads(data) if data[:1] == b"{" else data
@@ -144,7 +169,9 @@ def metrics_of(server):
 
 class ConfigTest(unittest.TestCase):
     def test_the_checked_in_configuration_is_valid(self):
-        done = subprocess.run([ENVOY, "--mode", "validate", "-c", str(CONFIG)], capture_output=True, text=True, timeout=LIMIT_S)
+        done = subprocess.run(
+            [ENVOY, "--mode", "validate", "-c", str(CONFIG)], capture_output=True, text=True, timeout=LIMIT_S
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
@@ -189,7 +216,9 @@ class EnvoyTest(unittest.TestCase):
 
     def test_a_chunked_body(self):
         parts = [b'{"prompt": "'] + [b"word " * 1000] * 40 + [b'"}']
-        status, answer = self.envoy.request("POST", "/v1/completions", iter(parts), {"Transfer-Encoding": "chunked"}, encode_chunked=True)
+        status, answer = self.envoy.request(
+            "POST", "/v1/completions", iter(parts), {"Transfer-Encoding": "chunked"}, encode_chunked=True
+        )
         self.assertEqual((status, answer.get("bytes")), (200, sum(map(len, parts))), answer)
 
     def test_a_client_that_sends_slowly(self):
@@ -212,7 +241,7 @@ class EnvoyTest(unittest.TestCase):
         connection.request("POST", "/v1/completions", json.dumps({"prompt": "x", "stream": True, "events": 5}))
         answer = connection.getresponse()
         self.assertEqual(answer.status, 200)
-        self.assertIn(b'"event": 0', answer.readline())   # while the replica still holds the others
+        self.assertIn(b'"event": 0', answer.readline())  # while the replica still holds the others
         self.assertEqual(self.epp.metric("tactus_epp_requests_in_flight"), 1)
         for replica in self.replicas:
             replica.go_on.set()
@@ -236,8 +265,12 @@ class EnvoyTest(unittest.TestCase):
             replica.go_on.set()
 
     def test_a_client_cannot_choose_the_endpoint(self):
-        served = {self.envoy.request("GET", "/v1/models", headers={"x-gateway-destination-endpoint": self.replicas[0].address})[1]["served_by"]
-                  for _ in range(4)}
+        served = {
+            self.envoy.request(
+                "GET", "/v1/models", headers={"x-gateway-destination-endpoint": self.replicas[0].address}
+            )[1]["served_by"]
+            for _ in range(4)
+        }
         self.assertEqual(served, {"a", "b"})
 
     def test_a_body_beyond_the_limit(self):
@@ -258,6 +291,7 @@ class EnvoyTest(unittest.TestCase):
             text = connection.getresponse().read()
             connection.close()
             return 200 if text.endswith(b"data: [DONE]\n\n") and text.count(b"data: {") == 3 else text
+
         with concurrent.futures.ThreadPoolExecutor(32) as pool:
             self.assertEqual(set(pool.map(one, range(400))), {200})
 
@@ -269,14 +303,18 @@ class OtherModesTest(unittest.TestCase):
         with replicas[0], replicas[1], EppProcess(replicas, "--balancer", "round-robin") as epp:
             EnvoyTest.await_ready(epp, replicas)
             for request, response in itertools.product(modes, modes):
+
                 def change(text):
                     for direction, mode in (("request", request), ("response", response)):
                         was = f"{direction}_body_mode: FULL_DUPLEX_STREAMED"
                         assert text.count(was) == 1
                         text = text.replace(was, f"{direction}_body_mode: {mode}")
                     return text
+
                 with self.subTest(request=request, response=response), Envoy(epp, change) as envoy:
-                    answers = [post(envoy, prompt="x" * size) for size in (10, 300_000)] + [envoy.request("GET", "/v1/models")]
+                    answers = [post(envoy, prompt="x" * size) for size in (10, 300_000)] + [
+                        envoy.request("GET", "/v1/models")
+                    ]
                     self.assertEqual([status for status, _ in answers], [200] * 3, answers)
                     self.assertEqual({answer["served_by"] for _, answer in answers}, {"a", "b"})
                     self.assertGreater(answers[1][1]["bytes"], 300_000)
@@ -288,12 +326,13 @@ class OtherModesTest(unittest.TestCase):
                     epp.await_metric("tactus_epp_requests_in_flight", 0)
             self.assertEqual(epp.metric('tactus_epp_ended_total{outcome="completed"}'), 4 * len(modes) ** 2)
 
-
     def test_envoy_may_ping_as_often_as_it_likes(self):
         """Servers of gRPC's take two pings without data in five minutes, and then close the connection."""
+
         def change(text):
             assert text.count("{interval: 5s, timeout: 3s}") == 1
             return text.replace("{interval: 5s, timeout: 3s}", "{interval: 0.05s, timeout: 3s}")
+
         with FakeReplica("a") as replica, EppProcess([replica]) as epp, Envoy(epp, change) as envoy:
             body = json.dumps({"prompt": "hello"}).encode()
             connection = envoy.connect()
@@ -325,7 +364,7 @@ class ReplicasThatGoTest(unittest.TestCase):
             for (connection, answer), by in zip(streams, served):
                 if by == "b":
                     self.assertTrue(answer.read().endswith(b"data: [DONE]\n\n"))
-                else:   # an error and no silence
+                else:  # an error and no silence
                     with self.assertRaises((http.client.HTTPException, OSError)):
                         answer.read()
                 answer.close()
@@ -341,14 +380,32 @@ class ReplicasThatGoTest(unittest.TestCase):
 
     def test_the_next_endpoint_is_tried(self):
         """With Envoy's policy that reads a list, and a picker that does not know yet that a replica is gone."""
+
         def change(text):
             begin, end = text.index("    # Wherever the picker says."), text.index("    - name: endpoint_picker\n")
-            text = text[:begin] + OVERRIDE_HOST.replace("ENDPOINTS", "".join(
-                f"\n              - endpoint: {{address: {{socket_address: {{address: 127.0.0.1, port_value: {r.address.split(':')[1]}}}}}}}"
-                for r in replicas)) + text[end:]
-            return text.replace("timeout: 0s", "timeout: 0s\n                            retry_policy: {retry_on: connect-failure, num_retries: 2}")
+            text = (
+                text[:begin]
+                + OVERRIDE_HOST.replace(
+                    "ENDPOINTS",
+                    "".join(
+                        "\n              - endpoint: {address: {socket_address: {address: 127.0.0.1, port_value:"
+                        f" {r.address.split(':')[1]}}}}}}}"
+                        for r in replicas
+                    ),
+                )
+                + text[end:]
+            )
+            return text.replace(
+                "timeout: 0s",
+                "timeout: 0s\n                            retry_policy: {retry_on: connect-failure, num_retries: 2}",
+            )
+
         replicas = [FakeReplica("a"), FakeReplica("b")]
-        with replicas[0], replicas[1], EppProcess(replicas, "--balancer", "round-robin", "--fallbacks", 1, poll="10m") as epp:
+        with (
+            replicas[0],
+            replicas[1],
+            EppProcess(replicas, "--balancer", "round-robin", "--fallbacks", 1, poll="10m") as epp,
+        ):
             EnvoyTest.await_ready(epp, replicas)
             with Envoy(epp, change) as envoy:
                 self.assertEqual({post(envoy)[1]["served_by"] for _ in range(4)}, {"a", "b"})
@@ -357,7 +414,9 @@ class ReplicasThatGoTest(unittest.TestCase):
                     body = json.dumps({"prompt": "x" * size})
                     for _ in range(4):
                         status, answer = envoy.request("POST", "/v1/completions", body)
-                        self.assertEqual((status, answer.get("served_by"), answer.get("bytes")), (200, "b", len(body)), answer)
+                        self.assertEqual(
+                            (status, answer.get("served_by"), answer.get("bytes")), (200, "b", len(body)), answer
+                        )
 
     def test_the_picker_is_gone(self):
         with FakeReplica("a") as replica:
@@ -383,13 +442,28 @@ class ReplicasThatGoTest(unittest.TestCase):
                 server.address = server.url.removeprefix("http://")
             with EppProcess(servers, "--balancer", "round-robin") as epp, Envoy(epp) as envoy:
                 EnvoyTest.await_ready(epp, servers)
-                status, answer = envoy.request("POST", "/v1/completions", json.dumps({"model": "tiny", "prompt": "hello", "max_tokens": 5, "ignore_eos": True}))
+                status, answer = envoy.request(
+                    "POST",
+                    "/v1/completions",
+                    json.dumps({"model": "tiny", "prompt": "hello", "max_tokens": 5, "ignore_eos": True}),
+                )
                 self.assertEqual((status, answer["usage"]["completion_tokens"]), (200, 5), answer)
                 for _ in range(4):
                     connection = envoy.connect()
-                    connection.request("POST", "/v1/chat/completions", json.dumps(
-                        {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 20, "ignore_eos": True, "stream": True}),
-                        {"Content-Type": "application/json"})
+                    connection.request(
+                        "POST",
+                        "/v1/chat/completions",
+                        json.dumps(
+                            {
+                                "model": "tiny",
+                                "messages": [{"role": "user", "content": "hi"}],
+                                "max_tokens": 20,
+                                "ignore_eos": True,
+                                "stream": True,
+                            }
+                        ),
+                        {"Content-Type": "application/json"},
+                    )
                     text = connection.getresponse().read()
                     connection.close()
                     self.assertTrue(text.endswith(b"data: [DONE]\n\n"), text)

@@ -1,5 +1,7 @@
-"""Starts the real `tactus epp` on free ports and talks to it as a data plane does, in the published messages (package xds-protos). Every
+"""Starts the real `tactus epp` on free ports and talks to it as a data plane does, in the published messages (package
+xds-protos). Every
 wait has a limit."""
+
 import os
 import queue
 import re
@@ -14,7 +16,6 @@ from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
 from envoy.service.ext_proc.v3 import external_processor_pb2 as messages
 from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as services
 from google.protobuf import struct_pb2
-
 from server_process import wait_until
 
 LIMIT_S = 30
@@ -24,11 +25,32 @@ Mode = processing_mode_pb2.ProcessingMode
 
 class EppProcess:
     def __init__(self, replicas, *args, wait_ready=True, scheme="http", poll="50ms"):
-        command = [os.environ["TACTUS_BINARY"], "epp", "--grpc-port", "0", "--health-port", "0", "--metrics-port", "0", "--poll-interval",
-                   poll, "--slow-start", "0", "--replicas", ",".join(r.url for r in replicas), *map(str, args)]
+        command = [
+            os.environ["TACTUS_BINARY"],
+            "epp",
+            "--grpc-port",
+            "0",
+            "--health-port",
+            "0",
+            "--metrics-port",
+            "0",
+            "--poll-interval",
+            poll,
+            "--slow-start",
+            "0",
+            "--replicas",
+            ",".join(r.url for r in replicas),
+            *map(str, args),
+        ]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                        env=environment)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
         self.lines = []
         self.ports = None
         self.heard = threading.Event()
@@ -40,7 +62,9 @@ class EppProcess:
             raise RuntimeError("it did not start:\n" + "".join(self.lines))
         self.channel = None
         if scheme == "http":
-            self.channel = grpc.insecure_channel(f"127.0.0.1:{self.ports[0]}", options=[("grpc.max_receive_message_length", -1)])
+            self.channel = grpc.insecure_channel(
+                f"127.0.0.1:{self.ports[0]}", options=[("grpc.max_receive_message_length", -1)]
+            )
         if wait_ready:
             wait_until(lambda: self.health("readiness") == 1, "ready", LIMIT_S)
 
@@ -56,7 +80,9 @@ class EppProcess:
         """1: serving, 2: not serving; None: no such service."""
         request = b"\x0a" + bytes([len(service)]) + service.encode() if service else b""
         with grpc.insecure_channel(f"127.0.0.1:{port or self.ports[1]}") as channel:
-            check = channel.unary_unary("/grpc.health.v1.Health/Check", request_serializer=bytes, response_deserializer=bytes)
+            check = channel.unary_unary(
+                "/grpc.health.v1.Health/Check", request_serializer=bytes, response_deserializer=bytes
+            )
             try:
                 answer = check(request, timeout=LIMIT_S)
             except grpc.RpcError as error:
@@ -76,7 +102,9 @@ class EppProcess:
         raise AssertionError(f"no metric {name}")
 
     def await_metric(self, name, value):
-        wait_until(lambda: self.metric(name) == value, f"{name} {value}", LIMIT_S, lambda: f"; it is {self.metric(name)}")
+        wait_until(
+            lambda: self.metric(name) == value, f"{name} {value}", LIMIT_S, lambda: f"; it is {self.metric(name)}"
+        )
 
     def conversation(self, **modes):
         return Conversation(self.channel, **modes)
@@ -129,7 +157,11 @@ class Conversation:
 
     def __init__(self, channel, request=Mode.FULL_DUPLEX_STREAMED, response=Mode.FULL_DUPLEX_STREAMED, tell_modes=True):
         self.outgoing = queue.Queue()
-        self.first = messages.ProtocolConfiguration(request_body_mode=request, response_body_mode=response) if tell_modes else None
+        self.first = (
+            messages.ProtocolConfiguration(request_body_mode=request, response_body_mode=response)
+            if tell_modes
+            else None
+        )
         self.call = services.ExternalProcessorStub(channel).Process(iter(self.outgoing.get, None), timeout=LIMIT_S)
 
     def send(self, metadata_context=None, **message):
@@ -189,7 +221,9 @@ def destination(message):
     option = headers[DESTINATION]
     value = option.header.raw_value.decode()
     assert list(headers) == [DESTINATION] and not option.header.value, message
-    assert option.append_action == base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD, "a client's own header must not survive"
+    assert option.append_action == base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD, (
+        "a client's own header must not survive"
+    )
     assert list(message.dynamic_metadata.fields) == ["envoy.lb"], message
     assert dict(lb.struct_value.items()) == {DESTINATION: value}, message
     assert common.clear_route_cache, message

@@ -1,5 +1,7 @@
-"""src/gateway/external_processor.proto against the published descriptors (package xds-protos): whatever it has, it has with the published
+"""src/gateway/external_processor.proto against the published descriptors (package xds-protos): whatever it has, it has
+with the published
 number, type and shape."""
+
 import pathlib
 import shutil
 import subprocess
@@ -27,7 +29,11 @@ INTS = {FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_ENUM}
 
 def trimmed():
     with tempfile.NamedTemporaryFile(suffix=".desc") as out:
-        subprocess.run(["protoc", f"-I{PROTO.parent}", "-I/usr/include", f"--descriptor_set_out={out.name}", str(PROTO)], check=True, timeout=60)
+        subprocess.run(
+            ["protoc", f"-I{PROTO.parent}", "-I/usr/include", f"--descriptor_set_out={out.name}", str(PROTO)],
+            check=True,
+            timeout=60,
+        )
         return descriptor_pb2.FileDescriptorSet.FromString(pathlib.Path(out.name).read_bytes()).file[0]
 
 
@@ -62,7 +68,7 @@ class ProtoTest(unittest.TestCase):
             for field in message.field:
                 self.assertIn(field.name, real.fields_by_name, message.name)
                 self.compare_field(message, field, real.fields_by_name[field.name])
-            for nested in message.nested_type:   # of a map
+            for nested in message.nested_type:  # of a map
                 for field in nested.field:
                     self.compare_field(nested, field, real.nested_types_by_name[nested.name].fields_by_name[field.name])
             for enum in message.enum_type:

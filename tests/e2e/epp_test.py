@@ -1,4 +1,6 @@
-"""`tactus epp` driven as a data plane drives it: every mode of bodies, subsets, refusals, health, metrics, the command line."""
+"""`tactus epp` driven as a data plane drives it: every mode of bodies, subsets, refusals, health, metrics, the command
+line."""
+
 import asyncio
 import json
 import os
@@ -10,7 +12,20 @@ import unittest
 
 try:
     import grpc
-    from epp_process import DESTINATION, GET, LIMIT_S, POST, EppProcess, Mode, destination, header_map, messages, metadata, services, subset
+    from epp_process import (
+        DESTINATION,
+        GET,
+        LIMIT_S,
+        POST,
+        EppProcess,
+        Mode,
+        destination,
+        header_map,
+        messages,
+        metadata,
+        services,
+        subset,
+    )
 except ImportError as error:
     raise unittest.SkipTest(f"no package of tests/requirements.txt: {error}")
 from fake_replica import FakeReplica
@@ -41,8 +56,15 @@ class EppTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.replicas = [FakeReplica(f"r{i}") for i in range(3)]
-        cls.epp = EppProcess(cls.replicas, "--balancer", "round-robin", "--max-body", "300000", "--max-body-total", "400000")
-        wait_until(lambda: all(cls.epp.metric(f'tactus_epp_endpoint_ready{{endpoint="{r.address}"}}') == 1 for r in cls.replicas), "all ready")
+        cls.epp = EppProcess(
+            cls.replicas, "--balancer", "round-robin", "--max-body", "300000", "--max-body-total", "400000"
+        )
+        wait_until(
+            lambda: all(
+                cls.epp.metric(f'tactus_epp_endpoint_ready{{endpoint="{r.address}"}}') == 1 for r in cls.replicas
+            ),
+            "all ready",
+        )
 
     @classmethod
     def tearDownClass(cls):
@@ -99,7 +121,7 @@ class EppTest(unittest.TestCase):
         conversation = self.conversation()
         conversation.headers()
         for at in range(0, len(body), 1000):
-            conversation.body(body[at:at + 1000], end=at + 1000 >= len(body))
+            conversation.body(body[at : at + 1000], end=at + 1000 >= len(body))
         self.assertIn(destination(conversation.receive("request_headers")), self.addresses())
         self.assertEqual(pieces(conversation), body)
         self.finish(conversation)
@@ -134,7 +156,7 @@ class EppTest(unittest.TestCase):
         conversation = self.conversation()
         conversation.headers()
         conversation.body(BODY[:5])
-        self.epp.await_metric("tactus_epp_body_bytes", 5)   # it has arrived
+        self.epp.await_metric("tactus_epp_body_bytes", 5)  # it has arrived
         self.assertEqual(self.epp.metric("tactus_epp_requests_in_flight"), 0)
         conversation.body(BODY[5:], end=True)
         conversation.receive("request_headers")
@@ -255,7 +277,7 @@ class EppTest(unittest.TestCase):
         conversation.body(b"x", end=True)
         conversation.receive("request_headers")
         pieces(conversation)
-        self.epp.await_metric("tactus_epp_body_bytes", 0)   # the replica has not answered
+        self.epp.await_metric("tactus_epp_body_bytes", 0)  # the replica has not answered
         conversation.response_headers(end=True)
         conversation.receive("response_headers")
         conversation.expect_end()
@@ -307,10 +329,16 @@ class EppTest(unittest.TestCase):
 
     def test_thousands_of_streams_at_once(self):
         count = 2000
-        first = [messages.ProcessingRequest(request_headers=messages.HttpHeaders(headers=header_map(POST)),
-                                            protocol_config=messages.ProtocolConfiguration(request_body_mode=FULL, response_body_mode=FULL)),
-                 messages.ProcessingRequest(request_body=messages.HttpBody(body=BODY, end_of_stream=True))]
-        last = messages.ProcessingRequest(response_headers=messages.HttpHeaders(headers=header_map([(":status", "200")]), end_of_stream=True))
+        first = [
+            messages.ProcessingRequest(
+                request_headers=messages.HttpHeaders(headers=header_map(POST)),
+                protocol_config=messages.ProtocolConfiguration(request_body_mode=FULL, response_body_mode=FULL),
+            ),
+            messages.ProcessingRequest(request_body=messages.HttpBody(body=BODY, end_of_stream=True)),
+        ]
+        last = messages.ProcessingRequest(
+            response_headers=messages.HttpHeaders(headers=header_map([(":status", "200")]), end_of_stream=True)
+        )
         routed = []
 
         async def one(stub, all_routed):
@@ -329,7 +357,7 @@ class EppTest(unittest.TestCase):
             async with grpc.aio.insecure_channel(f"127.0.0.1:{self.epp.ports[0]}") as channel:
                 stub, all_routed = services.ExternalProcessorStub(channel), asyncio.Event()
                 calls = [asyncio.create_task(one(stub, all_routed)) for _ in range(count)]
-                while len(routed) < count and not any(call.done() for call in calls):   # a call ends within its time
+                while len(routed) < count and not any(call.done() for call in calls):  # a call ends within its time
                     await asyncio.sleep(0.01)
                 held = await asyncio.to_thread(self.epp.metric, "tactus_epp_requests_in_flight")
                 all_routed.set()
@@ -379,7 +407,7 @@ class OtherFleetsTest(unittest.TestCase):
             conversation.headers(GET, end=True)
             self.assertEqual(destination(conversation.receive("request_headers")), replica.address)
             conversation.cancel()
-            replica.ready = False   # the picker stays, to say so
+            replica.ready = False  # the picker stays, to say so
             epp.await_metric(f'tactus_epp_endpoint_ready{{endpoint="{replica.address}"}}', 0)
             self.assertEqual(epp.health("readiness"), 1)
 
@@ -413,7 +441,7 @@ class OtherFleetsTest(unittest.TestCase):
             epp.await_metric("tactus_epp_body_bytes", 0)
             epp.await_metric("tactus_epp_streams", 0)
             self.assertEqual(epp.metric('tactus_epp_refused_total{reason="body_late"}'), 8)
-            answered = epp.conversation()   # once it has its replica, a request may take any time
+            answered = epp.conversation()  # once it has its replica, a request may take any time
             answered.headers()
             answered.body(BODY, end=True)
             answered.receive("request_headers")
@@ -425,7 +453,12 @@ class OtherFleetsTest(unittest.TestCase):
 
     def test_several_endpoints_in_order_of_preference(self):
         replicas = [FakeReplica(f"r{i}") for i in range(3)]
-        with replicas[0], replicas[1], replicas[2], EppProcess(replicas, "--balancer", "round-robin", "--fallbacks", 2) as epp:
+        with (
+            replicas[0],
+            replicas[1],
+            replicas[2],
+            EppProcess(replicas, "--balancer", "round-robin", "--fallbacks", 2) as epp,
+        ):
             for r in replicas:
                 epp.await_metric(f'tactus_epp_endpoint_ready{{endpoint="{r.address}"}}', 1)
             ring = [r.address for r in replicas]
@@ -458,7 +491,7 @@ class OtherFleetsTest(unittest.TestCase):
             epp.process.terminate()
             wait_until(lambda: any("1 to finish" in line for line in epp.lines), "stopping")
             conversation.response_headers(end=True)
-            conversation.receive("response_headers")   # what runs is served to its end
+            conversation.receive("response_headers")  # what runs is served to its end
             conversation.expect_end()
             self.assertEqual(epp.process.wait(30), 0)
 
@@ -485,8 +518,28 @@ class OtherFleetsTest(unittest.TestCase):
     def test_tls(self):
         with tempfile.TemporaryDirectory() as folder, FakeReplica("a") as replica:
             key, cert = f"{folder}/key.pem", f"{folder}/cert.pem"
-            made = subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-                                   "-addext", "subjectAltName=DNS:localhost", "-keyout", key, "-out", cert], capture_output=True, text=True)
+            made = subprocess.run(
+                [
+                    "openssl",
+                    "req",
+                    "-x509",
+                    "-newkey",
+                    "rsa:2048",
+                    "-nodes",
+                    "-days",
+                    "2",
+                    "-subj",
+                    "/CN=localhost",
+                    "-addext",
+                    "subjectAltName=DNS:localhost",
+                    "-keyout",
+                    key,
+                    "-out",
+                    cert,
+                ],
+                capture_output=True,
+                text=True,
+            )
             self.assertEqual(made.returncode, 0, made.stderr)
             with EppProcess([replica], "--tls-cert", cert, "--tls-key", key, scheme="https") as epp:
                 credentials = grpc.ssl_channel_credentials(pathlib.Path(cert).read_bytes())
@@ -495,10 +548,13 @@ class OtherFleetsTest(unittest.TestCase):
                 conversation.headers(GET, end=True)
                 self.assertEqual(destination(conversation.receive("request_headers")), replica.address)
                 conversation.cancel()
-            for args, name in ((["--tls-cert", cert], "--tls-key"), (["--tls-key", key], "--tls-cert"),
-                               (["--tls-cert", folder + "/none", "--tls-key", key], "--tls-cert"),
-                               (["--tls-cert", "/dev/null", "--tls-key", key], "--tls-cert"),
-                               (["--tls-cert", __file__, "--tls-key", key], "--tls-cert")):
+            for args, name in (
+                (["--tls-cert", cert], "--tls-key"),
+                (["--tls-key", key], "--tls-cert"),
+                (["--tls-cert", folder + "/none", "--tls-key", key], "--tls-cert"),
+                (["--tls-cert", "/dev/null", "--tls-key", key], "--tls-cert"),
+                (["--tls-cert", __file__, "--tls-key", key], "--tls-cert"),
+            ):
                 done = run("--replicas", replica.url, *args)
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn(name, done.stderr)
@@ -506,14 +562,20 @@ class OtherFleetsTest(unittest.TestCase):
 
 class CommandLineTest(unittest.TestCase):
     def test_what_is_wrong_is_named(self):
-        for args, name in (([], "--replicas"), (["--replicas", ","], "--replicas"), (["--replicas", "ftp://x"], "--replicas: "),
-                           (["--replicas", "http://somewhere:80"], "--replicas: 'http://somewhere:80'"), (["--replicas", "http://1.2.3:80"], "--replicas"),
-                           (["--replicas-file", "/no/such/file"], "--replicas-file"),
-                           (["--replicas", "http://1.2.3.4:1", "--balancer", "magic"], "balancer 'magic'"),
-                           (["--replicas", "http://1.2.3.4:1", "--grpc-port", "70000"], "--grpc-port"),
-                           (["--replicas", "http://1.2.3.4:1", "--body-mode", "odd"], "--body-mode"),
-                           (["--replicas", "http://1.2.3.4:1", "--max-body", "2GiB"], "--max-body-total"),
-                           (["--replicas", "http://1.2.3.4:1", "--host", ""], "--host"), (["--nonsense"], "--nonsense")):
+        for args, name in (
+            ([], "--replicas"),
+            (["--replicas", ","], "--replicas"),
+            (["--replicas", "ftp://x"], "--replicas: "),
+            (["--replicas", "http://somewhere:80"], "--replicas: 'http://somewhere:80'"),
+            (["--replicas", "http://1.2.3:80"], "--replicas"),
+            (["--replicas-file", "/no/such/file"], "--replicas-file"),
+            (["--replicas", "http://1.2.3.4:1", "--balancer", "magic"], "balancer 'magic'"),
+            (["--replicas", "http://1.2.3.4:1", "--grpc-port", "70000"], "--grpc-port"),
+            (["--replicas", "http://1.2.3.4:1", "--body-mode", "odd"], "--body-mode"),
+            (["--replicas", "http://1.2.3.4:1", "--max-body", "2GiB"], "--max-body-total"),
+            (["--replicas", "http://1.2.3.4:1", "--host", ""], "--host"),
+            (["--nonsense"], "--nonsense"),
+        ):
             done = run(*args)
             self.assertEqual(done.returncode, 2, (args, done.stderr))
             self.assertIn(name, done.stderr)
@@ -548,7 +610,11 @@ class CommandLineTest(unittest.TestCase):
     def test_a_build_without_it_says_so(self):
         with tempfile.TemporaryDirectory() as folder:
             alone = pathlib.Path(folder) / "tactus"
-            os.link(TACTUS, alone) if os.stat(TACTUS).st_dev == os.stat(folder).st_dev else alone.write_bytes(pathlib.Path(TACTUS).read_bytes())
+            (
+                os.link(TACTUS, alone)
+                if os.stat(TACTUS).st_dev == os.stat(folder).st_dev
+                else alone.write_bytes(pathlib.Path(TACTUS).read_bytes())
+            )
             alone.chmod(0o755)
             done = subprocess.run([alone, "epp"], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 1)

@@ -1,4 +1,6 @@
-"""Why a request was late, of the real program: what a server answers, and what `tactus explain` tells of its recording."""
+"""Why a request was late, of the real program: what a server answers, and what `tactus explain` tells of its
+recording."""
+
 import decimal
 import json
 import os
@@ -14,11 +16,26 @@ from server_process import ServerProcess
 
 BINARY = os.environ["TACTUS_BINARY"]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
-CAUSES = {"intake", "in_flight", "queue", "places", "budget", "kv", "sibling", "preempted", "passed_over", "prefill", "recompute", "decode"}
+CAUSES = {
+    "intake",
+    "in_flight",
+    "queue",
+    "places",
+    "budget",
+    "kv",
+    "sibling",
+    "preempted",
+    "passed_over",
+    "prefill",
+    "recompute",
+    "decode",
+}
 
 
 def tactus(*args, timeout=120, **environment):
-    return subprocess.run([BINARY, *map(str, args)], capture_output=True, text=True, timeout=timeout, env={**ENVIRONMENT, **environment})
+    return subprocess.run(
+        [BINARY, *map(str, args)], capture_output=True, text=True, timeout=timeout, env={**ENVIRONMENT, **environment}
+    )
 
 
 def exact(text):
@@ -46,8 +63,23 @@ class Explained(unittest.TestCase):
 
 class ServedTest(Explained):
     def test_a_recording_tells_what_the_server_told(self):
-        server = ServerProcess("--trace-out", self.trace, "--max-num-seqs", "2", "--threads", "1", "--api-key", "k", "--api-key", "other",
-                               "--scheduler", "sarathi-serve", "--tbt-slo", "none", real_model=False)   # no step times: every objective is taken
+        server = ServerProcess(
+            "--trace-out",
+            self.trace,
+            "--max-num-seqs",
+            "2",
+            "--threads",
+            "1",
+            "--api-key",
+            "k",
+            "--api-key",
+            "other",
+            "--scheduler",
+            "sarathi-serve",
+            "--tbt-slo",
+            "none",
+            real_model=False,
+        )  # no step times: every objective is taken
         self.addCleanup(server.stop)
 
         def call(path, body=None, key="k", **headers):
@@ -58,7 +90,13 @@ class ServedTest(Explained):
 
         def complete(i):
             prompt = [5 + i] * (20 + 30 * i)
-            body = {"prompt": [prompt, prompt[:9]] if i == 5 else prompt, "max_tokens": 6, "ignore_eos": True, "n": 4 if i == 3 else 1, "slo": {"ttft_ms": 0.001}}
+            body = {
+                "prompt": [prompt, prompt[:9]] if i == 5 else prompt,
+                "max_tokens": 6,
+                "ignore_eos": True,
+                "n": 4 if i == 3 else 1,
+                "slo": {"ttft_ms": 0.001},
+            }
             return call("/v1/completions", body, **{"X-Request-Id": f"id-{i}", "x-tactus-explain": "1"})
 
         with ThreadPoolExecutor(6) as pool:
@@ -68,7 +106,10 @@ class ServedTest(Explained):
             self.assertEqual(told["id"], f"id-{i}")
             self.assert_adds_up(told)
             self.assertEqual(told["completion_tokens"], {3: 24, 5: 12}.get(i, 6))
-            self.assertEqual([(s["prompt"], s["choice"]) for s in told.get("sequences", [])], {3: [(0, n) for n in range(4)], 5: [(0, 0), (1, 0)]}.get(i, []))
+            self.assertEqual(
+                [(s["prompt"], s["choice"]) for s in told.get("sequences", [])],
+                {3: [(0, n) for n in range(4)], 5: [(0, 0), (1, 0)]}.get(i, []),
+            )
             self.assertIs(told["objectives"][0]["kept"], False)
             self.assertIn(told["objectives"][0]["cause"], CAUSES)
             self.assertEqual(call(f"/v1/requests/cmpl-id-{i}/explain"), told)
@@ -76,20 +117,25 @@ class ServedTest(Explained):
         waited = [set(s["totals_ms"]) for s in answers[3]["tactus_explain"]["sequences"]]
         self.assertIn("sibling", waited[1])
         self.assertIn("places", waited[3])
-        for path, key, status in (("/v1/requests/id-0/explain", "other", 404), ("/v1/requests/id-0/explain", "no", 401)):
+        for path, key, status in (
+            ("/v1/requests/id-0/explain", "other", 404),
+            ("/v1/requests/id-0/explain", "no", 401),
+        ):
             with self.assertRaises(urllib.error.HTTPError) as refused:
                 call(path, key=key)
             self.assertEqual(refused.exception.code, status)
             refused.exception.close()
         metrics = urllib.request.urlopen(server.url + "/metrics", timeout=60).read().decode()
-        self.assertIn('tactus_slo_slack_ratio_count{model_name="test-model",engine="0",class="",objective="ttft"} 7', metrics)
+        self.assertIn(
+            'tactus_slo_slack_ratio_count{model_name="test-model",engine="0",class="",objective="ttft"} 7', metrics
+        )
         self.assertEqual(server.stop(), 0)
 
         for i, answer in enumerate(answers):
             done = tactus("explain", self.trace, f"id-{i}", "--json")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(exact(done.stdout), answer["tactus_explain"])
-            if i != 5:   # of which each prompt has a number
+            if i != 5:  # of which each prompt has a number
                 numbered = tactus("explain", self.trace, answer["tactus_explain"]["request"], "--json")
                 self.assertEqual(numbered.stdout, done.stdout)
         # The recording says which model's step times a replay with predicted ones takes, and for how many threads.
@@ -101,8 +147,26 @@ class ServedTest(Explained):
 
 class RecordingTest(Explained):
     def record(self):
-        done = tactus("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "random:in=512,out=16", "--rate", 100, "--requests", 40,
-                      "--max-num-seqs", 4, "--slo", "ttft=200ms", "--trace-out", self.trace, "--json")
+        done = tactus(
+            "sim",
+            "--model",
+            "llama-3.1-8b",
+            "--device",
+            "h100",
+            "--workload",
+            "random:in=512,out=16",
+            "--rate",
+            100,
+            "--requests",
+            40,
+            "--max-num-seqs",
+            4,
+            "--slo",
+            "ttft=200ms",
+            "--trace-out",
+            self.trace,
+            "--json",
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_simulated_request_is_explained(self):
@@ -116,7 +180,14 @@ class RecordingTest(Explained):
         self.assertEqual(told["request"], 40)
         self.assertIn(told["objectives"][0]["cause"], ("queue", "places"))
         text = tactus("explain", self.trace, 40).stdout
-        for expected in ("request 40", "first token after", "ttft of 200.000 ms: missed", "longest gap", "decode", "in all:"):
+        for expected in (
+            "request 40",
+            "first token after",
+            "ttft of 200.000 ms: missed",
+            "longest gap",
+            "decode",
+            "in all:",
+        ):
             self.assertIn(expected, text)
 
     def test_what_is_wrong_is_named(self):
@@ -125,10 +196,16 @@ class RecordingTest(Explained):
         other.write_text("no recording at all")
         cut = self.trace.with_suffix(".cut")
         cut.write_bytes(self.trace.read_bytes()[:-200])
-        for args, status, expected in [((self.trace, 41), 1, "requests 1 to 40, 0 of them with an id"), ((self.trace, "nobody"), 1, "'nobody'"),
-                                       ((self.trace, ""), 1, "no request ''"), ((other, 1), 1, "not a step trace"),
-                                       ((self.trace.with_suffix(".none"), 1), 1, "cannot read"), ((self.trace,), 2, "ID"), ((), 2, "TRACE"),
-                                       ((self.trace, 1, 2), 2, "2")]:
+        for args, status, expected in [
+            ((self.trace, 41), 1, "requests 1 to 40, 0 of them with an id"),
+            ((self.trace, "nobody"), 1, "'nobody'"),
+            ((self.trace, ""), 1, "no request ''"),
+            ((other, 1), 1, "not a step trace"),
+            ((self.trace.with_suffix(".none"), 1), 1, "cannot read"),
+            ((self.trace,), 2, "ID"),
+            ((), 2, "TRACE"),
+            ((self.trace, 1, 2), 2, "2"),
+        ]:
             with self.subTest(args=args):
                 done = tactus("explain", *args)
                 self.assertEqual(done.returncode, status, done.stdout + done.stderr)

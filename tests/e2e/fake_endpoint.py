@@ -1,4 +1,6 @@
-"""An endpoint on a free port of the loopback that gives the answers it is told to, one after the other and then from the start again."""
+"""An endpoint on a free port of the loopback that gives the answers it is told to, one after the other and then from
+the start again."""
+
 import json
 import socketserver
 import threading
@@ -33,7 +35,12 @@ ANSWERS = {
     "busy": error(503, "queue full"),
     "quota": error(429, "too many"),
     "cut": stream(token("a")),
-    "odd events": stream(b"data: 5\n\n", event({"choices": [{"delta": None}, 3, {"text": 7}], "usage": {"prompt_tokens": "x"}}), event([]), DONE),
+    "odd events": stream(
+        b"data: 5\n\n",
+        event({"choices": [{"delta": None}, 3, {"text": 7}], "usage": {"prompt_tokens": "x"}}),
+        event([]),
+        DONE,
+    ),
     "odd error": stream(event({"error": {"message": 5}})),
     "not http": b"hello\r\n\r\n",
 }

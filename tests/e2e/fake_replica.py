@@ -1,5 +1,7 @@
-"""A replica on a free port of the loopback: it is ready when the test says so, says how much it was asked, streams with `"stream": true`, and
+"""A replica on a free port of the loopback: it is ready when the test says so, says how much it was asked, streams with
+`"stream": true`, and
 can die in the middle of a stream."""
+
 import http.server
 import json
 import socket
@@ -10,8 +12,8 @@ class FakeReplica:
     def __init__(self, name, ready=True):
         self.name = name
         self.ready = ready
-        self.answering = threading.Semaphore(0)   # released when a stream has sent its first event
-        self.go_on = threading.Event()            # a stream with "hold" waits for it behind its first event
+        self.answering = threading.Semaphore(0)  # released when a stream has sent its first event
+        self.go_on = threading.Event()  # a stream with "hold" waits for it behind its first event
         self.go_on.set()
         replica = self
 
@@ -36,7 +38,7 @@ class FakeReplica:
                 while size := int(self.rfile.readline().split(b";")[0], 16):
                     parts.append(self.rfile.read(size))
                     self.rfile.readline()
-                while self.rfile.readline() not in (b"\r\n", b""):   # trailers
+                while self.rfile.readline() not in (b"\r\n", b""):  # trailers
                     pass
                 return b"".join(parts)
 
@@ -54,8 +56,16 @@ class FakeReplica:
                 except ValueError:
                     return self.reply(400, b'{"error": {"message": "no JSON"}}')
                 if not parsed.get("stream"):
-                    return self.reply(200, json.dumps({"served_by": replica.name, "bytes": len(body),
-                                                       "usage": {"prompt_tokens": 3, "completion_tokens": 11}}).encode())
+                    return self.reply(
+                        200,
+                        json.dumps(
+                            {
+                                "served_by": replica.name,
+                                "bytes": len(body),
+                                "usage": {"prompt_tokens": 3, "completion_tokens": 11},
+                            }
+                        ).encode(),
+                    )
                 self.stream(parsed.get("events", 3))
 
             def stream(self, events):
@@ -80,7 +90,7 @@ class FakeReplica:
             block_on_close = False
             request_queue_size = 512
 
-            def handle_error(self, *_):   # a client that went
+            def handle_error(self, *_):  # a client that went
                 pass
 
             def process_request(self, request, client_address):
@@ -105,7 +115,7 @@ class FakeReplica:
             for connection in self.connections:
                 try:
                     connection.shutdown(socket.SHUT_RDWR)
-                except OSError:   # has gone already
+                except OSError:  # has gone already
                     pass
             self.go_on.set()
 

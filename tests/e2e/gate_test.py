@@ -1,4 +1,5 @@
 """The gate of the real program: who is refused and what it is told, and objectives that no server can keep."""
+
 import json
 import re
 import unittest
@@ -13,8 +14,18 @@ LONG = [7] * 1500
 class GateTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = ServerProcess("--gate", "predict", "--slo-class", "patient:gate=queue", "--slo-class", "eager:gate=shed", "--threads", "1",
-                                   "--json", real_model=False)
+        cls.server = ServerProcess(
+            "--gate",
+            "predict",
+            "--slo-class",
+            "patient:gate=queue",
+            "--slo-class",
+            "eager:gate=shed",
+            "--threads",
+            "1",
+            "--json",
+            real_model=False,
+        )
 
     @classmethod
     def tearDownClass(cls):
@@ -25,7 +36,9 @@ class GateTest(unittest.TestCase):
 
     def post(self, **body):
         body = {"prompt": LONG, "max_tokens": 2, "ignore_eos": True, **body}
-        request = urllib.request.Request(self.server.url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            self.server.url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return answer.status, answer.read().decode(), answer.headers
@@ -44,25 +57,38 @@ class GateTest(unittest.TestCase):
         for stream in (False, True):
             status, error, headers = self.post(slo={"ttft_ms": ttft_ms, "class": "eager"}, stream=stream)
             self.assertEqual(status, 503, error)
-            self.assertRegex(error["message"], r"the first token is predicted [0-9.]+ s after the request came and its objective is")
+            self.assertRegex(
+                error["message"], r"the first token is predicted [0-9.]+ s after the request came and its objective is"
+            )
             self.assertGreaterEqual(int(headers["Retry-After"]), 1)
 
     def test_whoever_can_wait_or_states_nothing_is_served(self):
         ttft_ms = 2 * self.floor_ms()
-        for body in ({"slo": {"ttft_ms": ttft_ms, "class": "patient"}}, {"slo": {"ttft_ms": 1e6, "class": "eager"}}, {}, {"stream": True}):
+        for body in (
+            {"slo": {"ttft_ms": ttft_ms, "class": "patient"}},
+            {"slo": {"ttft_ms": 1e6, "class": "eager"}},
+            {},
+            {"stream": True},
+        ):
             status, text, _ = self.post(**body)
             self.assertEqual(status, 200, body)
             self.assertIn("[DONE]" if body.get("stream") else "completion_tokens", text)
         with urllib.request.urlopen(self.server.url + "/metrics", timeout=30) as answer:
             lines = answer.read().decode().splitlines()
-        counted = [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("tactus_ttft_measured_to_predicted_count")]
+        counted = [
+            float(line.rsplit(" ", 1)[1])
+            for line in lines
+            if line.startswith("tactus_ttft_measured_to_predicted_count")
+        ]
         self.assertGreaterEqual(counted[0], 4)
 
 
 class FlagsTest(unittest.TestCase):
     def test_what_is_wrong_is_named(self):
-        for args, why in ((["--gate", "closed"], "unknown gate 'closed'; known: none, queue, predict"),
-                          (["--slo-class", "a:gate=closed"], "gate 'closed' is none of off, queue and shed")):
+        for args, why in (
+            (["--gate", "closed"], "unknown gate 'closed'; known: none, queue, predict"),
+            (["--slo-class", "a:gate=closed"], "gate 'closed' is none of off, queue and shed"),
+        ):
             with self.assertRaises(RuntimeError) as refused:
                 ServerProcess(*args, real_model=False)
             self.assertIn(why, str(refused.exception))

@@ -1,4 +1,5 @@
 """Copies a GGUF file with changed metadata: for tests of files that are wrong about themselves."""
+
 import pathlib
 
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
@@ -10,7 +11,7 @@ def edit_gguf(source, target, changes=None, drop=()):
     """`changes`: key -> (type, bytes), of a scalar; new keys are added. Data of tensors stays as it is."""
     changes = dict(changes or {})
     data = memoryview(pathlib.Path(source).read_bytes())
-    integer = lambda at, size: int.from_bytes(data[at:at + size], "little")   # noqa: E731
+    integer = lambda at, size: int.from_bytes(data[at : at + size], "little")  # noqa: E731
 
     def end_of(kind, at):
         if kind == STRING:
@@ -29,7 +30,7 @@ def edit_gguf(source, target, changes=None, drop=()):
     kept = []
     for _ in range(pairs):
         begin, length = at, integer(at, 8)
-        key = bytes(data[at + 8:at + 8 + length]).decode()
+        key = bytes(data[at + 8 : at + 8 + length]).decode()
         at = end_of(integer(at + 8 + length, 4), at + 12 + length)
         if key in changes:
             kept.append(pair(key, *changes.pop(key)))
@@ -40,8 +41,8 @@ def edit_gguf(source, target, changes=None, drop=()):
     for _ in range(tensors):
         at += 8 + integer(at, 8)
         at += 4 + 8 * integer(at, 4) + 12
-    aligned = lambda size: (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT   # noqa: E731
+    aligned = lambda size: (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT  # noqa: E731
     head = bytes(data[:16]) + len(kept).to_bytes(8, "little") + b"".join(kept) + bytes(data[begin:at])
     with open(target, "wb") as out:
         out.write(head.ljust(aligned(len(head)), b"\0"))
-        out.write(data[aligned(at):])
+        out.write(data[aligned(at) :])

@@ -1,4 +1,5 @@
 """What the other tests stand on: a server that hangs, and tests that hang or skip, are told within seconds."""
+
 import os
 import pathlib
 import subprocess
@@ -20,7 +21,10 @@ class ServerProcessTest(unittest.TestCase):
             program = pathlib.Path(folder) / "program"
             program.write_text("#!/bin/bash\n" + script)
             program.chmod(0o755)
-            with mock.patch.dict(os.environ, TACTUS_BINARY=str(program)), mock.patch.multiple(server_process, START_LIMIT_S=2, STOP_LIMIT_S=2):
+            with (
+                mock.patch.dict(os.environ, TACTUS_BINARY=str(program)),
+                mock.patch.multiple(server_process, START_LIMIT_S=2, STOP_LIMIT_S=2),
+            ):
                 return ServerProcess(real_model=False)
 
     def test_one_that_never_gets_ready(self):
@@ -33,7 +37,10 @@ class ServerProcessTest(unittest.TestCase):
 
     def test_one_that_does_not_stop(self):
         server = self.start("trap '' TERM; echo 'ready: m on http://127.0.0.1:9' >&2; exec sleep 100")
-        with mock.patch.multiple(server_process, STOP_LIMIT_S=1), self.assertRaisesRegex(RuntimeError, "did not stop within 1 s"):
+        with (
+            mock.patch.multiple(server_process, STOP_LIMIT_S=1),
+            self.assertRaisesRegex(RuntimeError, "did not stop within 1 s"),
+        ):
             server.stop()
 
     def test_a_condition_that_never_holds(self):
@@ -44,9 +51,16 @@ class ServerProcessTest(unittest.TestCase):
 class RunTest(unittest.TestCase):
     def run_module(self, body, limit_s=60):
         with tempfile.TemporaryDirectory() as folder:
-            (pathlib.Path(folder) / "some_test.py").write_text("import time\nimport unittest\nclass T(unittest.TestCase):\n" + body)
-            return subprocess.run([sys.executable, HERE / "run.py", "--module", "some_test"], capture_output=True, text=True, timeout=60,
-                                  env=dict(os.environ, PYTHONPATH=folder, TEST_LIMIT_S=str(limit_s)))
+            (pathlib.Path(folder) / "some_test.py").write_text(
+                "import time\nimport unittest\nclass T(unittest.TestCase):\n" + body
+            )
+            return subprocess.run(
+                [sys.executable, HERE / "run.py", "--module", "some_test"],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                env=dict(os.environ, PYTHONPATH=folder, TEST_LIMIT_S=str(limit_s)),
+            )
 
     SKIPPED = "    @unittest.skip('no {0} here')\n    def test_{0}(self): pass\n"
     GOOD = "    def test_good(self): pass\n"

@@ -1,5 +1,9 @@
-"""Sequences on the move whose destination dies or falls silent, with real processes: `tactus route` drains one server towards another one,
-which is killed, or stopped (a half-open peer), at a chosen message of the move. The stream goes on where it was, to its last token."""
+"""Sequences on the move whose destination dies or falls silent, with real processes: `tactus route` drains one server
+towards another one,
+which is killed, or stopped (a half-open peer), at a chosen message of the move. The stream goes on where it was, to its
+last token.
+"""
+
 import os
 import pathlib
 import select
@@ -11,18 +15,24 @@ import unittest
 import urllib.request
 
 import openai
-
 from route_test import MODEL, client_of
 from router_process import Router
 from server_process import ServerProcess, wait_until
 
 # Long enough to be under way when the move comes.
-SLOW = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 4}
+SLOW = {
+    "hidden_size": 512,
+    "intermediate_size": 2048,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+}
 TOKENS = 1200
 
 
 class Tap:
-    """A port in front of a server that passes everything on, and calls `act` once, when a message of an import of this kind has come and
+    """A port in front of a server that passes everything on, and calls `act` once, when a message of an import of this
+    kind has come and
     before it goes on: the server cannot have answered it."""
 
     def __init__(self, server, kind, act):
@@ -60,7 +70,7 @@ class Tap:
                             if not data:
                                 return
                             if side is client:
-                                seen = (seen + data)[-(1 << 16) - len(self.mark):]
+                                seen = (seen + data)[-(1 << 16) - len(self.mark) :]
                                 self._look(seen)
                             (server if side is client else client).sendall(data)
                 except OSError:
@@ -94,7 +104,11 @@ def end(process, signal_number):
         process.wait(30)
         return
     tasks = pathlib.Path(f"/proc/{process.pid}/task")
-    wait_until(lambda: all((task / "stat").read_text().rsplit(")", 1)[1].split()[0] == "T" for task in tasks.iterdir()), "the stop", 30)
+    wait_until(
+        lambda: all((task / "stat").read_text().rsplit(")", 1)[1].split()[0] == "T" for task in tasks.iterdir()),
+        "the stop",
+        30,
+    )
 
 
 class MoveFailuresTest(unittest.TestCase):
@@ -105,7 +119,9 @@ class MoveFailuresTest(unittest.TestCase):
         with open(cls.secret, "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write("a secret that the fleet shares\n")
         cls.source = cls.start()
-        cls.whole = cls.stream(openai.OpenAI(base_url=cls.source.url + "/v1", api_key="none", max_retries=0, timeout=120))
+        cls.whole = cls.stream(
+            openai.OpenAI(base_url=cls.source.url + "/v1", api_key="none", max_retries=0, timeout=120)
+        )
 
     @classmethod
     def tearDownClass(cls):
@@ -114,18 +130,29 @@ class MoveFailuresTest(unittest.TestCase):
 
     @classmethod
     def start(cls):
-        return ServerProcess("--kv-secret-file", cls.secret, "--migration-timeout", "1s", "--threads", "1", real_model=False, config=SLOW)
+        return ServerProcess(
+            "--kv-secret-file", cls.secret, "--migration-timeout", "1s", "--threads", "1", real_model=False, config=SLOW
+        )
 
     @staticmethod
     def stream(client, begun=lambda: None):
         """The text of the whole stream; begun() is called after its first tokens."""
         text, chunks = "", 0
-        with client, client.completions.create(model=MODEL, prompt="Once upon a time", max_tokens=TOKENS, temperature=0, stream=True,
-                                               extra_body={"ignore_eos": True}) as events:
+        with (
+            client,
+            client.completions.create(
+                model=MODEL,
+                prompt="Once upon a time",
+                max_tokens=TOKENS,
+                temperature=0,
+                stream=True,
+                extra_body={"ignore_eos": True},
+            ) as events,
+        ):
             for event in events:
                 text += event.choices[0].text if event.choices else ""
                 chunks += 1
-                if chunks == 40:   # some blocks of KV
+                if chunks == 40:  # some blocks of KV
                     begun()
         return text
 
@@ -133,8 +160,12 @@ class MoveFailuresTest(unittest.TestCase):
         """A move away from the source, whose destination gets the signal when it has got a message of this kind."""
         destination = self.start()
         tap = Tap(destination, kind, lambda: end(destination.process, signal_number))
-        failed, out = (metric(self.source, f'tactus_fleet_migrations_total{{what="{what}"}}') for what in ("failed", "out"))
-        router = Router([self.source.url], "--kv-secret-file", self.secret, "--rebalance-interval", "50ms", "--dead-after", "5s")
+        failed, out = (
+            metric(self.source, f'tactus_fleet_migrations_total{{what="{what}"}}') for what in ("failed", "out")
+        )
+        router = Router(
+            [self.source.url], "--kv-secret-file", self.secret, "--rebalance-interval", "50ms", "--dead-after", "5s"
+        )
         try:
             router.await_ready(1)
 
@@ -150,8 +181,11 @@ class MoveFailuresTest(unittest.TestCase):
                 self.fail("the stream has stood still for 20 s" + self.source.last_lines())
             self.assertTrue(tap.acted.is_set(), "nothing was about to move")
             self.assertEqual(text, self.whole, "the stream is not that of one server")
-            wait_until(lambda: metric(self.source, 'tactus_fleet_migrations_total{what="failed"}') > failed, "the source's word that a move failed",
-                       about=self.source.last_lines)
+            wait_until(
+                lambda: metric(self.source, 'tactus_fleet_migrations_total{what="failed"}') > failed,
+                "the source's word that a move failed",
+                about=self.source.last_lines,
+            )
             self.assertEqual(metric(self.source, 'tactus_fleet_migrations_total{what="out"}'), out, "it moved")
             wait_until(self.idle, "the source to hold nothing for it", about=self.source.last_lines)
         finally:

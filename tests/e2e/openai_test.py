@@ -1,4 +1,5 @@
 """The official OpenAI client against the real server."""
+
 import asyncio
 import json
 import unittest
@@ -6,13 +7,18 @@ import urllib.error
 import urllib.request
 
 import openai
-
 from server_process import ServerProcess, TakenPort, wait_until
 
 MODEL = "test-model"
 QUESTIONS = [
-    "What is the capital of France?", "Name three colours.", "What is two plus two?", "Write a line about rain.",
-    "Who was Ada Lovelace?", "Translate 'good morning' to French.", "Why is the sky blue?", "Give me a word that rhymes with cat.",
+    "What is the capital of France?",
+    "Name three colours.",
+    "What is two plus two?",
+    "Write a line about rain.",
+    "Who was Ada Lovelace?",
+    "Translate 'good morning' to French.",
+    "Why is the sky blue?",
+    "Give me a word that rhymes with cat.",
 ]
 
 
@@ -78,32 +84,45 @@ class ChatTest(unittest.TestCase):
             text = ""
             chunks = 0
             async for chunk in await async_client.chat.completions.create(
-                    model=MODEL, messages=[{"role": "user", "content": question}], stream=True, max_tokens=24, temperature=0):
+                model=MODEL, messages=[{"role": "user", "content": question}], stream=True, max_tokens=24, temperature=0
+            ):
                 text += chunk.choices[0].delta.content or ""
                 chunks += 1
             return text, chunks
 
         async def all_of_them():
-            async with openai.AsyncOpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=120) as async_client:
+            async with openai.AsyncOpenAI(
+                base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=120
+            ) as async_client:
                 return await asyncio.gather(*(stream(async_client, q) for q in QUESTIONS))
 
         together = asyncio.run(all_of_them())
-        self.assertEqual([text for text, _ in together], alone)   # whatever runs beside it
+        self.assertEqual([text for text, _ in together], alone)  # whatever runs beside it
         self.assertTrue(all(chunks > 2 for _, chunks in together))
         if server.real:
             self.assertEqual(len(set(alone)), len(alone))
 
     def test_multi_turn_reuses_the_prefix(self):
-        messages = [{"role": "system", "content": "You are a terse assistant. " * 12}, {"role": "user", "content": "Hello"}]
+        messages = [
+            {"role": "system", "content": "You are a terse assistant. " * 12},
+            {"role": "user", "content": "Hello"},
+        ]
         first = client.chat.completions.create(model=MODEL, messages=messages, max_tokens=20, temperature=0)
-        messages += [{"role": "assistant", "content": first.choices[0].message.content}, {"role": "user", "content": "And now?"}]
+        messages += [
+            {"role": "assistant", "content": first.choices[0].message.content},
+            {"role": "user", "content": "And now?"},
+        ]
         second = client.chat.completions.create(model=MODEL, messages=messages, max_tokens=4, temperature=0)
         self.assertGreaterEqual(second.usage.prompt_tokens_details.cached_tokens, 16)
 
     def test_developer_role_and_text_parts(self):
         parts = [{"type": "text", "text": "What is the capital"}, {"type": "text", "text": "of France?"}]
-        answer = client.chat.completions.create(model=MODEL, max_tokens=5, temperature=0, messages=[
-            {"role": "developer", "content": "Answer briefly."}, {"role": "user", "content": parts}])
+        answer = client.chat.completions.create(
+            model=MODEL,
+            max_tokens=5,
+            temperature=0,
+            messages=[{"role": "developer", "content": "Answer briefly."}, {"role": "user", "content": parts}],
+        )
         self.assertGreater(answer.usage.completion_tokens, 0)
 
     def test_logprobs(self):
@@ -136,13 +155,17 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(chunks[-1].choices[0].finish_reason, whole.choices[0].finish_reason)
 
     def test_default_length_is_sixteen(self):
-        answer = client.completions.create(model=MODEL, prompt="1, 2, 3,", temperature=0, extra_body={"ignore_eos": True})
+        answer = client.completions.create(
+            model=MODEL, prompt="1, 2, 3,", temperature=0, extra_body={"ignore_eos": True}
+        )
         self.assertEqual(answer.usage.completion_tokens, 16)
         self.assertEqual(answer.choices[0].finish_reason, "length")
 
     def test_prompt_forms_agree(self):
         def post(path, body):
-            request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+            request = urllib.request.Request(
+                server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+            )
             return json.load(fetch(request))
 
         prompt = "Once upon a time"
@@ -168,9 +191,9 @@ class CompletionTest(unittest.TestCase):
         stop = full[5:8]
         answer = self.complete(max_tokens=20, stop=[stop], extra_body={"ignore_eos": True})
         self.assertEqual(answer.choices[0].finish_reason, "stop")
-        self.assertEqual(answer.choices[0].text, full[:full.index(stop)])
+        self.assertEqual(answer.choices[0].text, full[: full.index(stop)])
         chunks = list(self.complete(max_tokens=20, stop=stop, stream=True, extra_body={"ignore_eos": True}))
-        self.assertEqual("".join(c.choices[0].text for c in chunks), full[:full.index(stop)])
+        self.assertEqual("".join(c.choices[0].text for c in chunks), full[: full.index(stop)])
 
     def test_echo_with_logprobs_scores_the_prompt(self):
         answer = self.complete("Hello there", echo=True, logprobs=2, max_tokens=2)
@@ -183,7 +206,9 @@ class CompletionTest(unittest.TestCase):
         self.assertEqual(logprobs.text_offset, sorted(logprobs.text_offset))
 
     def test_logit_bias_forces_a_token(self):
-        token = client.completions.create(model=MODEL, prompt="x", max_tokens=2, temperature=0, logit_bias={"65": 100}, logprobs=1)
+        token = client.completions.create(
+            model=MODEL, prompt="x", max_tokens=2, temperature=0, logit_bias={"65": 100}, logprobs=1
+        )
         self.assertEqual(len(set(token.choices[0].logprobs.tokens)), 1)
 
 
@@ -202,7 +227,13 @@ class ErrorsTest(unittest.TestCase):
             ask("x", tools=[{"type": "function", "function": {"name": "no name", "parameters": {}}}])
         self.assertEqual(tools.exception.param, "tools[0].function.name")
         with self.assertRaises(openai.BadRequestError) as schema:
-            ask("x", response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"unevaluatedProperties": False}}})
+            ask(
+                "x",
+                response_format={
+                    "type": "json_schema",
+                    "json_schema": {"name": "n", "schema": {"unevaluatedProperties": False}},
+                },
+            )
         self.assertIn("unevaluatedProperties", str(schema.exception))
 
     def test_the_server_survives_hostile_bodies(self):
@@ -238,35 +269,52 @@ class ServerTest(unittest.TestCase):
     def test_closing_a_stream_frees_its_memory(self):
         # An answer that no machine completes before the server has seen its client go: minutes of generation.
         length = 800_000
-        other = ServerProcess("--max-num-seqs", 2, "--max-queue", 2, real_model=False, config={"max_position_embeddings": length + 1000})
+        other = ServerProcess(
+            "--max-num-seqs", 2, "--max-queue", 2, real_model=False, config={"max_position_embeddings": length + 1000}
+        )
         try:
             with openai.OpenAI(base_url=other.url + "/v1", api_key="none", max_retries=0, timeout=60) as leaving:
-                stream = leaving.completions.create(model=MODEL, prompt="x", max_tokens=length, stream=True, extra_body={"ignore_eos": True})
+                stream = leaving.completions.create(
+                    model=MODEL, prompt="x", max_tokens=length, stream=True, extra_body={"ignore_eos": True}
+                )
                 next(iter(stream))
                 self.assertEqual(metric("vllm:num_requests_running", of=other), 1)
                 stream.close()
-            wait_until(lambda: metric("vllm:num_requests_running", of=other) == 0, "the request whose client has gone ends",
-                       limit_s=20, about=other.last_lines)
+            wait_until(
+                lambda: metric("vllm:num_requests_running", of=other) == 0,
+                "the request whose client has gone ends",
+                limit_s=20,
+                about=other.last_lines,
+            )
             self.assertEqual(metric("tactus_http_client_gone_total", of=other), 1)
             self.assertLess(metric("vllm:generation_tokens_total", of=other), length)
-            wait_until(lambda: metric("vllm:kv_cache_usage_perc", of=other) == 0, "its KV memory is free", limit_s=20, about=other.last_lines)
+            wait_until(
+                lambda: metric("vllm:kv_cache_usage_perc", of=other) == 0,
+                "its KV memory is free",
+                limit_s=20,
+                about=other.last_lines,
+            )
         finally:
             self.assertEqual(other.stop(), 0)
 
     def test_shutdown_finishes_what_runs(self):
         other = ServerProcess("--json", "--verbose", real_model=False)
         with openai.OpenAI(base_url=other.url + "/v1", api_key="none", max_retries=0, timeout=60) as busy:
-            stream = busy.completions.create(model=MODEL, prompt="x", max_tokens=200, stream=True, extra_body={"ignore_eos": True})
+            stream = busy.completions.create(
+                model=MODEL, prompt="x", max_tokens=200, stream=True, extra_body={"ignore_eos": True}
+            )
             iterator = iter(stream)
             next(iterator)
             other.process.terminate()
             chunks = list(iterator)
         self.assertEqual(chunks[-1].choices[0].finish_reason, "length")
-        self.assertEqual(other.stop(send=False), 0)   # a second signal would end it at once
+        self.assertEqual(other.stop(send=False), 0)  # a second signal would end it at once
         self.assertGreater(json.loads(other.output)["steps"], 0)
         vocabulary = 800 * 256 + (32 << 20)
-        self.assertTrue(any(f"set aside          {vocabulary >> 20} MiB   for rules of answers" in line for line in other.lines),
-                        "the memory plan leaves room for rules: " + "".join(other.lines))
+        self.assertTrue(
+            any(f"set aside          {vocabulary >> 20} MiB   for rules of answers" in line for line in other.lines),
+            "the memory plan leaves room for rules: " + "".join(other.lines),
+        )
 
     def test_a_port_in_use_is_named(self):
         with TakenPort() as port, self.assertRaises(RuntimeError) as error:

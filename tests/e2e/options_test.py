@@ -1,11 +1,10 @@
-"""Options as every command takes them: --print-config reads back as what was in force, secrets stay out of it, and what is wrong is
+"""Options as every command takes them: --print-config reads back as what was in force, secrets stay out of it, and what
+is wrong is
 found in the order flags, output files, model, port."""
+
 import json
-import os
 import pathlib
 import re
-import shlex
-import socket
 import subprocess
 import tomllib
 import unittest
@@ -14,7 +13,7 @@ from cli_test import BINARY, Folder, tactus
 from server_process import TakenPort
 
 # What TOML, a shell and a command line each have a meaning for.
-NASTY = "it's a \"path\" \\ to/ü #=[1,2]{} %$HOME\t'''\n\"\"\" end"
+NASTY = 'it\'s a "path" \\ to/ü #=[1,2]{} %$HOME\t\'\'\'\n""" end'
 LIST = ["a,b", NASTY, "-1", "{}", "[x]"]
 SIM_PARTS = ("capacity", "sweep", "compare", "step")
 ROUTE_PARTS = ("list", "add", "remove", "drain", "undrain")
@@ -49,11 +48,20 @@ class Flag:
             return ["1234567us"]
         if self.takes == "<bytes>":
             return ["12345678"]
-        choices = [word for word in self.takes.split("|") if not word.startswith("<") and word != self.default] if "|" in self.takes else []
-        return [choices[-1]] if choices else [self.default if "|" in self.takes or self.takes == self.default else NASTY]
+        choices = (
+            [word for word in self.takes.split("|") if not word.startswith("<") and word != self.default]
+            if "|" in self.takes
+            else []
+        )
+        return (
+            [choices[-1]] if choices else [self.default if "|" in self.takes or self.takes == self.default else NASTY]
+        )
 
     def number(self):
-        low, high = re.search(r"; ([-\d.e+]+) to ([-\d.e+]+)", self.help), re.search(r"; at least ([-\d.e+]+)", self.help)
+        low, high = (
+            re.search(r"; ([-\d.e+]+) to ([-\d.e+]+)", self.help),
+            re.search(r"; at least ([-\d.e+]+)", self.help),
+        )
         low, high = (float(low[1]), float(low[2])) if low else (float(high[1]) if high else -9e18, 9e18)
         if isinstance(self.default, int):
             return str(self.default + 1 if self.default + 1 <= high else self.default - 1)
@@ -150,13 +158,18 @@ class PrintedConfigurationTest(Folder):
         self.assertIn("# api-key: 2 are set", self.printed(["serve"], "--api-key", "one", "--api-key", "two"))
 
     def test_what_no_file_can_hold_is_said(self):
-        done = subprocess.run([BINARY.encode(), b"serve", b"--trace-out", b"a\xff", b"--print-config"], capture_output=True)
+        done = subprocess.run(
+            [BINARY.encode(), b"serve", b"--trace-out", b"a\xff", b"--print-config"], capture_output=True
+        )
         self.assertEqual((done.returncode, done.stdout), (2, b""))
         self.assertIn(b"the value of 'trace-out' is not UTF-8", done.stderr)
 
     def test_a_file_may_name_the_model(self):
         config = self.folder / "c.toml"
-        config.write_text(f"model = '{self.model}'\nload-format = 'dummy'\nkv-cache-memory = '64MiB'\nchat-template = '{self.template}'\n")
+        config.write_text(
+            f"model = '{self.model}'\nload-format = 'dummy'\nkv-cache-memory = '64MiB'\nchat-template ="
+            f" '{self.template}'\n"
+        )
         done = tactus("run", "--config", config, "-p", "x", "--max-tokens", "2")
         self.assertEqual(done.returncode, 0, done.stderr)
         done = tactus("run", "no-such-model", "--config", config, "-p", "x")
@@ -169,9 +182,11 @@ class OrderOfChecksTest(Folder):
     def setUp(self):
         super().setUp()
         (self.folder / "file").write_text("a file")
-        self.nowhere = self.folder / "file" / "x"   # below what is no folder
+        self.nowhere = self.folder / "file" / "x"  # below what is no folder
         self.input = self.folder / "in.jsonl"
-        self.input.write_text(json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x"}}) + "\n")
+        self.input.write_text(
+            json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x"}}) + "\n"
+        )
 
     def check(self, args, code, expected, absent=()):
         done = tactus(*args, TACTUS_CACHE_DIR=str(self.folder / "cache"))
@@ -184,35 +199,85 @@ class OrderOfChecksTest(Folder):
         older = self.folder / "older.run"
         older.write_text("an older run")
         with TakenPort() as port:
-            wrong = [("--scheduler", "nosuch"), ("--host", ""), ("--api-key-class", "x"), ("--tool-call-parser", "nosuch"), ("--kernels", "nosuch"),
-                     ("--speculation", "draft"), ("--kv-cache-dir", "x", "--prefix-caching", "off"), ("--quantization", "int8", "--dtype", "float32"),
-                     ("--max-body-total", "1"), ("--kv-secret-file", self.nowhere), ("--hand-over-to", "http://x"), ("--allowed-hosts", "a b"),
-                     ("--served-model-name", "a,,b"), ("--slo-class", "x:nonsense"), ("--chat-template", self.nowhere), ("--profile", self.nowhere),
-                     ("--api-key", "a b")]
+            wrong = [
+                ("--scheduler", "nosuch"),
+                ("--host", ""),
+                ("--api-key-class", "x"),
+                ("--tool-call-parser", "nosuch"),
+                ("--kernels", "nosuch"),
+                ("--speculation", "draft"),
+                ("--kv-cache-dir", "x", "--prefix-caching", "off"),
+                ("--quantization", "int8", "--dtype", "float32"),
+                ("--max-body-total", "1"),
+                ("--kv-secret-file", self.nowhere),
+                ("--hand-over-to", "http://x"),
+                ("--allowed-hosts", "a b"),
+                ("--served-model-name", "a,,b"),
+                ("--slo-class", "x:nonsense"),
+                ("--chat-template", self.nowhere),
+                ("--profile", self.nowhere),
+                ("--api-key", "a b"),
+            ]
             for flags in wrong:
                 code = 1 if flags[-1] == self.nowhere and flags[0] != "--kv-secret-file" else 2
-                self.check(["serve", "no-such-model", "--port", port, "--run-out", self.nowhere, *flags], code, flags[0].removeprefix("--") if "nosuch" in flags else flags[0],
-                           ("no-such-model", "in use", "--run-out"))
+                self.check(
+                    ["serve", "no-such-model", "--port", port, "--run-out", self.nowhere, *flags],
+                    code,
+                    flags[0].removeprefix("--") if "nosuch" in flags else flags[0],
+                    ("no-such-model", "in use", "--run-out"),
+                )
             for flags in (["--run-out", self.nowhere], ["--trace-out", self.nowhere], ["--files-dir", self.nowhere]):
                 code = 2 if flags[0] == "--files-dir" else 1
-                self.check(["serve", "no-such-model", "--port", port, *flags], code, flags[0], ("no-such-model", "in use"))
-            self.check(["serve", "no-such-model", "--port", port, "--run-out", older], 1, "no-such-model", ("in use",))
-            self.check(["serve", *self.dummy, "--port", port, "--run-out", older], 1, "in use", ("no-such-model", "memory plan"))
+                self.check(
+                    ["serve", "no-such-model", "--port", port, *flags], code, flags[0], ("no-such-model", "in use")
+                )
+            for model, code in (("no-such-model", 1), (self.folder / "file", 2)):
+                done = tactus(
+                    "serve", model, "--port", port, "--run-out", older, TACTUS_CACHE_DIR=str(self.folder / "cache")
+                )
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertRegex(
+                    done.stderr, rf"\Atactus serve: .*{model}.*; also, port {port} on 127\.0\.0\.1 is in use.*\n\Z"
+                )
+            self.check(
+                ["serve", *self.dummy, "--port", port, "--run-out", older],
+                1,
+                "in use",
+                ("no-such-model", "memory plan"),
+            )
             (self.model / "config.json").write_text("{")
-            self.check(["serve", *self.dummy, "--port", port], 1, "config.json", ("in use",))
+            self.check(["serve", *self.dummy, "--port", port], 1, "config.json", ("memory plan",))
+        self.check(["serve", "no-such-model", "--port", 0, "--run-out", older], 1, "no-such-model")
         self.assertEqual(older.read_text(), "an older run")
 
     def test_route_flags_and_files_before_the_port(self):
         with TakenPort() as port:
-            for flags in (["--balancer", "nosuch"], ["--host", ""], ["--max-body-total", "1"], ["--kv-secret-file", self.nowhere]):
-                self.check(["route", "--replicas", "http://127.0.0.1:1", "--port", port, "--run-out", self.nowhere, *flags], 2, flags[0].removeprefix("--") if "nosuch" in flags else flags[0],
-                           ("in use", "--run-out"))
-            self.check(["route", "--replicas", "http://127.0.0.1:1", "--port", port, "--run-out", self.nowhere], 1, "--run-out", ("in use",))
+            for flags in (
+                ["--balancer", "nosuch"],
+                ["--host", ""],
+                ["--max-body-total", "1"],
+                ["--kv-secret-file", self.nowhere],
+            ):
+                self.check(
+                    ["route", "--replicas", "http://127.0.0.1:1", "--port", port, "--run-out", self.nowhere, *flags],
+                    2,
+                    flags[0].removeprefix("--") if "nosuch" in flags else flags[0],
+                    ("in use", "--run-out"),
+                )
+            self.check(
+                ["route", "--replicas", "http://127.0.0.1:1", "--port", port, "--run-out", self.nowhere],
+                1,
+                "--run-out",
+                ("in use",),
+            )
             self.check(["route", "--replicas", "http://127.0.0.1:1", "--port", port], 1, "in use")
 
     def test_outputs_before_the_model(self):
-        cases = [(["run", "-p", "x"], ["--trace-out"]), (["profile"], ["--output"]),
-                 (["batch", self.input], ["--output", "--errors", "--job", "--run-out", "--trace-out"])]
+        cases = [
+            (["run", "-p", "x"], ["--trace-out"]),
+            (["profile"], ["--output"]),
+            (["batch", self.input], ["--output", "--errors", "--job", "--run-out", "--trace-out"]),
+        ]
         for command, outputs in cases:
             base = command + (["-o", self.folder / "out.jsonl"] if command[0] == "batch" else [])
             for output in outputs:
@@ -220,14 +285,24 @@ class OrderOfChecksTest(Folder):
                 self.check([*words, "no-such-model", output, self.nowhere], 1, output, ("no-such-model",))
             self.check([*base, "no-such-model", "--scheduler", "nosuch"], 2, "nosuch", ("no-such-model",))
             self.check([*base, "no-such-model"], 1, "no-such-model")
-        self.check(["batch", self.nowhere, "no-such-model", "-o", self.folder / "out.jsonl"], 1, str(self.nowhere), ("no-such-model",))
+        self.check(
+            ["batch", self.nowhere, "no-such-model", "-o", self.folder / "out.jsonl"],
+            1,
+            str(self.nowhere),
+            ("no-such-model",),
+        )
 
     def test_outputs_before_what_they_are_of(self):
         load = ["--workload", "random:in=8,out=8", "--rate", "1", "--requests", "5"]
         sim = ["--model", "llama-3.1-8b", "--device", "h100", *load]
         with TakenPort(listening=False) as port:
             for output in ("--output", "--run-out"):
-                self.check(["bench", "--url", f"http://127.0.0.1:{port}", *load, output, self.nowhere], 1, output, ("refused", "connect"))
+                self.check(
+                    ["bench", "--url", f"http://127.0.0.1:{port}", *load, output, self.nowhere],
+                    1,
+                    output,
+                    ("refused", "connect"),
+                )
         for output in ("--output", "--run-out", "--steps-out", "--requests-out", "--trace-out"):
             done = tactus("sim", *sim, output, self.nowhere)
             self.assertIn(done.returncode, (1, 2), done.stderr)
@@ -236,7 +311,10 @@ class OrderOfChecksTest(Folder):
         for args in (["explain", self.folder / "none.trace", "1"], ["report", self.folder / "none.run"]):
             self.check([*args, "--output", self.nowhere], 1, "--output", ("none.",))
         self.check(["report", self.folder / "none.run", "--pictures", self.nowhere], 1, "--pictures", ("none.run",))
-        for args in (["sim", "capacity", *sim[:4], "--workload", "chat", "--until", "p99(tbt)<=100ms"], ["sim", "sweep", *sim, "--vary", "rate=1,2"]):
+        for args in (
+            ["sim", "capacity", *sim[:4], "--workload", "chat", "--until", "p99(tbt)<=100ms"],
+            ["sim", "sweep", *sim, "--vary", "rate=1,2"],
+        ):
             for output in ("--csv", "--output"):
                 done = tactus(*args, output, self.nowhere)
                 self.assertIn(done.returncode, (1, 2), done.stderr)

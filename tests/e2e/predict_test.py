@@ -1,5 +1,7 @@
-"""What was served is predicted: under every scheduler a server records a run, and `tactus sim --replay --times model` repeats it with
+"""What was served is predicted: under every scheduler a server records a run, and `tactus sim --replay --times model`
+repeats it with
 step times of a file. README's command, from the outside."""
+
 import concurrent.futures
 import csv
 import json
@@ -19,8 +21,15 @@ ONLY_SIMULATED = ("oracle", "trail-oracle")
 
 
 def tactus(*args, timeout=120):
-    return subprocess.run([BINARY, *map(str, args)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT,
-                          check=False)
+    return subprocess.run(
+        [BINARY, *map(str, args)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=ENVIRONMENT,
+        check=False,
+    )
 
 
 def write_profile(path):
@@ -51,11 +60,26 @@ class PredictTest(unittest.TestCase):
         """The path of a server's recording, and how many requests it answered."""
         trace = self.path / "run.trace"
         trace.unlink(missing_ok=True)
-        server = ServerProcess("--trace-out", trace, "--threads", 1, "--profile", self.profile, "--max-num-seqs", 8, *args, real_model=False)
+        server = ServerProcess(
+            "--trace-out",
+            trace,
+            "--threads",
+            1,
+            "--profile",
+            self.profile,
+            "--max-num-seqs",
+            8,
+            *args,
+            real_model=False,
+        )
         try:
+
             def post(body):
-                request = urllib.request.Request(server.url + "/v1/completions", json.dumps({"model": "test-model", **body}).encode(),
-                                                 {"Content-Type": "application/json"})
+                request = urllib.request.Request(
+                    server.url + "/v1/completions",
+                    json.dumps({"model": "test-model", **body}).encode(),
+                    {"Content-Type": "application/json"},
+                )
                 with urllib.request.urlopen(request, timeout=60) as answer:
                     return json.load(answer)
 
@@ -70,7 +94,20 @@ class PredictTest(unittest.TestCase):
         steps, run = self.path / "steps.csv", self.path / "predicted.zip"
         for path in (steps, run):
             path.unlink(missing_ok=True)
-        done = tactus("sim", "--replay", trace, "--times", "model", "--cost", self.profile, "--steps-out", steps, "--run-out", run, "--json")
+        done = tactus(
+            "sim",
+            "--replay",
+            trace,
+            "--times",
+            "model",
+            "--cost",
+            self.profile,
+            "--steps-out",
+            steps,
+            "--run-out",
+            run,
+            "--json",
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         result = json.loads(done.stdout)
         self.assertTrue(result["recorded"]["identical"])
@@ -89,7 +126,16 @@ class PredictTest(unittest.TestCase):
     def test_a_run_of_every_scheduler_is_predicted(self):
         listed = json.loads(tactus("sim", "--list", "--json").stdout)["schedulers"]
         self.assertGreater(len(listed), 15)
-        bodies = [{"prompt": "x" * (10 + 40 * i), "max_tokens": 4 + i, "temperature": 0, "ignore_eos": i % 2 == 0, "n": 1 + i % 2} for i in range(6)]
+        bodies = [
+            {
+                "prompt": "x" * (10 + 40 * i),
+                "max_tokens": 4 + i,
+                "temperature": 0,
+                "ignore_eos": i % 2 == 0,
+                "n": 1 + i % 2,
+            }
+            for i in range(6)
+        ]
         for scheduler in sorted(set(listed) - set(ONLY_SIMULATED)):
             with self.subTest(scheduler=scheduler):
                 self.predict(*self.record("--scheduler", scheduler, bodies=bodies))

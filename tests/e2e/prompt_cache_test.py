@@ -1,5 +1,7 @@
-"""Prompts on disk, of the real program: it is killed while it writes, the folder is damaged, and after a restart what was computed long ago
+"""Prompts on disk, of the real program: it is killed while it writes, the folder is damaged, and after a restart what
+was computed long ago
 is a hit with the same text."""
+
 import json
 import os
 import pathlib
@@ -14,7 +16,7 @@ import urllib.request
 from server_process import ServerProcess, default_model, wait_until
 
 BLOCK = 16
-VOCABULARY = 500   # ids that every model has
+VOCABULARY = 500  # ids that every model has
 
 
 def prompt(i, tokens=400):
@@ -62,8 +64,15 @@ class PromptCacheTest(unittest.TestCase):
     def assert_hit(self, server, tokens, text, key=None):
         again, cache = self.ask(server, tokens, key)
         self.assertEqual(again, text)
-        self.assertEqual(cache, {"cached_tokens": (len(tokens) - 1) // BLOCK * BLOCK, "memory_tokens": 0,
-                                 "disk_tokens": (len(tokens) - 1) // BLOCK * BLOCK, "ended": "end_of_prompt"})
+        self.assertEqual(
+            cache,
+            {
+                "cached_tokens": (len(tokens) - 1) // BLOCK * BLOCK,
+                "memory_tokens": 0,
+                "disk_tokens": (len(tokens) - 1) // BLOCK * BLOCK,
+                "ended": "end_of_prompt",
+            },
+        )
 
     @NEEDS_MODEL
     def test_killed_while_it_writes_it_has_what_was_written_before(self):
@@ -72,7 +81,9 @@ class PromptCacheTest(unittest.TestCase):
         for text, cache in early.values():
             self.assertEqual(cache["cached_tokens"], 0)
         written = 4 * (400 // BLOCK)
-        wait_until(lambda: self.metric(server, "tactus_disk_kv_written_blocks_total") >= written, "the prompts are written")
+        wait_until(
+            lambda: self.metric(server, "tactus_disk_kv_written_blocks_total") >= written, "the prompts are written"
+        )
         # It is killed in the middle of others.
         stop = threading.Event()
 
@@ -83,10 +94,13 @@ class PromptCacheTest(unittest.TestCase):
                 except OSError:
                     return
                 i += 2
+
         others = [threading.Thread(target=go_on, args=(100 + i,)) for i in range(2)]
         for thread in others:
             thread.start()
-        wait_until(lambda: self.metric(server, "tactus_disk_kv_written_blocks_total") > written + 3, "others are written")
+        wait_until(
+            lambda: self.metric(server, "tactus_disk_kv_written_blocks_total") > written + 3, "others are written"
+        )
         self.kill(server)
         stop.set()
         for thread in others:
@@ -116,36 +130,59 @@ class PromptCacheTest(unittest.TestCase):
         text, _ = self.ask(server, prompt(1))
         other, _ = self.ask(server, prompt(2))
         server.stop()
-        blocks, = self.folder.glob("*/*.blocks")
+        (blocks,) = self.folder.glob("*/*.blocks")
         with blocks.open("r+b") as file:
-            file.seek(blocks.stat().st_size // 100)   # in the first blocks of the first prompt
+            file.seek(blocks.stat().st_size // 100)  # in the first blocks of the first prompt
             file.write(os.urandom(16))
         server = self.serve()
         again, cache = self.ask(server, prompt(1))
         self.assertEqual(again, text)
         self.assertEqual(cache["ended"], "damaged")
         self.assert_hit(server, prompt(2), other)
-        wait_until(lambda: any("warning: KV cache" in line and blocks.name in line and "is damaged at byte" in line for line in server.lines),
-                   "the damage is told", about=server.last_lines)
+        wait_until(
+            lambda: any(
+                "warning: KV cache" in line and blocks.name in line and "is damaged at byte" in line
+                for line in server.lines
+            ),
+            "the damage is told",
+            about=server.last_lines,
+        )
         server.stop()
 
     def test_a_folder_in_use_and_one_that_is_none_are_refused(self):
         server = self.serve()
-        command = [os.environ["TACTUS_BINARY"], "serve", default_model() or str(pathlib.Path(server.folder.name)), "--port", "0",
-                   "--kv-cache-dir"]
+        command = [
+            os.environ["TACTUS_BINARY"],
+            "serve",
+            default_model() or str(pathlib.Path(server.folder.name)),
+            "--port",
+            "0",
+            "--kv-cache-dir",
+        ]
         if not server.real:
-            command[3:3] = ["--load-format", "dummy", "--chat-template", str(pathlib.Path(server.folder.name) / "chat.jinja")]
+            command[3:3] = [
+                "--load-format",
+                "dummy",
+                "--chat-template",
+                str(pathlib.Path(server.folder.name) / "chat.jinja"),
+            ]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
 
         def refusal(folder, *args):
-            done = subprocess.run([*command, str(folder), *args], capture_output=True, text=True, timeout=120, env=environment)
+            done = subprocess.run(
+                [*command, str(folder), *args], capture_output=True, text=True, timeout=120, env=environment
+            )
             self.assertEqual(done.returncode, 2, done.stderr)
             return done.stderr
+
         self.assertIn("another process uses it", refusal(self.folder))
         file = self.folder.parent / "file"
         file.write_text("text")
         self.assertIn("it is a file; name a folder", refusal(file))
-        self.assertIn("--kv-cache-dir-size 1000 is too small", refusal(self.folder.parent / "small", "--kv-cache-dir-size", "1000"))
+        self.assertIn(
+            "--kv-cache-dir-size 1000 is too small",
+            refusal(self.folder.parent / "small", "--kv-cache-dir-size", "1000"),
+        )
         server.stop()
 
 

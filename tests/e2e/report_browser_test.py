@@ -1,4 +1,6 @@
-"""A report in a real browser (Debian's chromium): it draws, asks for nothing, and is light or dark as the reader has it."""
+"""A report in a real browser (Debian's chromium): it draws, asks for nothing, and is light or dark as the reader has
+it."""
+
 import html
 import json
 import re
@@ -25,29 +27,59 @@ def first_pixel(png):
         packed += body if kind == b"IDAT" else b""
         at += 12 + size
     row = zlib.decompress(packed)
-    return tuple(row[1 : 1 + channels][:3])   # whatever its filter: nothing is left of the first pixel or above it
+    return tuple(row[1 : 1 + channels][:3])  # whatever its filter: nothing is left of the first pixel or above it
 
 
 @unittest.skipUnless(CHROMIUM, "there is no chromium")
 class BrowserTest(Folder):
     def browse(self, *options):
-        done = subprocess.run([CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={self.folder}/profile", *options],
-                              capture_output=True, text=True, timeout=200)
+        done = subprocess.run(
+            [
+                CHROMIUM,
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                f"--user-data-dir={self.folder}/profile",
+                *options,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
     def setUp(self):
         super().setUp()
         self.recorded = run = self.folder / "a.run"
-        done = tactus("sim", "--model", "yi-34b", "--device", "a100", "--tp", "2", "--pp", "2", "--workload", "chat", "--rate", "2", "--requests",
-                      "200", "--slo", "ttft=500ms,tbt=50ms", "--run-out", run)
+        done = tactus(
+            "sim",
+            "--model",
+            "yi-34b",
+            "--device",
+            "a100",
+            "--tp",
+            "2",
+            "--pp",
+            "2",
+            "--workload",
+            "chat",
+            "--rate",
+            "2",
+            "--requests",
+            "200",
+            "--slo",
+            "ttft=500ms,tbt=50ms",
+            "--run-out",
+            run,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.page = self.folder / "page.html"
         self.assertEqual(tactus("report", run, "-o", self.page).returncode, 0)
 
     def test_every_picture_is_drawn_and_nothing_is_asked_for(self):
         done = self.browse("--enable-logging=stderr", "--dump-dom", self.page.as_uri())
-        self.assertEqual(done.stdout.count("<svg"), 10)   # with the bubbles of a pipeline
+        self.assertEqual(done.stdout.count("<svg"), 10)  # with the bubbles of a pipeline
         self.assertNotIn("Content Security Policy", done.stderr)
         self.assertNotIn("Nothing to show", done.stdout)
 
@@ -55,8 +87,10 @@ class BrowserTest(Folder):
         page = self.folder / "measured.html"
         script = """<script>
           const texts = [...document.querySelectorAll("svg text")].map(t => t.getBoundingClientRect().height);
-          const wide = [...document.querySelectorAll("figure, svg, p, h1, h2")].filter(e => e.getBoundingClientRect().right > innerWidth + 1);
-          document.title = JSON.stringify({least: Math.min(...texts), wide: wide.length, width: innerWidth, page: document.documentElement.scrollWidth});
+          const wide = [...document.querySelectorAll("figure, svg, p, h1, h2")]
+            .filter(e => e.getBoundingClientRect().right > innerWidth + 1);
+          document.title = JSON.stringify({least: Math.min(...texts), wide: wide.length, width: innerWidth,
+            page: document.documentElement.scrollWidth});
         </script>"""
         text = re.sub(r"<meta http-equiv[^>]*>", "", self.page.read_text()).replace("</body>", script + "</body>")
         # Headless windows are not narrower than 500 pixels; a frame is.
@@ -84,7 +118,7 @@ class BrowserTest(Folder):
         boxes = re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", data)
         self.assertTrue(boxes)
         for width, height in boxes:
-            self.assertGreater(float(width), float(height))   # two pictures side by side need the paper's long side
+            self.assertGreater(float(width), float(height))  # two pictures side by side need the paper's long side
 
     @unittest.skipUnless(shutil.which("rsvg-convert"), "there is no rsvg-convert")
     def test_its_pictures_as_png(self):

@@ -1,4 +1,5 @@
 """Run files and reports of the real program: what sim, bench and serve record, and what `tactus report` makes of it."""
+
 import csv
 import io
 import json
@@ -23,7 +24,19 @@ def table(run, name):
 class ReportTest(Folder):
     def record(self, name, *options, rate="20"):
         path = self.folder / name
-        done = tactus(*SIM, "--rate", rate, "--requests", "60", "--slo", "ttft=200ms,tbt=20ms", "--json", "--run-out", path, *options)
+        done = tactus(
+            *SIM,
+            "--rate",
+            rate,
+            "--requests",
+            "60",
+            "--slo",
+            "ttft=200ms,tbt=20ms",
+            "--json",
+            "--run-out",
+            path,
+            *options,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         return path, json.loads(done.stdout)
 
@@ -62,7 +75,9 @@ class ReportTest(Folder):
         for asked in ("http:", "https:", "src=", "href=", "<script"):
             self.assertNotIn(asked, text)
         names = {p.name for p in pictures.iterdir()}
-        self.assertLessEqual({"tbt.svg", "tbt.csv", "batch.svg", "kv.svg", "queue.svg", "attainment.svg", "report.json"}, names)
+        self.assertLessEqual(
+            {"tbt.svg", "tbt.csv", "batch.svg", "kv.svg", "queue.svg", "attainment.svg", "report.json"}, names
+        )
         for svg in pictures.glob("*.svg"):
             self.assertTrue(xml.etree.ElementTree.parse(svg).getroot().tag.endswith("svg"), svg)
         events = json.loads(trace.read_text())["traceEvents"]
@@ -74,27 +89,41 @@ class ReportTest(Folder):
         command = [BINARY, "report", path, "--pictures", pictures, "--png"]
         missing = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": str(self.folder)})
         self.assertEqual(missing.returncode, 2)
-        self.assertIn("--png needs the program rsvg-convert, which is in no folder of PATH: install it (Debian's package librsvg2-bin)", missing.stderr)
+        self.assertIn(
+            "--png needs the program rsvg-convert, which is in no folder of PATH: install it (Debian's package"
+            " librsvg2-bin)",
+            missing.stderr,
+        )
         self.assertFalse(pictures.exists(), "all pictures or none")
         # Whatever program has the name is given the picture and where its PNG goes.
         program = self.folder / "rsvg-convert"
         program.write_text('#!/bin/sh\necho "$1" "$2" > "$3"\necho "$5" >> "$3"\n')
         program.chmod(0o755)
-        done = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": f"{self.folder}:/usr/bin:/bin"})
+        done = subprocess.run(
+            command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": f"{self.folder}:/usr/bin:/bin"}
+        )
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual({p.stem for p in pictures.glob("*.svg")}, {p.stem for p in pictures.glob("*.png")})
         self.assertEqual((pictures / "tbt.png").read_text(), f"--zoom=2 --output\n{pictures / 'tbt.svg'}\n")
         program.write_text("#!/bin/sh\nexit 3\n")
-        failed = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": f"{self.folder}:/usr/bin:/bin"})
+        failed = subprocess.run(
+            command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": f"{self.folder}:/usr/bin:/bin"}
+        )
         self.assertEqual(failed.returncode, 1)
         drawn = len(list(pictures.glob("*.svg")))
-        self.assertRegex(failed.stderr, rf"rsvg-convert could not make '.*' \(exit status 3\); 0 of {drawn} PNG pictures were made, and all {drawn} as SVG")
+        self.assertRegex(
+            failed.stderr,
+            rf"rsvg-convert could not make '.*' \(exit status 3\); 0 of {drawn} PNG pictures were made, and all {drawn}"
+            r" as SVG",
+        )
         # One that says it is done and has made nothing is no success, nor one that ends in the middle.
         for script, made in (("exit 0", 0), (f'[ "$5" = {pictures}/kv.svg ] && kill -9 $$; echo x > "$3"', None)):
             for png in pictures.glob("*.png"):
                 png.unlink()
             program.write_text(f"#!/bin/sh\n{script}\n")
-            failed = subprocess.run(command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": f"{self.folder}:/usr/bin:/bin"})
+            failed = subprocess.run(
+                command, capture_output=True, text=True, env={**ENVIRONMENT, "PATH": f"{self.folder}:/usr/bin:/bin"}
+            )
             self.assertEqual(failed.returncode, 1, failed.stderr)
             whole = len(list(pictures.glob("*.png")))
             self.assertIn(f"; {whole} of {drawn} PNG pictures were made", failed.stderr)
@@ -110,8 +139,10 @@ class ReportTest(Folder):
             rows = table(run, "timeseries")
         self.assertEqual(len(rows), len(series["rows"]))
         for row, other in zip(rows, series["rows"]):
-            self.assertEqual({k: float(v) if v else None for k, v in row.items()},
-                             {k: round(v, 6) if isinstance(v, float) else v for k, v in other.items()})
+            self.assertEqual(
+                {k: float(v) if v else None for k, v in row.items()},
+                {k: round(v, 6) if isinstance(v, float) else v for k, v in other.items()},
+            )
         self.assertEqual(sum(row["output_tokens"] for row in series["rows"]), 60 * 32)
         # Without a run file, and for people.
         args = (*SIM, "--rate", "20", "--requests", "60", "--slo", "ttft=200ms,tbt=20ms", "--timeseries", "500ms")
@@ -119,10 +150,12 @@ class ReportTest(Folder):
         text = tactus(*args).stdout
         self.assertIn("from (s)", text)
         self.assertIn(f"\n{0.5:12.3f} {series['rows'][1]['arrived']:8d}", text)
-        for extra, why in ((["--timeseries", "1us"], "--timeseries is 1us; it must be between 1ms"),
-                           (["--timeseries", "1s", "--run-interval", "2s"], "a run has one time series"),
-                           (["--timeseries", "1s", "--seeds", "2"], "--timeseries is of one run"),
-                           (["--timeseries", "1s", "--scheduler", "oracle"], "--timeseries is of one simulated run")):
+        for extra, why in (
+            (["--timeseries", "1us"], "--timeseries is 1us; it must be between 1ms"),
+            (["--timeseries", "1s", "--run-interval", "2s"], "a run has one time series"),
+            (["--timeseries", "1s", "--seeds", "2"], "--timeseries is of one run"),
+            (["--timeseries", "1s", "--scheduler", "oracle"], "--timeseries is of one simulated run"),
+        ):
             done = tactus(*SIM, "--rate", "20", *extra)
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn(why, done.stderr)
@@ -150,19 +183,29 @@ class ReportTest(Folder):
         as_slow = sum(row["longest_gap_s"] == slowest["longest_gap_s"] for row in requests)
         self.assertAlmostEqual(story["slower_than"]["longest_gap"], (60 - as_slow) / 59)
         answer = story["phases"][-1]
-        during = [s for s in steps if float(s["end_s"]) > float(slowest["first_token_s"]) and float(s["start_s"]) < float(slowest["done_s"])]
+        during = [
+            s
+            for s in steps
+            if float(s["end_s"]) > float(slowest["first_token_s"]) and float(s["start_s"]) < float(slowest["done_s"])
+        ]
         self.assertEqual((answer["phase"], answer["steps"]), ("answer", len(during)))
         self.assertEqual(answer["decodes"], sum(int(s["decodes"]) for s in during))
         gap = story["longest_gap"]
         self.assertAlmostEqual(1000 * (gap["to_s"] - gap["from_s"]), story["longest_gap_ms"], places=5)
         within = [s for s in steps if gap["from_s"] + 1e-9 < float(s["end_s"]) < gap["to_s"] + 1e-9]
-        self.assertEqual((gap["steps"], gap["prompt_tokens"]), (len(within), sum(int(s["prompt_tokens"]) for s in within)))
+        self.assertEqual(
+            (gap["steps"], gap["prompt_tokens"]), (len(within), sum(int(s["prompt_tokens"]) for s in within))
+        )
         text = tactus("explain", path, slowest["request"]).stdout
         for told in ("waited", "computed its prompt", "longest gap", "others were faster", f"to step {gap['step']}:"):
             self.assertIn(told, text)
 
     def test_several_runs_are_compared(self):
-        paths = [self.record(f"{s}-{r}.run", "--scheduler", s, rate=r)[0] for s in ("vllm", "sarathi-serve") for r in ("5", "10")]
+        paths = [
+            self.record(f"{s}-{r}.run", "--scheduler", s, rate=r)[0]
+            for s in ("vllm", "sarathi-serve")
+            for r in ("5", "10")
+        ]
         page = self.folder / "page.html"
         self.assertEqual(tactus("report", *paths, "-o", page).returncode, 0)
         text = page.read_text()
@@ -180,15 +223,24 @@ class ReportTest(Folder):
         with zipfile.ZipFile(empty, "w") as run:
             run.writestr("run.json", json.dumps({"format": "tactus-run", "version": 1}))
         page = self.folder / "page.html"
-        for args, code, why in ((["-o", page], 2, "no run to report"), ([path, "-o", page, "--png"], 2, "--png is of the pictures"),
-                                ([path, "-o", path], 2, "is a run to report"), ([path, "--perfetto", path], 2, "is a run to report"),
-                                ([path], 2, "nothing to write"), ([other, "-o", page], 2, "is not a run file"),
-                                ([newer, "-o", page], 2, "is of version 2, written by tactus 9.9; this program reads version 1"),
-                                ([empty, "-o", page], 2, "has nothing in it"), ([self.folder / "none", "-o", page], 1, "none"),
-                                ([path, path, "--perfetto", page], 2, "--perfetto is of one run, and 2 are named"),
-                                ([path, "-o", page, "--perfetto", page], 2, "--output and --perfetto are one file"),
-                                ([path, "-o", self.folder / "p/report.json", "--pictures", self.folder / "p"], 2,
-                                 "would be replaced by a file of --pictures")):
+        for args, code, why in (
+            (["-o", page], 2, "no run to report"),
+            ([path, "-o", page, "--png"], 2, "--png is of the pictures"),
+            ([path, "-o", path], 2, "is a run to report"),
+            ([path, "--perfetto", path], 2, "is a run to report"),
+            ([path], 2, "nothing to write"),
+            ([other, "-o", page], 2, "is not a run file"),
+            ([newer, "-o", page], 2, "is of version 2, written by tactus 9.9; this program reads version 1"),
+            ([empty, "-o", page], 2, "has nothing in it"),
+            ([self.folder / "none", "-o", page], 1, "none"),
+            ([path, path, "--perfetto", page], 2, "--perfetto is of one run, and 2 are named"),
+            ([path, "-o", page, "--perfetto", page], 2, "--output and --perfetto are one file"),
+            (
+                [path, "-o", self.folder / "p/report.json", "--pictures", self.folder / "p"],
+                2,
+                "would be replaced by a file of --pictures",
+            ),
+        ):
             done = tactus("report", *args)
             self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
             self.assertIn(why, done.stderr)
@@ -196,8 +248,10 @@ class ReportTest(Folder):
         done = tactus("explain", newer, "1")
         self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
         self.assertIn("is of version 2, written by tactus 9.9; this program reads version 1", done.stderr)
-        for args, why in ((["--run-out", self.folder / "x", "--run-interval", "0.1ms"], "--run-interval is"),
-                          (["--run-out", self.folder / "x", "--scheduler", "oracle"], "--run-out records one simulated run")):
+        for args, why in (
+            (["--run-out", self.folder / "x", "--run-interval", "0.1ms"], "--run-interval is"),
+            (["--run-out", self.folder / "x", "--scheduler", "oracle"], "--run-out records one simulated run"),
+        ):
             done = tactus(*SIM, "--rate", "20", *args)
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertIn(why, done.stderr)
@@ -206,7 +260,9 @@ class ReportTest(Folder):
     def test_a_killed_recording_is_incomplete_and_shown(self):
         path, page = self.folder / "a.run", self.folder / "page.html"
         command = [BINARY, *SIM, "--rate", "20", "--requests", "100000000", "--run-out", str(path)]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT) as process:
+        with subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT
+        ) as process:
             wait_until(lambda: path.exists() and path.stat().st_size > 200_000, "a recording of some size")
             process.send_signal(signal.SIGKILL)
         done = tactus("report", path, "-o", page)
@@ -218,8 +274,26 @@ class ReportTest(Folder):
         served, sent = self.folder / "served.run", self.folder / "sent.run"
         server = ServerProcess("--run-out", served, real_model=False)
         try:
-            done = tactus("bench", "--url", server.url, "--vocab-size", "256", "--requests", "6", "--concurrency", "2", "--workload",
-                          "random:in=8,out=5", "--api-key", "a secret", "--run-out", sent, "--timeseries", "100ms", "--json")
+            done = tactus(
+                "bench",
+                "--url",
+                server.url,
+                "--vocab-size",
+                "256",
+                "--requests",
+                "6",
+                "--concurrency",
+                "2",
+                "--workload",
+                "random:in=8,out=5",
+                "--api-key",
+                "a secret",
+                "--run-out",
+                sent,
+                "--timeseries",
+                "100ms",
+                "--json",
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(sum(row["output_tokens"] for row in json.loads(done.stdout)["timeseries"]["rows"]), 30)
         finally:
@@ -245,8 +319,22 @@ class ReportTest(Folder):
             router = Router([server.url], "--run-out", routed)
             try:
                 router.await_ready(1)
-                done = tactus("bench", "--url", router.url, "--vocab-size", "256", "--requests", "6", "--concurrency", "2", "--workload",
-                              "random:in=8,out=5", "--run-out", sent, "--json")
+                done = tactus(
+                    "bench",
+                    "--url",
+                    router.url,
+                    "--vocab-size",
+                    "256",
+                    "--requests",
+                    "6",
+                    "--concurrency",
+                    "2",
+                    "--workload",
+                    "random:in=8,out=5",
+                    "--run-out",
+                    sent,
+                    "--json",
+                )
                 self.assertEqual(done.returncode, 0, done.stderr)
                 seen = json.loads(done.stdout)
                 self.assertEqual(router.post("/v1/completions", {"model": "none", "prompt": "x"})[0], 404)
@@ -279,18 +367,34 @@ class ReportTest(Folder):
         self.assertEqual(done.returncode, 0, done.stderr)
         with zipfile.ZipFile(path) as run, zipfile.ZipFile(again) as replay:
             self.assertEqual(json.loads(replay.read("result.json"))["requests"]["completed"], 60)
-            for name, columns in (("requests", ("arrival_s", "first_token_s", "done_s", "output_tokens", "ttft_missed_by")),
-                                  ("steps", ("start_s", "end_s", "prompt_tokens", "decodes", "running"))):
+            for name, columns in (
+                ("requests", ("arrival_s", "first_token_s", "done_s", "output_tokens", "ttft_missed_by")),
+                ("steps", ("start_s", "end_s", "prompt_tokens", "decodes", "running")),
+            ):
                 a, b = table(run, name), table(replay, name)
                 self.assertEqual(len(a), len(b), name)
                 origin = float(table(run, "requests")[0]["arrival_s"])
                 for row, other in zip(a, b):
                     for column in columns:
                         if column.endswith("_s"):
-                            self.assertAlmostEqual(float(row[column]) - origin, float(other[column]), 6, f"{name}: {column}")
+                            self.assertAlmostEqual(
+                                float(row[column]) - origin, float(other[column]), 6, f"{name}: {column}"
+                            )
                         else:
                             self.assertEqual(row[column], other[column], f"{name}: {column}")
-        done = tactus("sim", "--replay", trace, "--times", "model", "--model", "llama-3.1-8b", "--device", "a100", "--run-out", again)
+        done = tactus(
+            "sim",
+            "--replay",
+            trace,
+            "--times",
+            "model",
+            "--model",
+            "llama-3.1-8b",
+            "--device",
+            "a100",
+            "--run-out",
+            again,
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
         with zipfile.ZipFile(again) as run:
             slower = json.loads(run.read("result.json"))

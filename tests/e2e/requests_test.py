@@ -1,4 +1,6 @@
-"""Requests as clients of other servers send them, of the real program: taken, or refused by name; nothing is passed over in silence."""
+"""Requests as clients of other servers send them, of the real program: taken, or refused by name; nothing is passed
+over in silence."""
+
 import json
 import unittest
 import urllib.error
@@ -17,7 +19,9 @@ class RequestsTest(unittest.TestCase):
 
     def post(self, path, body):
         """(status, headers, object) of the answer."""
-        request = urllib.request.Request(self.server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            self.server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         try:
             with urllib.request.urlopen(request, timeout=120) as answer:
                 return answer.status, answer.headers, json.load(answer)
@@ -29,45 +33,76 @@ class RequestsTest(unittest.TestCase):
         return self.post("/v1/chat/completions", {"messages": ASK, "temperature": 0, "max_tokens": 60, **fields})
 
     def content(self, schema):
-        status, _, answer = self.chat(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}})
+        status, _, answer = self.chat(
+            response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+        )
         self.assertEqual(status, 200, answer)
         return json.loads(answer["choices"][0]["message"]["content"])
 
     def test_numbers_of_schemas_are_kept_to_the_digit(self):
         self.assertEqual(self.content({"const": 9007199254740993}), 9007199254740993)
-        self.assertIn(self.content({"type": "integer", "minimum": 1234567890123456789, "maximum": 1234567890123456790}),
-                      (1234567890123456789, 1234567890123456790))
-        person = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}, "id": {"enum": [1234567890123456789]}},
-                  "required": ["name", "id"], "additionalProperties": False}
+        self.assertIn(
+            self.content({"type": "integer", "minimum": 1234567890123456789, "maximum": 1234567890123456790}),
+            (1234567890123456789, 1234567890123456790),
+        )
+        person = {
+            "type": "object",
+            "properties": {"name": {"type": "string", "maxLength": 8}, "id": {"enum": [1234567890123456789]}},
+            "required": ["name", "id"],
+            "additionalProperties": False,
+        }
         self.assertEqual(self.content(person)["id"], 1234567890123456789)
-        whole = self.content({"type": "integer", "minimum": -2**63, "maximum": 2**63 - 1})
-        self.assertTrue(-2**63 <= whole < 2**63)
+        whole = self.content({"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1})
+        self.assertTrue(-(2**63) <= whole < 2**63)
 
     def test_arguments_of_calls_too(self):
-        tool = {"type": "function", "function": {"name": "find", "parameters": {
-            "type": "object", "properties": {"id": {"const": 9007199254740993}}, "required": ["id"], "additionalProperties": False}}}
+        tool = {
+            "type": "function",
+            "function": {
+                "name": "find",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"id": {"const": 9007199254740993}},
+                    "required": ["id"],
+                    "additionalProperties": False,
+                },
+            },
+        }
         status, _, answer = self.chat(tools=[tool], tool_choice="required")
         self.assertEqual(status, 200, answer)
         call = answer["choices"][0]["message"]["tool_calls"][0]["function"]
         self.assertEqual(json.loads(call["arguments"]), {"id": 9007199254740993})
 
     def test_json_object_with_a_schema_is_of_that_schema(self):
-        schema = {"type": "object", "properties": {"age": {"type": "integer", "maximum": 150}}, "required": ["age"], "additionalProperties": False}
+        schema = {
+            "type": "object",
+            "properties": {"age": {"type": "integer", "maximum": 150}},
+            "required": ["age"],
+            "additionalProperties": False,
+        }
         status, _, answer = self.chat(response_format={"type": "json_object", "schema": schema})
         self.assertEqual(status, 200, answer)
         self.assertEqual(list(json.loads(answer["choices"][0]["message"]["content"])), ["age"])
 
     def test_a_prompt_alone_is_told_with_its_logprobs(self):
         prompt = "The capital of France is"
-        status, _, answer = self.post("/v1/completions", {"prompt": prompt, "max_tokens": 0, "echo": True, "logprobs": 1})
+        status, _, answer = self.post(
+            "/v1/completions", {"prompt": prompt, "max_tokens": 0, "echo": True, "logprobs": 1}
+        )
         self.assertEqual(status, 200, answer)
         choice = answer["choices"][0]
-        self.assertEqual((choice["text"], choice["finish_reason"], answer["usage"]["completion_tokens"]), (prompt, "length", 0))
+        self.assertEqual(
+            (choice["text"], choice["finish_reason"], answer["usage"]["completion_tokens"]), (prompt, "length", 0)
+        )
         self.assertEqual(len(choice["logprobs"]["tokens"]), answer["usage"]["prompt_tokens"])
-        self.assertEqual(self.post("/v1/completions", {"prompt": prompt, "max_tokens": 0})[2]["error"]["param"], "max_tokens")
+        self.assertEqual(
+            self.post("/v1/completions", {"prompt": prompt, "max_tokens": 0})[2]["error"]["param"], "max_tokens"
+        )
 
     def test_every_likely_token_has_a_name_of_its_own(self):
-        status, _, answer = self.post("/v1/completions", {"prompt": "a", "max_tokens": 4, "temperature": 0, "logprobs": 5})
+        status, _, answer = self.post(
+            "/v1/completions", {"prompt": "a", "max_tokens": 4, "temperature": 0, "logprobs": 5}
+        )
         self.assertEqual(status, 200, answer)
         logprobs = answer["choices"][0]["logprobs"]
         for token, top in zip(logprobs["tokens"], logprobs["top_logprobs"]):
@@ -85,8 +120,14 @@ class RequestsTest(unittest.TestCase):
     def test_what_is_ignored_is_named(self):
         status, headers, answer = self.chat(wish=1, max_tokens=1)
         self.assertEqual((status, headers["x-tactus-ignored"]), (200, "wish"), answer)
-        body = {"input": "q", "max_output_tokens": 1, "tools": [{"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}},
-                                                               {"type": "web_search"}]}
+        body = {
+            "input": "q",
+            "max_output_tokens": 1,
+            "tools": [
+                {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}},
+                {"type": "web_search"},
+            ],
+        }
         status, headers, answer = self.post("/v1/responses", body)
         self.assertEqual((status, headers["x-tactus-ignored"]), (200, "tools[1] (web_search)"), answer)
         self.assertEqual(answer["usage"]["input_tokens_details"].keys(), {"cached_tokens"})

@@ -1,4 +1,5 @@
 """`tactus route` in front of real servers: the official client, a replica that is stopped, killed and started again."""
+
 import concurrent.futures
 import json
 import os
@@ -10,7 +11,6 @@ import urllib.error
 import urllib.request
 
 import openai
-
 from fake_endpoint import FakeEndpoint
 from router_process import Router
 from server_process import ServerProcess, TakenPort, wait_until
@@ -23,13 +23,17 @@ def client_of(router):
 
 
 def ask(client, text, **options):
-    return client.completions.create(model=MODEL, prompt=text, max_tokens=16, temperature=0, extra_body={"ignore_eos": True}, **options)
+    return client.completions.create(
+        model=MODEL, prompt=text, max_tokens=16, temperature=0, extra_body={"ignore_eos": True}, **options
+    )
 
 
 class FleetTest(unittest.TestCase):
     def setUp(self):
         self.servers = [ServerProcess(real_model=False) for _ in range(2)]
-        self.router = Router([s.url for s in self.servers], "--slow-start", "0", "--dead-after", "2s", "--balancer", "least-outstanding")
+        self.router = Router(
+            [s.url for s in self.servers], "--slow-start", "0", "--dead-after", "2s", "--balancer", "least-outstanding"
+        )
         self.client = client_of(self.router)
         self.router.await_ready(2)
 
@@ -48,11 +52,24 @@ class FleetTest(unittest.TestCase):
         whole = ask(direct, "to be").choices[0].text
         self.assertEqual(ask(self.client, "to be").choices[0].text, whole)
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
-            answers = list(pool.map(lambda _: "".join(c.choices[0].text for c in ask(self.client, "to be", stream=True) if c.choices), range(64)))
+            answers = list(
+                pool.map(
+                    lambda _: "".join(c.choices[0].text for c in ask(self.client, "to be", stream=True) if c.choices),
+                    range(64),
+                )
+            )
         self.assertEqual(set(answers), {whole})
         lines = self.router.get("/metrics")[1].splitlines()
-        counts = [sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("tactus_route_requests_total{") and 'code="200"' in line
-                      and s.url.removeprefix("http://") in line) for s in self.servers]
+        counts = [
+            sum(
+                float(line.rsplit(" ", 1)[1])
+                for line in lines
+                if line.startswith("tactus_route_requests_total{")
+                and 'code="200"' in line
+                and s.url.removeprefix("http://") in line
+            )
+            for s in self.servers
+        ]
         self.assertGreater(min(counts), 10, "both replicas have work")
         with self.assertRaises(openai.BadRequestError):
             ask(self.client, "x", extra_headers={"x-slo-ttft-ms": "nonsense"})
@@ -66,7 +83,7 @@ class FleetTest(unittest.TestCase):
             try:
                 text = "".join(c.choices[0].text for c in ask(self.client, f"request {i}", stream=True) if c.choices)
                 outcomes.append("answered" if text else "empty")
-            except openai.APIError as error:   # in the stream: it had begun
+            except openai.APIError as error:  # in the stream: it had begun
                 outcomes.append("told" if "ended in the midst" in str(error) else f"other: {error}")
 
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -84,7 +101,9 @@ class FleetTest(unittest.TestCase):
         stopped = self.servers[1]
         stopped.process.send_signal(signal.SIGSTOP)
         try:
-            with concurrent.futures.ThreadPoolExecutor(8) as pool:   # those that went there go elsewhere when it counts as dead
+            with concurrent.futures.ThreadPoolExecutor(
+                8
+            ) as pool:  # those that went there go elsewhere when it counts as dead
                 answers = list(pool.map(lambda i: ask(self.client, f"r {i}").choices[0].text, range(8)))
             self.assertEqual(len(answers), 8)
             self.router.await_ready(1)
@@ -111,7 +130,13 @@ class MigrationTest(unittest.TestCase):
             secret.write("a secret that the fleet shares\n")
             secret.flush()
             os.chmod(secret.name, 0o600)
-            slow = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 4}
+            slow = {
+                "hidden_size": 512,
+                "intermediate_size": 2048,
+                "num_hidden_layers": 8,
+                "num_attention_heads": 8,
+                "num_key_value_heads": 4,
+            }
             servers = [ServerProcess("--kv-secret-file", secret.name, "--threads", "1", config=slow) for _ in range(2)]
             router = Router([s.url for s in servers], "--kv-secret-file", secret.name, "--rebalance-interval", "100ms")
             client = client_of(router)
@@ -119,7 +144,13 @@ class MigrationTest(unittest.TestCase):
                 router.await_ready(2)
                 # Long enough to be under way when the drain comes, on whatever model there is.
                 length = 1500 if servers[0].real else 1900
-                options = {"model": MODEL, "prompt": "Once upon a time", "max_tokens": length, "temperature": 0, "extra_body": {"ignore_eos": True}}
+                options = {
+                    "model": MODEL,
+                    "prompt": "Once upon a time",
+                    "max_tokens": length,
+                    "temperature": 0,
+                    "extra_body": {"ignore_eos": True},
+                }
                 direct = openai.OpenAI(base_url=servers[1].url + "/v1", api_key="none", max_retries=0, timeout=120)
                 whole = direct.completions.create(**options).choices[0].text
                 direct.close()
@@ -128,10 +159,18 @@ class MigrationTest(unittest.TestCase):
                 stream = iter(response.parse())
                 text = "".join(next(stream).choices[0].text for _ in range(5))
                 self.assertEqual(router.post("/fleet/drain", {"url": at})[0], 200)
-                wait_until(lambda: router.metric("tactus_route_migrations_total") > 0 or json.loads(self.state(at))["running"] == 0, "the move", about=router.last_lines)
+                wait_until(
+                    lambda: (
+                        router.metric("tactus_route_migrations_total") > 0 or json.loads(self.state(at))["running"] == 0
+                    ),
+                    "the move",
+                    about=router.last_lines,
+                )
                 text += "".join(chunk.choices[0].text for chunk in stream if chunk.choices)
                 self.assertEqual(text, whole)
-                self.assertGreaterEqual(router.metric('tactus_route_migrations_total{result="moved"}'), 1, router.last_lines())
+                self.assertGreaterEqual(
+                    router.metric('tactus_route_migrations_total{result="moved"}'), 1, router.last_lines()
+                )
                 self.assertEqual(json.loads(self.state(at))["running"], 0)
             finally:
                 client.close()
@@ -148,22 +187,35 @@ class EdgeTest(unittest.TestCase):
     def test_a_server_that_is_no_replica_is_left_out(self):
         with FakeEndpoint(["not http"]) as garbage, TakenPort(listening=False) as nobody:
             router = Router([garbage, f"http://127.0.0.1:{nobody}"])
-            wait_until(lambda: set(router.states().values()) == {"unreachable"}, "both to be out of reach", about=router.last_lines)
+            wait_until(
+                lambda: set(router.states().values()) == {"unreachable"},
+                "both to be out of reach",
+                about=router.last_lines,
+            )
             self.assertEqual(router.get("/ready")[0], 503)
             self.assertEqual(router.get("/v1/models")[0], 503)
             self.assertEqual(router.stop(), 0)
 
     def test_a_wrong_option_is_named(self):
-        for args, text in ((["--replicas", "nonsense"], "--replicas"), (["--balancer", "best"], "unknown balancer 'best'"), (["--port", "x"], "--port"),
-                           (["--replicas-dns", "host"], "HOST:PORT"), (["--replicas-file", "/no/such/file"], "--replicas-file: '/no/such/file'"),
-                           (["--retries", "99"], "retries")):
-            with TakenPort() as port:       # the option is what is wrong, and another port would not help
+        for args, text in (
+            (["--replicas", "nonsense"], "--replicas"),
+            (["--balancer", "best"], "unknown balancer 'best'"),
+            (["--port", "x"], "--port"),
+            (["--replicas-dns", "host"], "HOST:PORT"),
+            (["--replicas-file", "/no/such/file"], "--replicas-file: '/no/such/file'"),
+            (["--retries", "99"], "retries"),
+        ):
+            with TakenPort() as port:  # the option is what is wrong, and another port would not help
                 wrong = args if "--port" in args else [*args, "--port", str(port)]
-                done = subprocess.run([os.environ["TACTUS_BINARY"], "route", *wrong], capture_output=True, text=True, timeout=30)
+                done = subprocess.run(
+                    [os.environ["TACTUS_BINARY"], "route", *wrong], capture_output=True, text=True, timeout=30
+                )
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(text, done.stderr)
         with TakenPort() as port:
-            done = subprocess.run([os.environ["TACTUS_BINARY"], "route", "--port", str(port)], capture_output=True, text=True, timeout=30)
+            done = subprocess.run(
+                [os.environ["TACTUS_BINARY"], "route", "--port", str(port)], capture_output=True, text=True, timeout=30
+            )
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("in use", done.stderr)
 

@@ -1,4 +1,5 @@
 """Starts the real `tactus route` in front of replicas, and asks it."""
+
 import json
 import os
 import re
@@ -17,7 +18,9 @@ class Router:
     def __init__(self, replicas, *args):
         command = [os.environ["TACTUS_BINARY"], "route", "--port", "0", "--replicas", ",".join(replicas), *args]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+        )
         self.lines, self.url = [], None
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
@@ -42,7 +45,9 @@ class Router:
             return error.code, error.read().decode()
 
     def post(self, path, value, method="POST"):
-        request = urllib.request.Request(self.url + path, json.dumps(value).encode(), {"Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(
+            self.url + path, json.dumps(value).encode(), {"Content-Type": "application/json"}, method=method
+        )
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.status, json.loads(answer.read())
@@ -53,11 +58,17 @@ class Router:
         return {r["url"]: r["state"] for r in json.loads(self.get("/fleet/replicas")[1])["replicas"]}
 
     def await_ready(self, count):
-        wait_until(lambda: list(self.states().values()).count("ready") == count, f"{count} replicas ready", about=self.last_lines)
+        wait_until(
+            lambda: list(self.states().values()).count("ready") == count,
+            f"{count} replicas ready",
+            about=self.last_lines,
+        )
 
     def metric(self, name):
         text = self.get("/metrics")[1]
-        return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith((name + " ", name + "{")))
+        return sum(
+            float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith((name + " ", name + "{"))
+        )
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)

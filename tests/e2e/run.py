@@ -1,9 +1,11 @@
-"""Runs one test module with a Python that has the packages it needs. Exit status 0, 1, or 77 (skipped) where there is no such
+"""Runs one test module with a Python that has the packages it needs. Exit status 0, 1, or 77 (skipped) where there is
+no such
 Python or every test was skipped. The last lines say how many tests were skipped, and why.
 
   run.py TACTUS_BINARY MODULE.py            of this folder, with the packages of tests/requirements.txt (.venv)
   run.py TACTUS_BINARY clients/MODULE.py    of tests/clients, with those of its requirements.txt (.venv-clients)
 """
+
 import collections
 import faulthandler
 import os
@@ -14,7 +16,9 @@ import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
 SKIPPED = 77
-TEST_LIMIT_S = float(os.environ.get("TEST_LIMIT_S", 240))   # of one test: one that waits for longer ends here, and says where it stood
+TEST_LIMIT_S = float(
+    os.environ.get("TEST_LIMIT_S", 240)
+)  # of one test: one that waits for longer ends here, and says where it stood
 
 
 class Result(unittest.TextTestResult):
@@ -24,7 +28,7 @@ class Result(unittest.TextTestResult):
 
     def stopTest(self, test):
         super().stopTest(test)
-        faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True)   # what comes between tests has the same limit
+        faulthandler.dump_traceback_later(TEST_LIMIT_S, exit=True)  # what comes between tests has the same limit
 
 
 def run_module(name):
@@ -57,13 +61,29 @@ def main():
     clients = sys.argv[2].startswith("clients/")
     module = sys.argv[2].removeprefix("clients/").removesuffix(".py")
     if clients:
-        folder, venv, needs, requirements, variable = HERE.parent / "clients", ".venv-clients", "anthropic, litellm", "tests/clients/requirements.txt", "TACTUS_CLIENTS_PYTHON"
-        environment = dict(os.environ, TACTUS_BINARY=sys.argv[1], PYTHONPATH=str(HERE))   # their packages leave sockets open: no error
+        folder, venv, needs, requirements, variable = (
+            HERE.parent / "clients",
+            ".venv-clients",
+            "anthropic, litellm",
+            "tests/clients/requirements.txt",
+            "TACTUS_CLIENTS_PYTHON",
+        )
+        environment = dict(
+            os.environ, TACTUS_BINARY=sys.argv[1], PYTHONPATH=str(HERE)
+        )  # their packages leave sockets open: no error
     else:
-        folder, venv, needs, requirements, variable = HERE, ".venv", "openai", "tests/requirements.txt", "TACTUS_TEST_PYTHON"
+        folder, venv, needs, requirements, variable = (
+            HERE,
+            ".venv",
+            "openai",
+            "tests/requirements.txt",
+            "TACTUS_TEST_PYTHON",
+        )
         environment = dict(os.environ, TACTUS_BINARY=sys.argv[1], PYTHONWARNINGS="error::ResourceWarning")
     for python in filter(None, [os.environ.get(variable), str(HERE.parents[1] / venv / "bin/python"), sys.executable]):
-        packages = f"import sys, importlib.util; sys.exit(not all(map(importlib.util.find_spec, {needs.split(', ')!r})))"
+        packages = (
+            f"import sys, importlib.util; sys.exit(not all(map(importlib.util.find_spec, {needs.split(', ')!r})))"
+        )
         found = subprocess.run([python, "-c", packages], capture_output=True) if pathlib.Path(python).exists() else None
         if found is not None and found.returncode == 0:
             return subprocess.run([python, "-u", __file__, "--module", module], env=environment, cwd=folder).returncode

@@ -1,4 +1,5 @@
 """How answers are sampled and where they end: what requests, flags and a model's files say, and who wins."""
+
 import json
 import os
 import pathlib
@@ -11,17 +12,28 @@ import urllib.error
 import urllib.request
 
 from gguf_edit import edit_gguf
-from server_process import ServerProcess, TINY_CONFIG, default_model
+from server_process import TINY_CONFIG, ServerProcess, default_model
 
 BINARY = os.environ["TACTUS_BINARY"]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
 QUESTION = "What is the capital of France?"
-EOS = 2   # of the default model, and of the tiny one
-U32, I32, F32 = (lambda n: (4, struct.pack("<I", n))), (lambda n: (5, struct.pack("<i", n))), (lambda x: (6, struct.pack("<f", x)))
+EOS = 2  # of the default model, and of the tiny one
+U32, I32, F32 = (
+    (lambda n: (4, struct.pack("<I", n))),
+    (lambda n: (5, struct.pack("<i", n))),
+    (lambda x: (6, struct.pack("<f", x))),
+)
 
 
 def tactus(*args):
-    return subprocess.run([BINARY, *map(str, args)], capture_output=True, text=True, timeout=240, env=ENVIRONMENT, stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [BINARY, *map(str, args)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def post(server, path, body):
@@ -42,18 +54,30 @@ class MinTokensTest(unittest.TestCase):
         assert cls.server.stop() == 0, cls.server.last_lines()
 
     def complete(self, **fields):
-        return post(self.server, "/v1/completions", {"prompt": "The capital of France is", "temperature": 0, "max_tokens": 16, **fields})
+        return post(
+            self.server,
+            "/v1/completions",
+            {"prompt": "The capital of France is", "temperature": 0, "max_tokens": 16, **fields},
+        )
 
     def test_the_end_comes_right_behind_them(self):
         for least in (0, 1, 4, 15):
             answer = self.complete(min_tokens=least, logit_bias={str(EOS): 100})
-            self.assertEqual((answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]), (least + 1, "stop"), answer)
+            self.assertEqual(
+                (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]),
+                (least + 1, "stop"),
+                answer,
+            )
         answer = self.complete(min_tokens=16, logit_bias={str(EOS): 100})
-        self.assertEqual((answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]), (16, "length"), answer)
+        self.assertEqual(
+            (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]), (16, "length"), answer
+        )
 
     def test_stop_ids_of_the_request_are_held_off_too(self):
         answer = self.complete(min_tokens=5, stop_token_ids=[100], logit_bias={"100": 100})
-        self.assertEqual((answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]), (6, "stop"), answer)
+        self.assertEqual(
+            (answer["usage"]["completion_tokens"], answer["choices"][0]["finish_reason"]), (6, "stop"), answer
+        )
 
     def test_every_choice_counts_its_own(self):
         answer = self.complete(min_tokens=6, n=3, temperature=1, seed=5, logit_bias={str(EOS): 100})
@@ -75,9 +99,19 @@ class MinTokensTest(unittest.TestCase):
 
     @unittest.skipUnless(default_model(), "a model that ends by itself")
     def test_a_chat_says_more_than_its_end(self):
-        answer = post(self.server, "/v1/chat/completions", {"messages": [{"role": "user", "content": QUESTION + " Answer in one word."}],
-                                                            "temperature": 0, "max_tokens": 60, "min_tokens": 40})
-        self.assertGreaterEqual(answer["usage"]["completion_tokens"], 41 if answer["choices"][0]["finish_reason"] == "stop" else 60)
+        answer = post(
+            self.server,
+            "/v1/chat/completions",
+            {
+                "messages": [{"role": "user", "content": QUESTION + " Answer in one word."}],
+                "temperature": 0,
+                "max_tokens": 60,
+                "min_tokens": 40,
+            },
+        )
+        self.assertGreaterEqual(
+            answer["usage"]["completion_tokens"], 41 if answer["choices"][0]["finish_reason"] == "stop" else 60
+        )
         self.assertGreater(len(answer["choices"][0]["message"]["content"]), 80, "text, and no run of ends")
 
 
@@ -87,19 +121,27 @@ class DefaultsTest(unittest.TestCase):
         return {post(server, "/v1/completions", body)["choices"][0]["text"] for _ in range(4)}
 
     def test_a_flag_is_for_requests_that_do_not_say(self):
-        server = ServerProcess("--temperature", "0", "--top-k", "7")
+        server = ServerProcess("--verbose", "--temperature", "0", "--top-k", "7")
         self.addCleanup(server.stop)
-        self.assertIn("sampling of requests that do not say: temperature 0 (by flag), top_p 0.95 (built in), top_k 7 (by flag), min_p 0.05 (built in)\n",
-                      server.lines)
+        self.assertIn(
+            "sampling of requests that do not say: temperature 0 (by flag), top_p 0.95 (built in), top_k 7 (by flag),"
+            " min_p 0.05 (built in)\n",
+            server.lines,
+        )
         self.assertEqual(len(self.answers(server)), 1, "greedy")
-        self.assertGreater(len(self.answers(server, temperature=2, top_k=0, top_p=1, min_p=0)), 1, "the request's own temperature")
+        self.assertGreater(
+            len(self.answers(server, temperature=2, top_k=0, top_p=1, min_p=0)), 1, "the request's own temperature"
+        )
         echoed = post(server, "/v1/responses", {"input": "a", "max_output_tokens": 2})
         self.assertEqual((echoed["temperature"], round(echoed["top_p"], 6)), (0, 0.95))
 
     def test_without_any_flag_answers_differ(self):
-        server = ServerProcess(real_model=False)
+        server = ServerProcess("--verbose", real_model=False)
         self.addCleanup(server.stop)
-        self.assertIn("sampling of requests that do not say: temperature 0.8, top_p 0.95, top_k 40, min_p 0.05 (built in)\n", server.lines)
+        self.assertIn(
+            "sampling of requests that do not say: temperature 0.8, top_p 0.95, top_k 40, min_p 0.05 (built in)\n",
+            server.lines,
+        )
         self.assertGreater(len(self.answers(server)), 1)
 
     @unittest.skipUnless(default_model(), "a model that knows Paris")
@@ -108,13 +150,26 @@ class DefaultsTest(unittest.TestCase):
         question = re.search(r'tactus run -p "([^"]+)"', readme).group(1)
         server = ServerProcess()
         self.addCleanup(server.stop)
-        answers = [post(server, "/v1/chat/completions", {"messages": [{"role": "user", "content": question}], "seed": seed, "max_tokens": 60})
-                   ["choices"][0]["message"]["content"] for seed in range(1, 7)]
+        answers = [
+            post(
+                server,
+                "/v1/chat/completions",
+                {"messages": [{"role": "user", "content": question}], "seed": seed, "max_tokens": 60},
+            )["choices"][0]["message"]["content"]
+            for seed in range(1, 7)
+        ]
         self.assertGreaterEqual(sum("Paris" in answer for answer in answers), 5, answers)
 
     def test_values_out_of_range_are_refused_by_their_flag(self):
-        for flag, value in [("temperature", "2.5"), ("top-p", "0"), ("top-k", "-2"), ("min-p", "1.5"), ("repetition-penalty", "0"),
-                            ("presence-penalty", "3"), ("frequency-penalty", "-3")]:
+        for flag, value in [
+            ("temperature", "2.5"),
+            ("top-p", "0"),
+            ("top-k", "-2"),
+            ("min-p", "1.5"),
+            ("repetition-penalty", "0"),
+            ("presence-penalty", "3"),
+            ("frequency-penalty", "-3"),
+        ]:
             for command in (["serve"], ["run", "-p", "x"], ["batch", "in", "-o", "out"]):
                 done = tactus(*command, f"--{flag}", value)
                 self.assertEqual(done.returncode, 2, done.stderr)
@@ -122,17 +177,38 @@ class DefaultsTest(unittest.TestCase):
 
     def test_a_folder_and_the_flags_over_it_in_inspect(self):
         with tempfile.TemporaryDirectory() as folder:
-            config = {"architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-                      "num_attention_heads": 4, "vocab_size": 512, "tie_word_embeddings": True}
+            config = {
+                "architectures": ["LlamaForCausalLM"],
+                "hidden_size": 64,
+                "intermediate_size": 128,
+                "num_hidden_layers": 2,
+                "num_attention_heads": 4,
+                "vocab_size": 512,
+                "tie_word_embeddings": True,
+            }
             pathlib.Path(folder, "config.json").write_text(json.dumps(config))
-            pathlib.Path(folder, "generation_config.json").write_text(json.dumps({"do_sample": True, "temperature": 0.6, "top_k": -1, "top_p": None}))
+            pathlib.Path(folder, "generation_config.json").write_text(
+                json.dumps({"do_sample": True, "temperature": 0.6, "top_k": -1, "top_p": None})
+            )
             told = json.loads(tactus("models", "inspect", folder, "--json", "--min-p", "0.25").stdout)
             self.assertEqual(told["generation_defaults"], {"temperature": 0.6, "top_k": 0})
-            self.assertEqual({k: round(v, 6) for k, v in told["sampling"].items()},
-                             {"temperature": 0.6, "top_p": 0.95, "top_k": 0, "min_p": 0.25, "repetition_penalty": 1, "presence_penalty": 0,
-                              "frequency_penalty": 0})
-            self.assertIn("temperature 0.6 (generation_config.json), top_p 0.95 (built in), top_k 0 (generation_config.json), min_p 0.05 (built in)",
-                          tactus("models", "inspect", folder).stdout)
+            self.assertEqual(
+                {k: round(v, 6) for k, v in told["sampling"].items()},
+                {
+                    "temperature": 0.6,
+                    "top_p": 0.95,
+                    "top_k": 0,
+                    "min_p": 0.25,
+                    "repetition_penalty": 1,
+                    "presence_penalty": 0,
+                    "frequency_penalty": 0,
+                },
+            )
+            self.assertIn(
+                "temperature 0.6 (generation_config.json), top_p 0.95 (built in), top_k 0 (generation_config.json),"
+                " min_p 0.05 (built in)",
+                tactus("models", "inspect", folder).stdout,
+            )
 
 
 class ContextTest(unittest.TestCase):
@@ -140,12 +216,28 @@ class ContextTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "config.json").write_text(json.dumps(dict(TINY_CONFIG, max_position_embeddings=65536)))
             for args, told in ((["1MiB"], True), (["1MiB", "--max-model-len", "1024"], False), (["64MiB"], False)):
-                done = tactus("run", folder, "--load-format", "dummy", "--raw", "-p", "x", "--max-tokens", "1", "--kv-cache-memory", *args)
+                done = tactus(
+                    "run",
+                    folder,
+                    "--load-format",
+                    "dummy",
+                    "--raw",
+                    "-p",
+                    "x",
+                    "--max-tokens",
+                    "1",
+                    "--kv-cache-memory",
+                    *args,
+                )
                 self.assertEqual(done.returncode, 0, done.stderr)
                 self.assertEqual("warning: the context is " in done.stderr, told, done.stderr)
                 if told:
-                    self.assertRegex(done.stderr, r"the context is \d+ tokens \(prompt and answer together\) instead of the model's 65536: \S+ MiB of KV hold "
-                                                  r"no more; --kv-cache-memory \d+MiB holds the whole, --max-model-len \d+ accepts this")
+                    self.assertRegex(
+                        done.stderr,
+                        r"the context is \d+ tokens \(prompt and answer together\) instead of the model's 65536: \S+"
+                        r" MiB of KV hold "
+                        r"no more; --kv-cache-memory \d+MiB holds the whole, --max-model-len \d+ accepts this",
+                    )
 
 
 @unittest.skipUnless(default_model(), "TACTUS_DEFAULT_MODEL names no model whose file could be changed")
@@ -167,14 +259,20 @@ class FilesTest(unittest.TestCase):
     def test_an_answer_ends_with_its_turn_whatever_the_file_calls_its_end(self):
         whole = tactus("run", default_model(), "-p", QUESTION, "--max-tokens", "80", "--temperature", "0")
         self.assertNotIn("warning", whole.stderr)
-        for name, changes, drop in (("another control token", {"tokenizer.ggml.eos_token_id": U32(0)}, ()),
-                                    ("none", None, ("tokenizer.ggml.eos_token_id",)),
-                                    ("no token", {"tokenizer.ggml.eos_token_id": U32(0xFFFFFFFF)}, ())):
+        for name, changes, drop in (
+            ("another control token", {"tokenizer.ggml.eos_token_id": U32(0)}, ()),
+            ("none", None, ("tokenizer.ggml.eos_token_id",)),
+            ("no token", {"tokenizer.ggml.eos_token_id": U32(0xFFFFFFFF)}, ()),
+        ):
             with self.subTest(name):
                 self.edit(changes, drop)
                 done = self.ask("--temperature", "0")
                 self.assertEqual((done.returncode, done.stdout), (0, whole.stdout), done.stderr)
-                self.assertRegex(done.stderr, r"warning: the model's files say that .* its chat template ends an answer with token 2 '<\|im_end\|>'")
+                self.assertRegex(
+                    done.stderr,
+                    r"warning: the model's files say that .* its chat template ends an answer with token 2"
+                    r" '<\|im_end\|>'",
+                )
                 told = json.loads(tactus("models", "inspect", self.file, "--json").stdout)
                 self.assertIn({"id": 2, "text": "<|im_end|>", "source": "chat template"}, told["ends"])
                 self.assertIn(2, told["stop_ids"])
@@ -194,12 +292,24 @@ class FilesTest(unittest.TestCase):
                 self.assertIn("missing", done.stderr)
 
     def test_sampling_keys_are_defaults_below_flags(self):
-        self.edit({"general.sampling.temp": F32(0), "general.sampling.top_k": I32(20), "general.sampling.xtc_probability": F32(0.5)})
-        self.assertIn("temperature 0 (general.sampling), top_p 0.95 (built in), top_k 20 (general.sampling)", tactus("models", "inspect", self.file).stdout)
+        self.edit(
+            {
+                "general.sampling.temp": F32(0),
+                "general.sampling.top_k": I32(20),
+                "general.sampling.xtc_probability": F32(0.5),
+            }
+        )
+        self.assertIn(
+            "temperature 0 (general.sampling), top_p 0.95 (built in), top_k 20 (general.sampling)",
+            tactus("models", "inspect", self.file).stdout,
+        )
         first, second = self.ask("--seed", "1"), self.ask("--seed", "2")
         self.assertEqual(first.stdout, second.stdout, "greedy, as the file says")
         self.assertIn("warning: general.sampling.xtc_probability is 0.5", first.stderr)
-        answers = {self.ask("--seed", str(seed), "--temperature", "2", "--top-k", "0", "--top-p", "1", "--min-p", "0").stdout for seed in (1, 2)}
+        answers = {
+            self.ask("--seed", str(seed), "--temperature", "2", "--top-k", "0", "--top-p", "1", "--min-p", "0").stdout
+            for seed in (1, 2)
+        }
         self.assertEqual(len(answers), 2, "sampled, as the flags say")
 
 

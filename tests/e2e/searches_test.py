@@ -1,4 +1,6 @@
-"""`tactus sim capacity`, `sweep`, `compare` and `step` as scripts call them: what they print, exit statuses, what an interrupt keeps."""
+"""`tactus sim capacity`, `sweep`, `compare` and `step` as scripts call them: what they print, exit statuses, what an
+interrupt keeps."""
+
 import csv
 import json
 import os
@@ -17,7 +19,9 @@ LOAD = [*DEPLOYMENT, "--workload", "random:in=512,out=32", "--requests", 60]
 
 
 def tactus(*args, timeout=200):
-    return subprocess.run([BINARY, "sim", *map(str, args)], capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT)
+    return subprocess.run(
+        [BINARY, "sim", *map(str, args)], capture_output=True, text=True, timeout=timeout, env=ENVIRONMENT
+    )
 
 
 class SearchesTest(unittest.TestCase):
@@ -60,7 +64,9 @@ class SearchesTest(unittest.TestCase):
         self.assertTrue(low <= mean <= high, one["capacity"])
 
     def test_capacity_varies_options_and_says_how_many_times_the_first(self):
-        found = self.json("capacity", *LOAD, "--until", "p99(ttft)<=300ms", "--tolerance", 5, "--seeds", 2, "--vary", "tp=1,2")
+        found = self.json(
+            "capacity", *LOAD, "--until", "p99(ttft)<=300ms", "--tolerance", 5, "--seeds", 2, "--vary", "tp=1,2"
+        )
         self.assertEqual([len(one["seeds"]) for one in found["configurations"]], [2, 2])
         first, second = found["configurations"]
         self.assertIsNone(first["of_first"])
@@ -68,16 +74,47 @@ class SearchesTest(unittest.TestCase):
         self.assertGreater(second["of_first"]["mean"], 1)
 
     def test_an_objective_that_nothing_keeps_and_one_that_everything_keeps(self):
-        self.wrong(["capacity", *LOAD, "--until", "p50(ttft)<=1ms and rejected==0", "--seeds", 1], "even the lowest, 0.01 requests/s, breaks p50(ttft)<=1ms: it was", code=1)
-        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--seeds", 1, "--to", 50], "even the highest, 50 requests/s, holds", "--requests", code=1)
-        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--seeds", 1], "even the highest, 10000 requests/s, holds", code=1)
-        self.wrong(["capacity", *LOAD, "--until", "attainment>=99%", "--seeds", 1], "no such figure", "--slo-mix", code=1)
+        self.wrong(
+            ["capacity", *LOAD, "--until", "p50(ttft)<=1ms and rejected==0", "--seeds", 1],
+            "even the lowest, 0.01 requests/s, breaks p50(ttft)<=1ms: it was",
+            code=1,
+        )
+        self.wrong(
+            ["capacity", *LOAD, "--until", "rejected==0", "--seeds", 1, "--to", 50],
+            "even the highest, 50 requests/s, holds",
+            "--requests",
+            code=1,
+        )
+        self.wrong(
+            ["capacity", *LOAD, "--until", "rejected==0", "--seeds", 1],
+            "even the highest, 10000 requests/s, holds",
+            code=1,
+        )
+        self.wrong(
+            ["capacity", *LOAD, "--until", "attainment>=99%", "--seeds", 1], "no such figure", "--slo-mix", code=1
+        )
         self.wrong(["capacity", *LOAD, "--until", "throughput>=5"], "a larger load raises throughput", "p50(delay)<=2s")
         # Where every request is refused nothing holds, whatever is asked.
-        self.wrong(["capacity", *LOAD, "--until", "rejected>=0", "--seeds", 1, "--max-model-len", 100], "even the lowest, 0.01 requests/s, breaks none of 60 requests completed", code=1)
+        self.wrong(
+            ["capacity", *LOAD, "--until", "rejected>=0", "--seeds", 1, "--max-model-len", 100],
+            "even the lowest, 0.01 requests/s, breaks none of 60 requests completed",
+            code=1,
+        )
 
     def test_sarathi_serves_objectives_by_name(self):
-        found = self.json("capacity", *LOAD, "--until", "sarathi-strict and rejected==0", "--seeds", 1, "--tolerance", 20, "--to", 2, code=1)
+        found = self.json(
+            "capacity",
+            *LOAD,
+            "--until",
+            "sarathi-strict and rejected==0",
+            "--seeds",
+            1,
+            "--tolerance",
+            20,
+            "--to",
+            2,
+            code=1,
+        )
         step = self.json("step", *DEPLOYMENT, "--decodes", "32x4096")["step_ms"]
         until = found["configurations"][0]["until"]
         self.assertRegex(until, r"^p99\(tbt\)<=[\d.]+ms and p50\(delay\)<=2s and rejected==0$")
@@ -90,12 +127,31 @@ class SearchesTest(unittest.TestCase):
 
     def test_a_capacity_table_is_gone_on_with(self):
         table = self.folder / "capacity.csv"
-        args = ["capacity", *LOAD, "--until", "p99(ttft)<=300ms", "--tolerance", 10, "--seeds", 2, "--device-hour-price", 3, "--csv", table]
+        args = [
+            "capacity",
+            *LOAD,
+            "--until",
+            "p99(ttft)<=300ms",
+            "--tolerance",
+            10,
+            "--seeds",
+            2,
+            "--device-hour-price",
+            3,
+            "--csv",
+            table,
+        ]
         done = tactus(*args, "--vary", "tp=1,2")
         self.assertEqual(done.returncode, 0, done.stderr)
         whole, rows = table.read_text(), self.rows(table)
-        self.assertRegex(done.stderr, r"^2 configurations, 2 seeds each, about 8 runs per seed, on \d+ threads, about \d+ s if all are like the first\n")
-        self.assertEqual([(r["tensor-parallel-size"], r["seed"], r["error"]) for r in rows], [(t, s, "") for t in "12" for s in "01"])
+        self.assertRegex(
+            done.stderr,
+            r"^2 configurations, 2 seeds each, about 8 runs per seed, on \d+ threads, about \d+ s if all are like the"
+            r" first\n",
+        )
+        self.assertEqual(
+            [(r["tensor-parallel-size"], r["seed"], r["error"]) for r in rows], [(t, s, "") for t in "12" for s in "01"]
+        )
         for row in rows:
             self.assertLessEqual(float(row["p99(ttft)"]), 300)
             self.assertLessEqual(float(row["capacity"]), float(row["breaks_at"]))
@@ -127,18 +183,36 @@ class SearchesTest(unittest.TestCase):
         self.assertEqual(float(row["breaks_at"]), 1)
         self.wrong(args, "1 of them all found before", "even the lowest; 1 requests/s; breaks", code=1)
         # What could not be run is tried again.
-        broken = ["capacity", *LOAD, "--until", "p99(ttft)<=300ms", "--seeds", 1, "--tolerance", 20, "--vary", "tp=1,3", "--csv", self.folder / "other.csv"]
+        broken = [
+            "capacity",
+            *LOAD,
+            "--until",
+            "p99(ttft)<=300ms",
+            "--seeds",
+            1,
+            "--tolerance",
+            20,
+            "--vary",
+            "tp=1,3",
+            "--csv",
+            self.folder / "other.csv",
+        ]
         for _ in range(2):
             done = tactus(*broken)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("tensor-parallel-size=3: no capacity", done.stdout)
         self.assertIn("1 of them all found before", done.stderr)
-        self.assertEqual([(r["error"] == "", r["no_capacity"]) for r in self.rows(self.folder / "other.csv")], [(True, ""), (False, "")])
+        self.assertEqual(
+            [(r["error"] == "", r["no_capacity"]) for r in self.rows(self.folder / "other.csv")],
+            [(True, ""), (False, "")],
+        )
         self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--csv", self.folder], "is no regular file")
 
     def test_wrong_conditions_name_the_place(self):
         self.wrong(["capacity", *LOAD], "--until is missing")
-        self.wrong(["capacity", *LOAD, "--until", "p99(itl)<=1s"], "position 1", "'itl' is no metric", "ttft", "sarathi-strict")
+        self.wrong(
+            ["capacity", *LOAD, "--until", "p99(itl)<=1s"], "position 1", "'itl' is no metric", "ttft", "sarathi-strict"
+        )
         self.wrong(["capacity", *LOAD, "--until", "rejected==0 or goodput>=1"], "position 13", "'and'")
         self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--rate", 4], "--rate is what capacity searches")
         self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--from", 5, "--to", 4], "--from 5 is above --to 4")
@@ -160,11 +234,13 @@ class SearchesTest(unittest.TestCase):
         self.sweep("--seeds", 2, "--csv", two, "--jobs", 2)
         self.assertEqual(one.read_bytes(), two.read_bytes())
         rows = self.rows(one)
-        self.assertEqual([(r["scheduler"], r["rate"], r["seed"]) for r in rows],
-                         [(s, r, k) for s in ("vllm", "orca") for r in "24" for k in "01"])
+        self.assertEqual(
+            [(r["scheduler"], r["rate"], r["seed"]) for r in rows],
+            [(s, r, k) for s in ("vllm", "orca") for r in "24" for k in "01"],
+        )
         alone = self.json(*LOAD, "--scheduler", "orca", "--rate", 4, "--seed", 1)
         self.assertAlmostEqual(float(rows[-1]["p99(ttft)"]), alone["ttft_ms"]["p99"], places=4)
-        self.assertEqual(rows[-1]["goodput"], "")    # nobody stated an objective
+        self.assertEqual(rows[-1]["goodput"], "")  # nobody stated an objective
 
     def test_a_sweep_goes_on_where_it_was_and_adds_what_is_new(self):
         table = self.folder / "t.csv"
@@ -175,13 +251,41 @@ class SearchesTest(unittest.TestCase):
         done = self.sweep("--csv", table)
         self.assertIn("4 runs, 1 of them done before", done.stderr)
         self.assertEqual(table.read_text(), whole)
-        self.wrong(["sweep", *LOAD, "--vary", "rate=2:4:2", "--csv", table], "other columns", "column 1 is 'scheduler', here 'rate'")
-        self.wrong(["sweep", *LOAD, "--vary", "scheduler=vllm,orca", "--vary", "rate=2:4:2", "--csv", table, "--block-size", 32], "line 2", "other options")
+        self.wrong(
+            ["sweep", *LOAD, "--vary", "rate=2:4:2", "--csv", table],
+            "other columns",
+            "column 1 is 'scheduler', here 'rate'",
+        )
+        self.wrong(
+            [
+                "sweep",
+                *LOAD,
+                "--vary",
+                "scheduler=vllm,orca",
+                "--vary",
+                "rate=2:4:2",
+                "--csv",
+                table,
+                "--block-size",
+                32,
+            ],
+            "line 2",
+            "other options",
+        )
         self.assertEqual(table.read_text(), whole)
 
     def test_a_sweep_has_figures_of_classes(self):
         table = self.folder / "t.csv"
-        args = ["sweep", *LOAD, "--slo-mix", "chat:0.5:ttft=2s,tbt=100ms;free:0.5:none", "--vary", "rate=2,4", "--csv", table]
+        args = [
+            "sweep",
+            *LOAD,
+            "--slo-mix",
+            "chat:0.5:ttft=2s,tbt=100ms;free:0.5:none",
+            "--vary",
+            "rate=2,4",
+            "--csv",
+            table,
+        ]
         done = tactus(*args, "--show", "attainment(chat), p99(ttft, chat)", "--best", "attainment(chat)")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stdout, r"best attainment\(chat\): rate=2, (1|0\.\d+)")
@@ -191,7 +295,18 @@ class SearchesTest(unittest.TestCase):
     def test_a_sweep_does_not_go_on_where_a_file_has_changed(self):
         lengths, table = self.folder / "len.csv", self.folder / "t.csv"
         lengths.write_text("prompt_tokens,output_tokens\n100,10\n")
-        args = ["sweep", *DEPLOYMENT, "--workload", f"lengths:{lengths}", "--requests", 10, "--vary", "rate=2,4", "--csv", table]
+        args = [
+            "sweep",
+            *DEPLOYMENT,
+            "--workload",
+            f"lengths:{lengths}",
+            "--requests",
+            10,
+            "--vary",
+            "rate=2,4",
+            "--csv",
+            table,
+        ]
         self.assertEqual(tactus(*args).returncode, 0)
         self.assertIn("2 of them done before", tactus(*args).stderr)
         lengths.write_text("prompt_tokens,output_tokens\n900,10\n")
@@ -200,13 +315,27 @@ class SearchesTest(unittest.TestCase):
     def test_outputs_in_one_file_are_refused(self):
         one = self.folder / "x"
         self.wrong(["sweep", *LOAD, "--vary", "rate=1,2", "--csv", one, "-o", one], "--csv and --output are one file")
-        self.wrong(["capacity", *LOAD, "--until", "rejected==0", "--csv", one, "-o", one], "--csv and --output are one file")
+        self.wrong(
+            ["capacity", *LOAD, "--until", "rejected==0", "--csv", one, "-o", one], "--csv and --output are one file"
+        )
         self.wrong([*LOAD, "--rate", 2, "--run-out", one, "-o", one], "--run-out and --output are one file")
         self.assertFalse(one.exists())
 
     def test_a_sweep_that_explodes_is_refused_with_its_number(self):
-        self.wrong(["sweep", *LOAD, "--vary", "rate=1:1000:1", "--vary", "token-budget=1:1000:1", "--csv", self.folder / "t.csv"],
-                   "1000000 runs", "--most-runs is 10000")
+        self.wrong(
+            [
+                "sweep",
+                *LOAD,
+                "--vary",
+                "rate=1:1000:1",
+                "--vary",
+                "token-budget=1:1000:1",
+                "--csv",
+                self.folder / "t.csv",
+            ],
+            "1000000 runs",
+            "--most-runs is 10000",
+        )
         self.assertFalse((self.folder / "t.csv").exists())
 
     def test_a_fault_of_all_runs_is_said_before_any(self):
@@ -217,8 +346,23 @@ class SearchesTest(unittest.TestCase):
 
     def test_runs_that_cannot_be_are_rows_with_a_reason(self):
         table = self.folder / "t.csv"
-        done = tactus("sweep", "--model", "opt-13b", "--device", "a100", "--workload", "random:in=128,out=8", "--requests", 10, "--rate", 2,
-                      "--vary", "tp=1,3", "--csv", table)
+        done = tactus(
+            "sweep",
+            "--model",
+            "opt-13b",
+            "--device",
+            "a100",
+            "--workload",
+            "random:in=128,out=8",
+            "--requests",
+            10,
+            "--rate",
+            2,
+            "--vary",
+            "tp=1,3",
+            "--csv",
+            table,
+        )
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("1 of 2 runs have no result; the first: tensor-parallel-size=3", done.stderr)
         good, bad = self.rows(table)
@@ -228,8 +372,23 @@ class SearchesTest(unittest.TestCase):
 
     def test_an_interrupt_keeps_what_is_done(self):
         table = self.folder / "t.csv"
-        args = [BINARY, "sim", "sweep", *DEPLOYMENT, "--workload", "chat", "--vary", "rate=1:400:1", "--jobs", "1", "--csv", table]
-        with subprocess.Popen([*map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as running:
+        args = [
+            BINARY,
+            "sim",
+            "sweep",
+            *DEPLOYMENT,
+            "--workload",
+            "chat",
+            "--vary",
+            "rate=1:400:1",
+            "--jobs",
+            "1",
+            "--csv",
+            table,
+        ]
+        with subprocess.Popen(
+            [*map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+        ) as running:
             self.addCleanup(lambda: running.poll() is None and running.kill())
             wait_until(lambda: table.exists() and table.read_text().count("\n") > 2, "two rows")
             running.send_signal(signal.SIGINT)
@@ -237,7 +396,7 @@ class SearchesTest(unittest.TestCase):
         self.assertEqual(running.returncode, 130, errors)
         rows = self.rows(table)
         self.assertGreaterEqual(len(rows), 2)
-        self.assertTrue(all(row["completed"] == "1000" for row in rows))    # none that was cut off
+        self.assertTrue(all(row["completed"] == "1000" for row in rows))  # none that was cut off
 
     # seeds, compare
 
@@ -252,7 +411,9 @@ class SearchesTest(unittest.TestCase):
     def test_compare_reads_results_and_runs_configurations(self):
         a, b, config = self.folder / "a.json", self.folder / "b.json", self.folder / "c.toml"
         for file, scheduler in (a, "vllm"), (b, "orca"):
-            self.assertEqual(tactus(*LOAD, "--rate", 4, "--seeds", 3, "--scheduler", scheduler, "-o", file).returncode, 0)
+            self.assertEqual(
+                tactus(*LOAD, "--rate", 4, "--seeds", 3, "--scheduler", scheduler, "-o", file).returncode, 0
+            )
         config.write_text(tactus(*LOAD, "--rate", 4, "--scheduler", "orca", "--print-config").stdout)
         found = self.json("compare", a, b, config, "--seeds", 3, "--show", "p99(ttft), throughput")
         self.assertEqual([one["runs"] for one in found["of"]], [3, 3, 3])
@@ -267,7 +428,10 @@ class SearchesTest(unittest.TestCase):
         files = [self.folder / f"{name}.run" for name in "abcd"]
         for seed, file in enumerate(files):
             scheduler = "vllm" if seed < 2 else "orca"
-            self.assertEqual(tactus(*LOAD, "--rate", 4, "--seed", seed % 2, "--scheduler", scheduler, "--run-out", file).returncode, 0)
+            self.assertEqual(
+                tactus(*LOAD, "--rate", 4, "--seed", seed % 2, "--scheduler", scheduler, "--run-out", file).returncode,
+                0,
+            )
         found = self.json("compare", f"{files[0]},{files[1]}", f"{files[2]},{files[3]}", "--show", "p99(ttft)")
         self.assertEqual([(one["name"], one["runs"]) for one in found["of"]], [("a.run, ...", 2), ("c.run, ...", 2)])
         second = found["metrics"]["p99(ttft)"][1]
@@ -301,7 +465,9 @@ class SearchesTest(unittest.TestCase):
             step = self.json("step", *DEPLOYMENT, "--decodes", "32x4096", "--chunk", "512@1024", *extra)
             self.assertAlmostEqual(sum(part["ms"] for part in step["parts"]), step["step_ms"], delta=1e-4)
             self.assertAlmostEqual(sum(step["kinds"].values()), step["step_ms"], delta=1e-4)
-            self.assertEqual((step["prompt_tokens"], step["decodes"], step["decode_context_tokens"]), (512, 32, 32 * 4097))
+            self.assertEqual(
+                (step["prompt_tokens"], step["decodes"], step["decode_context_tokens"]), (512, 32, 32 * 4097)
+            )
             self.assertTrue(0 < step["mfu"] < 1 and 0 < step["mbu"] < 1)
         text = tactus("step", *DEPLOYMENT, "--decodes", "32x4096")
         self.assertIn("attention of decodes", text.stdout)
@@ -324,24 +490,45 @@ class SearchesTest(unittest.TestCase):
     # fit
 
     def fit(self, *args, code=0, **environment):
-        done = subprocess.run([BINARY, "fit", *map(str, args)], capture_output=True, text=True, timeout=200, env=dict(ENVIRONMENT, **environment))
+        done = subprocess.run(
+            [BINARY, "fit", *map(str, args)],
+            capture_output=True,
+            text=True,
+            timeout=200,
+            env=dict(ENVIRONMENT, **environment),
+        )
         self.assertEqual(done.returncode, code, done.stderr)
         return done
 
     def test_fit_says_how_many_a_device_holds(self):
-        args = ["llama-3.1-8b", "--device", "h100", "--slo", "ttft=200ms", "--workload", "random:in=512,out=32", "--requests", 100]
+        args = [
+            "llama-3.1-8b",
+            "--device",
+            "h100",
+            "--slo",
+            "ttft=200ms",
+            "--workload",
+            "random:in=512,out=32",
+            "--requests",
+            100,
+        ]
         found = json.loads(self.fit(*args, "--json").stdout)
         self.assertFalse(found["at_least"])
         self.assertEqual(found["holds"], min(seed["held"]["value"] for seed in found["seeds"]))
         for seed in found["seeds"]:
             self.assertGreaterEqual(seed["held"]["result"]["slo_attainment"], 0.99)
             self.assertLess(seed["broke"]["result"]["slo_attainment"], 0.99)
-        self.assertIn(f"h100 holds {found['holds']} such requests at once (workload random:in=512,out=32, ttft=200ms)", self.fit(*args).stdout)
+        self.assertIn(
+            f"h100 holds {found['holds']} such requests at once (workload random:in=512,out=32, ttft=200ms)",
+            self.fit(*args).stdout,
+        )
         self.assertIn(f"\n  {found['holds']} in flight: ", self.fit(*args).stdout)
         few = json.loads(self.fit(*args, "--most", 1, "--json").stdout)
         self.assertEqual((few["holds"], few["at_least"]), (1, True))
-        self.assertIn("h100 holds none: even the lowest, 1 in flight, breaks attainment>=99%: it was 0",
-                      self.fit("llama-3.1-8b", "--device", "h100", "--slo", "tbt=1us", "--requests", 20, code=1).stderr)
+        self.assertIn(
+            "h100 holds none: even the lowest, 1 in flight, breaks attainment>=99%: it was 0",
+            self.fit("llama-3.1-8b", "--device", "h100", "--slo", "tbt=1us", "--requests", 20, code=1).stderr,
+        )
 
     def test_fit_on_this_machine_goes_by_its_profile(self):
         model = self.folder / "tiny"
@@ -351,15 +538,22 @@ class SearchesTest(unittest.TestCase):
         self.assertIn("'tactus profile", self.fit(*args, code=1, TACTUS_CACHE_DIR=str(self.folder)).stderr)
         profile = self.folder / "profile.csv"
         # 1 ms, and 1 ms for each decode: nine of them take 10 ms.
-        rows = [f"0,0,{n},{n * c},{1 + n}" for n in range(1, 17) for c in (32, 80)] + [f"{n},0,0,0,{1 + n / 64}" for n in (16, 32, 48, 64)]
-        profile.write_text("prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n" + "\n".join(rows) + "\n")
+        rows = [f"0,0,{n},{n * c},{1 + n}" for n in range(1, 17) for c in (32, 80)] + [
+            f"{n},0,0,0,{1 + n / 64}" for n in (16, 32, 48, 64)
+        ]
+        profile.write_text(
+            "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms\n" + "\n".join(rows) + "\n"
+        )
         found = json.loads(self.fit(*args, "--cost", profile, "--json").stdout)
         self.assertEqual(found["device"], "cpu")
         self.assertTrue(1 <= found["holds"] <= 10, found["holds"])
 
     def test_fit_refuses_what_it_cannot_answer(self):
         self.assertIn("--slo is missing", self.fit("llama-3.1-8b", "--device", "h100", code=2).stderr)
-        self.assertIn("leave --rate and --concurrency out", self.fit("llama-3.1-8b", "--device", "h100", "--slo", "tbt=1s", "--rate", 2, code=2).stderr)
+        self.assertIn(
+            "leave --rate and --concurrency out",
+            self.fit("llama-3.1-8b", "--device", "h100", "--slo", "tbt=1s", "--rate", 2, code=2).stderr,
+        )
         self.assertIn("'h999'", self.fit("llama-3.1-8b", "--device", "h999", "--slo", "tbt=1s", code=2).stderr)
 
 

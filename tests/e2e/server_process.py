@@ -1,9 +1,12 @@
-"""Starts the real `tactus serve` on a free port, for one test module, and stops it with SIGTERM. Every wait has a limit and ends in an
+"""Starts the real `tactus serve` on a free port, for one test module, and stops it with SIGTERM. Every wait has a limit
+and ends in an
 error that shows the server's last lines.
 
-TACTUS_BINARY is the program. TACTUS_DEFAULT_MODEL is a model file; where it is absent the tests run on a tiny random model,
+TACTUS_BINARY is the program. TACTUS_DEFAULT_MODEL is a model file; where it is absent the tests run on a tiny random
+model,
 which answers nonsense in the right shape.
 """
+
 import json
 import os
 import pathlib
@@ -19,12 +22,23 @@ CHAT_TEMPLATE = """{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}
 {% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"""
 
 TINY_CONFIG = {
-    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
-    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 512,
-    "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "bos_token_id": 1, "eos_token_id": 2,
-    "tie_word_embeddings": True, "hidden_act": "silu",
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 512,
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "tie_word_embeddings": True,
+    "hidden_act": "silu",
 }
-START_LIMIT_S = 120   # a real model on a busy machine
+START_LIMIT_S = 120  # a real model on a busy machine
 STOP_LIMIT_S = 60
 LAST_LINES = 30
 
@@ -45,7 +59,8 @@ def wait_until(condition, what, limit_s=60, about=lambda: ""):
 
 
 class TakenPort:
-    """A port of the loopback that somebody else listens on; with listening=False one where every connection is refused."""
+    """A port of the loopback that somebody else listens on; with listening=False one where every connection is
+    refused."""
 
     def __init__(self, listening=True):
         self.socket = socket.socket()
@@ -62,9 +77,20 @@ class TakenPort:
 
 
 class ServerProcess:
-    """`config` changes the tiny model's; `environment` adds to that of the server, which has no other TACTUS_ variables."""
+    """`config` changes the tiny model's; `environment` adds to that of the server, which has no other TACTUS_
+    variables."""
 
-    def __init__(self, *args, real_model=True, model=None, name="test-model", port=0, config=None, kv_cache_memory="256MiB", environment=None):
+    def __init__(
+        self,
+        *args,
+        real_model=True,
+        model=None,
+        name="test-model",
+        port=0,
+        config=None,
+        kv_cache_memory="256MiB",
+        environment=None,
+    ):
         self.folder = tempfile.TemporaryDirectory()
         self.real = real_model and default_model() is not None
         command = [os.environ["TACTUS_BINARY"], "serve"]
@@ -77,22 +103,39 @@ class ServerProcess:
             (folder / "config.json").write_text(json.dumps(dict(TINY_CONFIG, **(config or {}))))
             (folder / "chat.jinja").write_text(CHAT_TEMPLATE)
             command += [str(folder), "--load-format", "dummy", "--chat-template", str(folder / "chat.jinja")]
-        command += ["--port", str(port), *(["--kv-cache-memory", kv_cache_memory] if kv_cache_memory else []),
-                    *(["--served-model-name", name] if name else []), *map(str, args)]
+        command += [
+            "--port",
+            str(port),
+            *(["--kv-cache-memory", kv_cache_memory] if kv_cache_memory else []),
+            *(["--served-model-name", name] if name else []),
+            *map(str, args),
+        ]
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")} | (environment or {})
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env=environment)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
         self.lines = []
         self.url = None
         self.output = ""
-        self.heard = threading.Event()   # it is ready, or has closed its standard error
+        self.heard = threading.Event()  # it is ready, or has closed its standard error
         # Both pipes are read all the time, so that a full one never holds the server.
-        self.readers = [threading.Thread(target=self._read_lines, daemon=True), threading.Thread(target=self._read_output, daemon=True)]
+        self.readers = [
+            threading.Thread(target=self._read_lines, daemon=True),
+            threading.Thread(target=self._read_output, daemon=True),
+        ]
         for reader in self.readers:
             reader.start()
         in_time = self.heard.wait(START_LIMIT_S)
         if self.url is None:
-            self._end("the server did not start" if in_time else f"the server was not ready within {START_LIMIT_S} s", grace_s=10 if in_time else 0)
+            self._end(
+                "the server did not start" if in_time else f"the server was not ready within {START_LIMIT_S} s",
+                grace_s=10 if in_time else 0,
+            )
 
     def _read_lines(self):
         for line in self.process.stderr:
@@ -138,6 +181,6 @@ class ServerProcess:
         return status
 
 
-def catches_sigint(process):   # an earlier signal would end it before it has begun
+def catches_sigint(process):  # an earlier signal would end it before it has begun
     status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     return int(re.search(r"SigCgt:\s*([0-9a-f]+)", status).group(1), 16) >> (signal.SIGINT - 1) & 1 == 1

@@ -1,4 +1,6 @@
-"""`tactus sim` as scripts call it: one JSON object, exit statuses, errors that name what is wrong, an interrupt that keeps what is done."""
+"""`tactus sim` as scripts call it: one JSON object, exit statuses, errors that name what is wrong, an interrupt that
+keeps what is done."""
+
 import json
 import os
 import pathlib
@@ -15,7 +17,9 @@ BASE = ["sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "cha
 
 
 def tactus(*args, timeout=120, **environment):
-    return subprocess.run([BINARY, *map(str, args)], capture_output=True, text=True, timeout=timeout, env=dict(ENVIRONMENT, **environment))
+    return subprocess.run(
+        [BINARY, *map(str, args)], capture_output=True, text=True, timeout=timeout, env=dict(ENVIRONMENT, **environment)
+    )
 
 
 def result(*args):
@@ -27,8 +31,22 @@ def result(*args):
 class SimTest(unittest.TestCase):
     def test_the_result_object_has_what_the_convention_says(self):
         r = result(*BASE, "--rate", 4, "--requests", 200, "--slo", "ttft=1s,tbt=100ms")
-        for key in ("duration_s", "request_throughput", "input_token_throughput", "output_token_throughput", "goodput", "slo_attainment",
-                    "preemptions", "recomputed_tokens", "steps", "plan_hash", "budget_utilization", "kv_utilization", "mfu", "mbu"):
+        for key in (
+            "duration_s",
+            "request_throughput",
+            "input_token_throughput",
+            "output_token_throughput",
+            "goodput",
+            "slo_attainment",
+            "preemptions",
+            "recomputed_tokens",
+            "steps",
+            "plan_hash",
+            "budget_utilization",
+            "kv_utilization",
+            "mfu",
+            "mbu",
+        ):
             self.assertIsNotNone(r[key], key)
         self.assertEqual(r["requests"], {"completed": 200, "failed": 0, "rejected": 0, "unfinished": 0})
         for key in ("ttft_ms", "normalized_ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "scheduling_delay_ms"):
@@ -36,7 +54,7 @@ class SimTest(unittest.TestCase):
             self.assertLessEqual({"mean", "p50", "p90", "p95", "p99", "max"}, figures.keys())
             self.assertTrue(figures["p50"] <= figures["p90"] <= figures["p95"] <= figures["p99"] <= figures["max"], key)
         self.assertEqual(sorted(r["decision_us"]), ["p50", "p99"])
-        self.assertIsNone(r["bubbles"])    # one stage has none
+        self.assertIsNone(r["bubbles"])  # one stage has none
 
     def test_steps_that_vary_are_another_run_and_the_result_says_so(self):
         exact = result(*BASE, "--rate", 4, "--requests", 100)
@@ -58,15 +76,26 @@ class SimTest(unittest.TestCase):
         self.assertNotEqual(figures[0]["plan_hash"], figures[2]["plan_hash"])
 
     def test_wrong_usage_is_2_and_names_the_value(self):
-        for args, expected in [(["sim"], "--model is missing"), ([*BASE], "--rate"), ([*BASE, "--rate", "-1"], "out of range"),
-                               ([*BASE, "--rate", "nan"], "--rate"), ([*BASE, "--rate", "1", "--requests", "0"], "--requests is 0"),
-                               ([*BASE, "--rate", "1", "--requests", "-5"], "--requests"),
-                               ([*BASE, "--rate", "1", "--scheduler", "fifo"], "sarathi-serve"), ([*BASE, "--rate", "1", "--slo", "ttft"], "--slo"),
-                               ([*BASE, "--rate", "1", "--balancer", "x"], "round-robin"), ([*BASE, "--rate", "1", "--predictor", "x"], "history"),
-                               ([*BASE, "--rate", "1", "--step-noise", "-3"], "--step-noise is '-3'; it must be none, profile or a percentage between 0 and 100"),
-                               ([*BASE, "--rate", "1", "--step-noise", "101"], "is '101'"), ([*BASE, "--rate", "1", "--step-noise", "profile"], "name a file of 'tactus profile'"),
-                               (["sim", "--model", "opt-175b", "--device", "l4", "--workload", "chat", "--rate", "1"], "tp"),
-                               (["sim", "--model", "x", "--device", "h100", "--workload", "chat", "--rate", "1"], "'x' is not known")]:
+        for args, expected in [
+            (["sim"], "--model is missing"),
+            ([*BASE], "--rate"),
+            ([*BASE, "--rate", "-1"], "out of range"),
+            ([*BASE, "--rate", "nan"], "--rate"),
+            ([*BASE, "--rate", "1", "--requests", "0"], "--requests is 0"),
+            ([*BASE, "--rate", "1", "--requests", "-5"], "--requests"),
+            ([*BASE, "--rate", "1", "--scheduler", "fifo"], "sarathi-serve"),
+            ([*BASE, "--rate", "1", "--slo", "ttft"], "--slo"),
+            ([*BASE, "--rate", "1", "--balancer", "x"], "round-robin"),
+            ([*BASE, "--rate", "1", "--predictor", "x"], "history"),
+            (
+                [*BASE, "--rate", "1", "--step-noise", "-3"],
+                "--step-noise is '-3'; it must be none, profile or a percentage between 0 and 100",
+            ),
+            ([*BASE, "--rate", "1", "--step-noise", "101"], "is '101'"),
+            ([*BASE, "--rate", "1", "--step-noise", "profile"], "name a file of 'tactus profile'"),
+            (["sim", "--model", "opt-175b", "--device", "l4", "--workload", "chat", "--rate", "1"], "tp"),
+            (["sim", "--model", "x", "--device", "h100", "--workload", "chat", "--rate", "1"], "'x' is not known"),
+        ]:
             with self.subTest(args=args):
                 done = tactus(*args)
                 self.assertEqual(done.returncode, 2, done.stderr)
@@ -74,16 +103,18 @@ class SimTest(unittest.TestCase):
                 self.assertEqual(done.stdout, "")
 
     def test_a_duration_without_a_unit_is_refused_wherever_it_stands(self):
-        for args, fix in ((["--slo", "ttft=500,tbt=50"], "ttft '500' has no unit: write 500ms or 500s"),
-                          (["--slo-mix", "a:1:tbt=50"], "'tbt=50' has no unit: write 50ms or 50s"),
-                          (["--slo-class", "a:tbt=50"], "tbt '50' has no unit: write 50ms or 50s"),
-                          (["--tbt-slo", "50"], "--tbt-slo: '50' has no unit: write 50ms or 50s"),
-                          (["--accelgen-ttft", "2"], "--accelgen-ttft: '2' has no unit: write 2ms or 2s"),
-                          (["--mlfq-quantum", "1.5"], "--mlfq-quantum: '1.5' has no unit: write 1.5ms or 1.5s"),
-                          (["--cpu-overhead", "30"], "--cpu-overhead: '30' has no unit: write 30ms or 30s"),
-                          (["--client-gap", "1"], "--client-gap: '1' has no unit: write 1ms or 1s"),
-                          (["--arrivals", "jitter:500"], "'500' has no unit: write 500ms or 500s"),
-                          (["--run-interval", "5"], "--run-interval: '5' has no unit: write 5ms or 5s")):
+        for args, fix in (
+            (["--slo", "ttft=500,tbt=50"], "ttft '500' has no unit: write 500ms or 500s"),
+            (["--slo-mix", "a:1:tbt=50"], "'tbt=50' has no unit: write 50ms or 50s"),
+            (["--slo-class", "a:tbt=50"], "tbt '50' has no unit: write 50ms or 50s"),
+            (["--tbt-slo", "50"], "--tbt-slo: '50' has no unit: write 50ms or 50s"),
+            (["--accelgen-ttft", "2"], "--accelgen-ttft: '2' has no unit: write 2ms or 2s"),
+            (["--mlfq-quantum", "1.5"], "--mlfq-quantum: '1.5' has no unit: write 1.5ms or 1.5s"),
+            (["--cpu-overhead", "30"], "--cpu-overhead: '30' has no unit: write 30ms or 30s"),
+            (["--client-gap", "1"], "--client-gap: '1' has no unit: write 1ms or 1s"),
+            (["--arrivals", "jitter:500"], "'500' has no unit: write 500ms or 500s"),
+            (["--run-interval", "5"], "--run-interval: '5' has no unit: write 5ms or 5s"),
+        ):
             with self.subTest(args=args):
                 done = tactus(*BASE, "--rate", 4, "--requests", 10, *args)
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
@@ -105,17 +136,39 @@ class SimTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             trace = pathlib.Path(folder) / "late.csv"
             trace.write_text("arrival_s,prompt_tokens,output_tokens\n1700000000,10,10\n1700000001,10,10\n")
-            r = result("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{trace}", "--requests", 10)
+            r = result(
+                "sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{trace}", "--requests", 10
+            )
             self.assertAlmostEqual(r["duration_s"], 9, delta=1)
             self.assertAlmostEqual(r["request_rate_achieved"], 1, delta=0.01)
             trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,374.0,44.0\n")
-            self.assertEqual(result("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{trace}")["requests"]["completed"], 1)
-            done = tactus("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{trace}", "--requests", 10)
+            self.assertEqual(
+                result("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{trace}")[
+                    "requests"
+                ]["completed"],
+                1,
+            )
+            done = tactus(
+                "sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", f"trace:{trace}", "--requests", 10
+            )
             self.assertEqual(done.returncode, 2)
             self.assertIn("arrive at once", done.stderr)
 
     def test_a_run_that_completes_nothing_is_1_and_says_why(self):
-        args = ["sim", "--model", "opt-13b", "--device", "a100", "--workload", "random:in=4000,out=10", "--rate", 5, "--requests", 7, "--json"]
+        args = [
+            "sim",
+            "--model",
+            "opt-13b",
+            "--device",
+            "a100",
+            "--workload",
+            "random:in=4000,out=10",
+            "--rate",
+            5,
+            "--requests",
+            7,
+            "--json",
+        ]
         done = tactus(*args)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertEqual(json.loads(done.stdout)["requests"]["rejected"], 7)
@@ -145,13 +198,34 @@ class SimTest(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertIn("t.csv:3: column 1", done.stderr)
             trace.write_text("arrival_s,prompt_tokens,output_tokens\n0.5,10,10\n1,10,10\n")
-            done = tactus("sim", "--model", "llama-3.1-8b", "--device", "h100", "--workload", "trace:t.csv", "--json", TACTUS_DATA=folder)
+            done = tactus(
+                "sim",
+                "--model",
+                "llama-3.1-8b",
+                "--device",
+                "h100",
+                "--workload",
+                "trace:t.csv",
+                "--json",
+                TACTUS_DATA=folder,
+            )
             self.assertEqual(json.loads(done.stdout)["requests"]["completed"], 2)
 
     def test_an_offline_job_runs_by_its_plan(self):
         prefix = ["prefix:shared=512,unique=64,out=40", "--requests", 300]
         for scheduler, lengths in (("blend", "sampled"), ("blend", "known"), ("dfs", "sampled"), ("fcfs", "sampled")):
-            done = tactus(*BASE[:-1], *prefix, "--offline", "--scheduler", scheduler, "--planner-lengths", lengths, "--replicas", 2, "--json")
+            done = tactus(
+                *BASE[:-1],
+                *prefix,
+                "--offline",
+                "--scheduler",
+                scheduler,
+                "--planner-lengths",
+                lengths,
+                "--replicas",
+                2,
+                "--json",
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             report = json.loads(done.stdout)
             plan = report["plan"]
@@ -163,7 +237,9 @@ class SimTest(unittest.TestCase):
         refused = tactus(*BASE[:-1], *prefix, "--offline", "--rate", 5)
         self.assertEqual(refused.returncode, 2)
         self.assertIn("leave --rate and --concurrency out", refused.stderr)
-        self.assertNotIn("plan", json.loads(tactus(*BASE[:-1], *prefix, "--concurrency", 8, "--scheduler", "blend", "--json").stdout))
+        self.assertNotIn(
+            "plan", json.loads(tactus(*BASE[:-1], *prefix, "--concurrency", 8, "--scheduler", "blend", "--json").stdout)
+        )
 
     def test_lists_files_and_configuration(self):
         listed = json.loads(tactus("sim", "--list", "--json").stdout)
@@ -178,13 +254,19 @@ class SimTest(unittest.TestCase):
             self.assertIn("Throughput", done.stdout)
             report = json.loads(out.read_text())
             self.assertEqual(report["requests"]["completed"], 20)
-            self.assertIn(f"\n\nSteps: {report['steps']}, mean batch {report['mean_batch']:.1f}, budget used ", done.stdout)
-            self.assertIn(f"preemptions {report['preemptions']} ({report['recomputed_tokens']} tokens recomputed)\nPrefix sharing ", done.stdout)
+            self.assertIn(
+                f"\n\nSteps: {report['steps']}, mean batch {report['mean_batch']:.1f}, budget used ", done.stdout
+            )
+            self.assertIn(
+                f"preemptions {report['preemptions']} ({report['recomputed_tokens']} tokens recomputed)\nPrefix"
+                " sharing ",
+                done.stdout,
+            )
             self.assertEqual(len(requests.read_text().splitlines()), 21)
             lengths = pathlib.Path(folder) / "é.csv"
             lengths.write_text("prompt_tokens,output_tokens\n50,5\n")
             done = tactus(*BASE[:-1], f"lengths:{lengths}", "--rate", 5, "--json")
-            self.assertIn(f'"workload":"lengths:{lengths}"', done.stdout)    # as it was given, without escapes
+            self.assertIn(f'"workload":"lengths:{lengths}"', done.stdout)  # as it was given, without escapes
         self.assertIn("kv-blocks = 7", tactus("sim", "--print-config", "--kv-blocks", 7).stdout)
 
     def test_an_unwritable_output_is_said_before_the_run_and_loses_no_table(self):
@@ -196,7 +278,12 @@ class SimTest(unittest.TestCase):
             name = os.path.join(os.fsencode(folder), b"b\xffd.csv")
             with open(name, "w") as f:
                 f.write("prompt_tokens,output_tokens\n50,5\n")
-            done = subprocess.run([BINARY, *BASE[:-1], b"lengths:" + name, "--rate", "5", "--json"], capture_output=True, timeout=60, env=ENVIRONMENT)
+            done = subprocess.run(
+                [BINARY, *BASE[:-1], b"lengths:" + name, "--rate", "5", "--json"],
+                capture_output=True,
+                timeout=60,
+                env=ENVIRONMENT,
+            )
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(json.loads(done.stdout)["requests"]["completed"], 1)
         if os.path.exists("/dev/full"):
@@ -208,8 +295,13 @@ class SimTest(unittest.TestCase):
     def test_an_interrupt_keeps_what_is_done_and_is_130(self):
         with tempfile.TemporaryDirectory() as folder:
             ended = pathlib.Path(folder) / "requests.csv"
-            run = subprocess.Popen([BINARY, *BASE, "--rate", "4", "--requests", "100000000", "--json", "--requests-out", str(ended)],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+            run = subprocess.Popen(
+                [BINARY, *BASE, "--rate", "4", "--requests", "100000000", "--json", "--requests-out", str(ended)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=ENVIRONMENT,
+            )
             try:
                 wait_until(lambda: ended.exists() and ended.stat().st_size > 4096, "some requests have ended")
                 run.send_signal(signal.SIGINT)

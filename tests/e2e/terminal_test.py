@@ -1,4 +1,5 @@
 """A conversation in the terminal asks the engine for what the same conversation over HTTP asks it for."""
+
 import fcntl
 import json
 import os
@@ -13,11 +14,11 @@ import time
 import unittest
 import urllib.request
 
-from server_process import CHAT_TEMPLATE, ServerProcess, TINY_CONFIG
+from server_process import CHAT_TEMPLATE, TINY_CONFIG, ServerProcess
 
 BINARY = os.environ["TACTUS_BINARY"]
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("TACTUS_")}
-QUESTIONS = ["x", "and \"y\"?"]
+QUESTIONS = ["x", 'and "y"?']
 
 
 class TerminalTest(unittest.TestCase):
@@ -29,17 +30,39 @@ class TerminalTest(unittest.TestCase):
         (self.folder / "chat.jinja").write_text(CHAT_TEMPLATE)
 
     def run_tactus(self, *args, stdin=""):
-        return subprocess.run([BINARY, "run", str(self.folder), "--load-format", "dummy", "--kv-cache-memory", "64MiB", "--chat-template",
-                               str(self.folder / "chat.jinja"), "--temperature", "1.5", "--seed", "7", *args],
-                              input=stdin.encode(), capture_output=True, timeout=120, env=ENVIRONMENT)
+        return subprocess.run(
+            [
+                BINARY,
+                "run",
+                str(self.folder),
+                "--load-format",
+                "dummy",
+                "--kv-cache-memory",
+                "64MiB",
+                "--chat-template",
+                str(self.folder / "chat.jinja"),
+                "--temperature",
+                "1.5",
+                "--seed",
+                "7",
+                *args,
+            ],
+            input=stdin.encode(),
+            capture_output=True,
+            timeout=120,
+            env=ENVIRONMENT,
+        )
 
     def test_it_answers_as_the_server_does(self):
-        server = ServerProcess("--seed", "7", real_model=False)   # of the dummy weights
+        server = ServerProcess("--seed", "7", real_model=False)  # of the dummy weights
         self.addCleanup(server.stop)
 
         def post(path, body):
-            request = urllib.request.Request(server.url + path, headers={"Content-Type": "application/json"},
-                                             data=json.dumps(dict(body, max_tokens=6, temperature=1.5, seed=7)).encode())
+            request = urllib.request.Request(
+                server.url + path,
+                headers={"Content-Type": "application/json"},
+                data=json.dumps(dict(body, max_tokens=6, temperature=1.5, seed=7)).encode(),
+            )
             with urllib.request.urlopen(request, timeout=60) as response:
                 return json.load(response)["choices"][0]
 
@@ -47,7 +70,12 @@ class TerminalTest(unittest.TestCase):
         messages = [{"role": "system", "content": "be brief"}]
         for question in QUESTIONS:
             messages.append({"role": "user", "content": question})
-            messages.append({"role": "assistant", "content": post("/v1/chat/completions", {"messages": messages})["message"]["content"]})
+            messages.append(
+                {
+                    "role": "assistant",
+                    "content": post("/v1/chat/completions", {"messages": messages})["message"]["content"],
+                }
+            )
         answers = [m["content"] for m in messages if m["role"] == "assistant"]
         self.assertNotEqual(*answers)
         done = self.run_tactus("--max-tokens", "6", "--raw", "-p", "Hello")
@@ -75,11 +103,24 @@ class TerminalTest(unittest.TestCase):
         self.assertEqual(done.stdout.count(b"\n"), 12, done.stdout)
 
     def test_a_pipe_has_commands_too(self):
-        done = self.run_tactus("--max-tokens", "2", stdin="/help\n/set temperature 9\n/set top_k 3\n/set\n/set speed 1\n/nonsense\n /x\n/quit\nz\n")
+        done = self.run_tactus(
+            "--max-tokens",
+            "2",
+            stdin="/help\n/set temperature 9\n/set top_k 3\n/set\n/set speed 1\n/nonsense\n /x\n/quit\nz\n",
+        )
         said = done.stderr.decode()
         self.assertEqual(done.returncode, 0, said)
-        for line in ["/clear          starts anew", "/set temperature: 9 is out of range; give a value from 0 to 2", "temperature 1.5\n", "top_k 3\n",
-                     "min_p 0.05\n", "seed 7\n", "max_tokens 2\n", "'speed' is no setting", "'/nonsense' is no command"]:
+        for line in [
+            "/clear          starts anew",
+            "/set temperature: 9 is out of range; give a value from 0 to 2",
+            "temperature 1.5\n",
+            "top_k 3\n",
+            "min_p 0.05\n",
+            "seed 7\n",
+            "max_tokens 2\n",
+            "'speed' is no setting",
+            "'/nonsense' is no command",
+        ]:
             self.assertIn(line, said)
         self.assertEqual(done.stdout.count(b"\n"), 1, "one answer, to ' /x'")
 
@@ -90,8 +131,15 @@ class Terminal:
     def __init__(self, *args, kind="xterm", **environment):
         master, slave = pty.openpty()
         self.file = os.fdopen(master, "r+b", buffering=0)
-        self.process = subprocess.Popen([BINARY, "run", *map(str, args)], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0), env={**ENVIRONMENT, "TERM": kind, **environment})
+        self.process = subprocess.Popen(
+            [BINARY, "run", *map(str, args)],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            env={**ENVIRONMENT, "TERM": kind, **environment},
+        )
         os.close(slave)
         self.shown, self.seen = "", 0
 
@@ -107,16 +155,16 @@ class Terminal:
     def read(self, until, limit_s=60):
         """Returns what comes up to `until`, which is looked for behind what was read before."""
         end = time.monotonic() + limit_s
-        while until not in self.shown[self.seen:]:
+        while until not in self.shown[self.seen :]:
             ready, _, _ = select.select([self.file], [], [], max(0.0, end - time.monotonic()))
             if not ready:
                 raise AssertionError(f"{until!r} did not come within {limit_s} s after:\n{self.shown}")
             try:
                 self.shown += self.file.read(65536).decode(errors="replace")
-            except OSError:   # the program has closed the terminal
+            except OSError:  # the program has closed the terminal
                 raise AssertionError(f"the program ended before {until!r} came, after:\n{self.shown}")
         at = self.shown.index(until, self.seen) + len(until)
-        text, self.seen = self.shown[self.seen:at], at
+        text, self.seen = self.shown[self.seen : at], at
         return text
 
     def exit_status(self):
@@ -139,8 +187,20 @@ class PromptTest(unittest.TestCase):
         (self.folder / "chat.jinja").write_text(CHAT_TEMPLATE)
 
     def chat(self, *args, kind="xterm"):
-        terminal = Terminal(self.folder, "--load-format", "dummy", "--kv-cache-memory", "64MiB", "--chat-template", self.folder / "chat.jinja",
-                            "--temperature", "0", *args, kind=kind, TACTUS_CACHE_DIR=str(self.folder / "cache"))
+        terminal = Terminal(
+            self.folder,
+            "--load-format",
+            "dummy",
+            "--kv-cache-memory",
+            "64MiB",
+            "--chat-template",
+            self.folder / "chat.jinja",
+            "--temperature",
+            "0",
+            *args,
+            kind=kind,
+            TACTUS_CACHE_DIR=str(self.folder / "cache"),
+        )
         self.addCleanup(terminal.close)
         terminal.read("Ctrl-D ends.")
         terminal.read("> ")
@@ -160,10 +220,10 @@ class PromptTest(unittest.TestCase):
     def test_a_line_can_be_edited_and_comes_again(self):
         terminal = self.editing()
         terminal.type("helo wörld")
-        terminal.type("\x1b[D" * 7 + "l\x05!\r")   # left, Ctrl-E
+        terminal.type("\x1b[D" * 7 + "l\x05!\r")  # left, Ctrl-E
         terminal.read("prompt tokens")
         terminal.read("> ")
-        terminal.type("\x1b[A?\r")                  # up
+        terminal.type("\x1b[A?\r")  # up
         terminal.read("prompt tokens")
         terminal.read("> ")
         terminal.type("\x04")
@@ -181,7 +241,7 @@ class PromptTest(unittest.TestCase):
         terminal.type(" ok\r")
         terminal.read("prompt tokens")
         terminal.read("> ")
-        terminal.type("a\x1b\rb\r")                 # Alt-Enter
+        terminal.type("a\x1b\rb\r")  # Alt-Enter
         terminal.read("prompt tokens")
         terminal.read("> ")
         self.assertEqual(terminal.shown.count("prompt tokens"), 2)
@@ -208,8 +268,8 @@ class PromptTest(unittest.TestCase):
                 terminal.type("go on\r")
                 terminal.read("go on")
                 select.select([terminal.file], [], [], 60)
-                time.sleep(0.5)                       # into the answer; too early would clear nothing and stop as well
-                terminal.type("\x03\x03")             # the second is as impatient people press it
+                time.sleep(0.5)  # into the answer; too early would clear nothing and stop as well
+                terminal.type("\x03\x03")  # the second is as impatient people press it
                 terminal.read(", stopped]")
                 terminal.read("> ")
                 terminal.type("/exit\r")
@@ -228,13 +288,21 @@ class PromptTest(unittest.TestCase):
         terminal.read("> ")
         for _ in range(2):
             terminal.type("\x03")
-            time.sleep(0.2)                           # two at once are one
+            time.sleep(0.2)  # two at once are one
         self.assertEqual(terminal.exit_status(), 0)
 
     def test_help_and_settings(self):
         terminal = self.chat("--max-tokens", "2", "--history", "off")
-        for line, answer in [("/help", "/system TEXT"), ("/set", "temperature 0\r\n"), ("/set temperature 0.25", "> "), ("/set", "temperature 0.25\r\n"),
-                             ("/set temperature default", "> "), ("/set", "temperature 0\r\n"), ("/system be brief", "> "), ("/set", "system be brief")]:
+        for line, answer in [
+            ("/help", "/system TEXT"),
+            ("/set", "temperature 0\r\n"),
+            ("/set temperature 0.25", "> "),
+            ("/set", "temperature 0.25\r\n"),
+            ("/set temperature default", "> "),
+            ("/set", "temperature 0\r\n"),
+            ("/system be brief", "> "),
+            ("/set", "system be brief"),
+        ]:
             terminal.type(line + "\r")
             terminal.read(answer)
         terminal.type("/exit\r")

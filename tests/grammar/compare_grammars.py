@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Compares verdicts on instances of some 300 schemas: compare_grammars.py GRAMMAR_LINES
 
-Ours (the program tests/grammar/grammar_lines) against what JSON Schema means (jsonschema) and against another implementation of
-grammars (xgrammar). Ours must refuse every invalid instance and take every valid one of a schema that it takes, except for what
+Ours (the program tests/grammar/grammar_lines) against what JSON Schema means (jsonschema) and against another
+implementation of
+grammars (xgrammar). Ours must refuse every invalid instance and take every valid one of a schema that it takes, except
+for what
 OURS lists. Where xgrammar differs from jsonschema, XGRAMMAR must have the reason. scripts/test.sh slow runs it."""
+
 import collections
 import importlib.machinery
 import json
@@ -13,7 +16,6 @@ import sys
 import types
 
 import jsonschema
-
 import schema_cases
 
 
@@ -43,7 +45,11 @@ OURS = [
 XGRAMMAR = [
     ("email", "a@@b", "jsonschema's check of e-mail addresses looks for an @ alone"),
     ("^all_of_merge$", "", "allOf of several schemas is its first"),
-    ("^(enum_mixed|const_object)$", r"[\[{]", "arrays and objects of enum and const are compact whatever the separators"),
+    (
+        "^(enum_mixed|const_object)$",
+        r"[\[{]",
+        "arrays and objects of enum and const are compact whatever the separators",
+    ),
     ("multipleOf", "", "multipleOf is ignored beside a bound, and for numbers"),
     ("^pattern_unanchored$", "", "a pattern is anchored"),
     ("^pattern_and_length$", "", "lengths are ignored beside a pattern"),
@@ -51,8 +57,17 @@ XGRAMMAR = [
     ('"maxLength": 200', "\\\\n", "no escaped characters in a string of bounded length"),
 ]
 # Cases that ours refuses, and the keyword that its message names.
-REFUSED = {"refused_not": "not", "refused_if": "if", "refused_unique": "uniqueItems", "refused_contains": "contains", "refused_dependent": "dependentRequired",
-           "refused_names": "propertyNames", "refused_unevaluated": "unevaluatedProperties", "refused_one_of": "oneOf", "refused_lookahead": "pattern"}
+REFUSED = {
+    "refused_not": "not",
+    "refused_if": "if",
+    "refused_unique": "uniqueItems",
+    "refused_contains": "contains",
+    "refused_dependent": "dependentRequired",
+    "refused_names": "propertyNames",
+    "refused_unevaluated": "unevaluatedProperties",
+    "refused_one_of": "oneOf",
+    "refused_lookahead": "pattern",
+}
 
 
 def text_of(instance):
@@ -69,7 +84,9 @@ def meant(schema, instances):
 def theirs(schema, answers):
     """xgrammar's verdicts; None: it refuses the schema."""
     try:
-        grammar = xgrammar.Grammar.from_json_schema(json.dumps(schema), any_whitespace=False, separators=(", ", ": "), strict_mode=False)
+        grammar = xgrammar.Grammar.from_json_schema(
+            json.dumps(schema), any_whitespace=False, separators=(", ", ": "), strict_mode=False
+        )
         return [_is_grammar_accept_string(grammar, answer) for answer in answers]
     except Exception:  # its errors have no common class
         return None
@@ -84,8 +101,17 @@ def explained(table, name, schema, answer):
 
 def main():
     cases = list(schema_cases.cases())
-    lines = [{"kind": "json_schema", "rule": json.dumps(schema), "answers": [text_of(i) for i in instances]} for _, schema, instances in cases]
-    done = subprocess.run([sys.argv[1]], input="".join(json.dumps(line) + "\n" for line in lines), capture_output=True, text=True, timeout=600)
+    lines = [
+        {"kind": "json_schema", "rule": json.dumps(schema), "answers": [text_of(i) for i in instances]}
+        for _, schema, instances in cases
+    ]
+    done = subprocess.run(
+        [sys.argv[1]],
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     if done.returncode != 0:
         sys.exit(done.stderr)
     ours = [json.loads(line) for line in done.stdout.splitlines()]
@@ -102,13 +128,18 @@ def main():
         xgrammar_refused += other is None
         for i, (answer, right) in enumerate(zip(line["answers"], valid)):
             count += 1
-            for who, table, says in (("ours", OURS, verdict["accepted"][i] == -1 if "accepted" in verdict else right),
-                                     ("xgrammar", XGRAMMAR, other[i] if other else right)):
+            for who, table, says in (
+                ("ours", OURS, verdict["accepted"][i] == -1 if "accepted" in verdict else right),
+                ("xgrammar", XGRAMMAR, other[i] if other else right),
+            ):
                 if says == right:
                     continue
                 reason = explained(table, name, schema, answer)
                 if reason is None:
-                    problems.append(f"{name}: {who} {'takes' if says else 'refuses'} the {'valid' if right else 'invalid'} {answer} of {json.dumps(schema)}")
+                    problems.append(
+                        f"{name}: {who} {'takes' if says else 'refuses'} the {'valid' if right else 'invalid'} {answer}"
+                        f" of {json.dumps(schema)}"
+                    )
                 else:
                     reasons[f"{who}: {reason}"] += 1
     print(f"{len(cases)} schemas, {count} instances; refused: {refused} by ours, {xgrammar_refused} by xgrammar")

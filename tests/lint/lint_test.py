@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The lint rules find what they claim to find: each rule on a line that breaks it and on one that does not."""
+
 import importlib.util
 import pathlib
 import shutil
@@ -20,8 +21,14 @@ class Rules(unittest.TestCase):
 
     def test_who_names_the_machines_clock(self):
         self.assertTrue(lint.NAMES_SYSTEM_CLOCK.match("cli/sim.cc"))
-        for path in ("sim/simulator.cc", "engine/profile_model.cc", "exec/cpu_executor.cc", "serve/api_server.cc",
-                     "kernels/thread_pool.cc", "model/loader.cc"):
+        for path in (
+            "sim/simulator.cc",
+            "engine/profile_model.cc",
+            "exec/cpu_executor.cc",
+            "serve/api_server.cc",
+            "kernels/thread_pool.cc",
+            "model/loader.cc",
+        ):
             self.assertFalse(lint.NAMES_SYSTEM_CLOCK.match(path), path)
 
     def test_backend(self):
@@ -50,13 +57,17 @@ class Rules(unittest.TestCase):
     def test_co_await_traps(self):
         def hits(code):
             return [m for trap, m in lint.CO_AWAIT_TRAPS if trap.search(code)]
+
         self.assertTrue(hits("co_await f([&x] { return 1; });"))
         self.assertTrue(hits("co_await f(a ? b : c);"))
         self.assertTrue(hits("co_await f(Options{1, 2});"))
         self.assertFalse(hits("co_await stream.async_read(buffer, asio::use_awaitable);"))
 
     def test_policy_names(self):
-        named = lint.policy_names('// of rows\nTACTUS_ORDER("fcfs", MakeFcfs, "the \'rank\'")\nTACTUS_PRESET("no-preempt", "fcfs",\nTACTUS_BUDGET("none", Make, "")\n')
+        named = lint.policy_names(
+            '// of rows\nTACTUS_ORDER("fcfs", MakeFcfs, "the \'rank\'")\nTACTUS_PRESET("no-preempt",'
+            ' "fcfs",\nTACTUS_BUDGET("none", Make, "")\n'
+        )
         for line in ('if (c.order == "fcfs") {', 'return "no-preempt" != preset;', 'learns = name == "history";'):
             self.assertTrue(named.search(line), line)
         for line in ('c.order = "fcfs";', 'x.step_limit == "none"', 'name == "rank"', 'Find("fcfs")'):
@@ -73,22 +84,30 @@ class Rules(unittest.TestCase):
                 visit(below, path + [module])
             seen.add(module)
             order.append(module)
+
         for module in lint.LAYERS:
             visit(module, [])
         self.assertEqual(lint.LAYERS["sched"], ["base"])
 
     def test_doc_paths(self):
-        text = "See `src/base/rng.h`,\n`src/kernels/` and `tests/lint/*.py`, not `src/none.cc` or `build/release/tactus`."
+        text = (
+            "See `src/base/rng.h`,\n`src/kernels/` and `tests/lint/*.py`, not `src/none.cc` or `build/release/tactus`."
+        )
         self.assertEqual(lint.dangling(text), [(2, "src/none.cc")])
 
     def test_doc_links(self):
         page = lint.ROOT / "docs/HACKING.md"
-        text = ("# One `two`: three\n[a](HACKING.md) [b](../README.md#two-commands) [c](#one-two-three) [d](https://a.example/b)\n"
-                "[e](none.md) [f](../README.md#none)\n[g](#none)\n")
+        text = (
+            "# One `two`: three\n[a](HACKING.md) [b](../README.md#two-commands) [c](#one-two-three)"
+            " [d](https://a.example/b)\n[e](none.md) [f](../README.md#none)\n[g](#none)\n"
+        )
         self.assertEqual(lint.broken_links(page, text), [(3, "none.md"), (3, "../README.md#none"), (4, "#none")])
 
     def test_doc_names(self):
-        text = "`None::Before`\n## Where is ...\n| a | `One::Two`, `Two` (`src/a.cc`) |\n| b | `One::Three`, `Four` |\n\n## Next\n`Five`\n"
+        text = (
+            "`None::Before`\n## Where is ...\n| a | `One::Two`, `Two` (`src/a.cc`) |\n| b | `One::Three`, `Four`"
+            " |\n\n## Next\n`Five`\n"
+        )
         self.assertEqual(lint.unknown_names(text, ["int One::Two() {", "Three();"]), [(4, "One::Three"), (4, "Four")])
         called = ["class One::Two {\n  void Go() { other_.Run(); }\n  void Stay();\n"]
         self.assertTrue(lint.is_defined("One::Two::Stay", called[0]))
@@ -103,7 +122,9 @@ class Rules(unittest.TestCase):
         words = "word " * 30
         wide = len(words)
         self.assertEqual(lint.too_wide(f"short\n{words}\n- {words}\n"), [(2, wide), (3, wide + 2)])
-        self.assertEqual(lint.too_wide(f"| {words}|\n# {words}\n    {words}\n```\n{words}\n```\n[a]: {words}\n{'x' * 130}\n"), [])
+        self.assertEqual(
+            lint.too_wide(f"| {words}|\n# {words}\n    {words}\n```\n{words}\n```\n[a]: {words}\n{'x' * 130}\n"), []
+        )
 
     def test_executable(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,6 @@
-"""The mutation tester's own tests: finding, rewriting, sampling, judging. What needs libclang is skipped where it is not installed."""
+"""The mutation tester's own tests: finding, rewriting, sampling, judging. What needs libclang is skipped where it is
+not installed."""
+
 import pathlib
 import resource
 import subprocess
@@ -10,7 +12,9 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOL = ROOT / "tools/mutants"
 sys.path.insert(0, str(TOOL))
-sys.path += [str(path) for path in ROOT.glob(".venv-mutants/lib/python3*/site-packages")]  # where scripts/test.sh mutants puts libclang
+sys.path += [
+    str(path) for path in ROOT.glob(".venv-mutants/lib/python3*/site-packages")
+]  # where scripts/test.sh mutants puts libclang
 
 import baseline  # noqa: E402
 import checks  # noqa: E402
@@ -19,16 +23,18 @@ import equivalents  # noqa: E402
 import kept_results  # noqa: E402
 import operators  # noqa: E402
 import process  # noqa: E402
-import report  # noqa: E402
 import sample  # noqa: E402
 import scan  # noqa: E402
 import tree  # noqa: E402
 import trial  # noqa: E402
 from mutation_site import ON, Site, number_occurrences, switch_numbers  # noqa: E402
 
+import report  # noqa: E402
+
 try:
-    import find_sites
     import clang.cindex
+    import find_sites
+
     clang.cindex.Index.create()
     NO_LIBCLANG = ""
 except Exception as error:  # the package, or the shared library that it loads
@@ -68,9 +74,28 @@ int main(int argc, char**) {
 """
 
 
-def site(file="src/kv/a.cc", function="F", operator="boundary", begin=0, original="a < b", mutated="a <= b", occurrence=0, line=1):
-    return Site(file, function, operator, begin, begin + len(original), line, original, mutated,
-                f"({ON} ? {mutated} : {original})", occurrence)
+def site(
+    file="src/kv/a.cc",
+    function="F",
+    operator="boundary",
+    begin=0,
+    original="a < b",
+    mutated="a <= b",
+    occurrence=0,
+    line=1,
+):
+    return Site(
+        file,
+        function,
+        operator,
+        begin,
+        begin + len(original),
+        line,
+        original,
+        mutated,
+        f"({ON} ? {mutated} : {original})",
+        occurrence,
+    )
 
 
 class Project(unittest.TestCase):
@@ -95,23 +120,49 @@ class Project(unittest.TestCase):
         source = self.root / "mutated.cc"
         source.write_text(text)
         program = self.root / "program"
-        subprocess.run(["c++", "-std=c++20", "-O0", "-Wno-unused", str(source), str(TOOL / "runtime/mutant_switch.cc"), "-o", str(program)],
-                       check=True, capture_output=True, text=True)
+        subprocess.run(
+            [
+                "c++",
+                "-std=c++20",
+                "-O0",
+                "-Wno-unused",
+                str(source),
+                str(TOOL / "runtime/mutant_switch.cc"),
+                "-o",
+                str(program),
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
         return program
 
 
 class Finding(Project):
     def test_every_operator_finds_its_place(self):
         found = {(s.operator, s.original) for s in self.find()}
-        for expected in [("boundary", "value < low"), ("early_exit", "value < low"), ("condition", "value < low"),
-                         ("min_max", "std::min(value, high)"), ("arithmetic", "steps + 1"), ("constant", "1"), ("equality", "seen == 9"),
-                         ("logical", "seen > limit[2] && open"), ("statement", "++seen;"), ("assignment", "seen -= 2"),
-                         ("bool", "false"), ("return", "seen == 9"), ("bool", "true")]:
+        for expected in [
+            ("boundary", "value < low"),
+            ("early_exit", "value < low"),
+            ("condition", "value < low"),
+            ("min_max", "std::min(value, high)"),
+            ("arithmetic", "steps + 1"),
+            ("constant", "1"),
+            ("equality", "seen == 9"),
+            ("logical", "seen > limit[2] && open"),
+            ("statement", "++seen;"),
+            ("assignment", "seen -= 2"),
+            ("bool", "false"),
+            ("return", "seen == 9"),
+            ("bool", "true"),
+        ]:
             self.assertIn(expected, found)
 
     def test_nothing_is_found_where_a_constant_must_stand(self):
         sites = self.find()
-        self.assertFalse([s for s in sites if s.function in ("Fixed", "Box")], "constexpr function or member initialiser")
+        self.assertFalse(
+            [s for s in sites if s.function in ("Fixed", "Box")], "constexpr function or member initialiser"
+        )
         lines = SNIPPET.splitlines()
         for s in sites:
             if "LOG_IF" in lines[s.line - 1]:
@@ -131,7 +182,9 @@ class Finding(Project):
             self.assertEqual(text.count("\n"), SNIPPET.count("\n") + 2, "a line's number changed")
             program = self.compile(text)
             self.assertEqual(subprocess.run([program]).returncode, plain)
-            noticed += sum(subprocess.run([program], env={"MUTANT": str(numbers[s.key])}).returncode != plain for s in chosen)
+            noticed += sum(
+                subprocess.run([program], env={"MUTANT": str(numbers[s.key])}).returncode != plain for s in chosen
+            )
         self.assertGreater(noticed, len(sites) // 4)
 
     def test_what_a_run_reaches_is_recorded(self):
@@ -143,8 +196,11 @@ class Finding(Project):
         coverage = self.root / "reached"
         baseline._make(coverage)
         limit = (100, 100)  # a test may start a program that cannot make large files
-        subprocess.run([program], env={"MUTANT_COVERAGE": str(coverage)},
-                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+        subprocess.run(
+            [program],
+            env={"MUTANT_COVERAGE": str(coverage)},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+        )
         self.assertEqual(baseline._numbers(coverage), {numbers[clamp.key]})
 
     def test_a_shifted_line_keeps_its_identity(self):
@@ -180,14 +236,22 @@ class Operators(unittest.TestCase):
     def test_statements_without_effect_stay(self):
         self.assertIsNone(operators.leave_out("rows.reserve(n)"))
         self.assertIsNone(operators.leave_out("(void)unused"))
-        self.assertEqual(operators.leave_out("rows.push_back(reserve(n))")[1], f"{{ if (!{ON}) rows.push_back(reserve(n)); }}")
+        self.assertEqual(
+            operators.leave_out("rows.push_back(reserve(n))")[1], f"{{ if (!{ON}) rows.push_back(reserve(n)); }}"
+        )
 
 
 class Sampling(unittest.TestCase):
     def sites(self):
-        return number_occurrences([site(f"src/{module}/{file}.cc", f"F{i}", operator, begin=100 * i)
-                                   for module, count in (("kv", 40), ("obs", 5), ("text", 200)) for file in "ab" for i in range(count)
-                                   for operator in ("boundary", "constant")])
+        return number_occurrences(
+            [
+                site(f"src/{module}/{file}.cc", f"F{i}", operator, begin=100 * i)
+                for module, count in (("kv", 40), ("obs", 5), ("text", 200))
+                for file in "ab"
+                for i in range(count)
+                for operator in ("boundary", "constant")
+            ]
+        )
 
     def test_the_same_seed_draws_the_same(self):
         sites = self.sites()
@@ -223,6 +287,7 @@ class Judging(unittest.TestCase):
     def test_verdicts(self):
         def ended(code, timed_out=False):
             return process.Ended(code, timed_out, 1.0, "")
+
         self.assertEqual(trial.verdict(ended(0), 77), "")
         self.assertEqual(trial.verdict(ended(77), 77), "", "skipped notices nothing")
         self.assertEqual(trial.verdict(ended(1), 77), "failed with status 1")
@@ -236,16 +301,34 @@ class Judging(unittest.TestCase):
     def test_a_program_whose_cases_are_tests_of_ctest_is_one_program(self):
         build = pathlib.Path("/b")
         folder = {"name": "WORKING_DIRECTORY", "value": "/b/tests/kv"}
-        whole = [{"name": "kv_test", "command": ["/b/tests/kv/kv_test", "--gtest_brief=1"], "properties": [folder]},
-                 {"name": "not_built"}, {"name": "e2e", "command": ["python3", "run.py"], "properties": [{"name": "SKIP_RETURN_CODE", "value": 77}]}]
-        single = [{"name": f"kv_test.Kv.{case}", "command": ["/b/tests/kv/kv_test", f"--gtest_filter=Kv.{case}", "--gtest_also_run_disabled_tests"],
-                   "properties": [folder]} for case in ("A", "B")]
+        whole = [
+            {"name": "kv_test", "command": ["/b/tests/kv/kv_test", "--gtest_brief=1"], "properties": [folder]},
+            {"name": "not_built"},
+            {
+                "name": "e2e",
+                "command": ["python3", "run.py"],
+                "properties": [{"name": "SKIP_RETURN_CODE", "value": 77}],
+            },
+        ]
+        single = [
+            {
+                "name": f"kv_test.Kv.{case}",
+                "command": ["/b/tests/kv/kv_test", f"--gtest_filter=Kv.{case}", "--gtest_also_run_disabled_tests"],
+                "properties": [folder],
+            }
+            for case in ("A", "B")
+        ]
         kv = checks.Program("kv_test", ("/b/tests/kv/kv_test",), "kv", True, None)
-        self.assertEqual(checks.listed_programs(whole, build), [kv, checks.Program("e2e", ("python3", "run.py"), "", False, 77)])
+        self.assertEqual(
+            checks.listed_programs(whole, build), [kv, checks.Program("e2e", ("python3", "run.py"), "", False, 77)]
+        )
         self.assertEqual(checks.listed_programs(single, build), [kv])
 
     def programs(self, script):
-        return [checks.Program("far", ("bash", "-c", script), "engine", False, None), checks.Program("own", ("bash", "-c", script), "kv", False, None)]
+        return [
+            checks.Program("far", ("bash", "-c", script), "engine", False, None),
+            checks.Program("own", ("bash", "-c", script), "kv", False, None),
+        ]
 
     def trials(self, script, reached=frozenset({7})):
         programs = self.programs(script)
@@ -313,7 +396,9 @@ class Reporting(unittest.TestCase):
     def outcomes(self):
         sites = number_occurrences([site(function=f"F{i}", begin=i * 100) for i in range(4)])
         states = [trial.KILLED, trial.SURVIVED, trial.NOT_COVERED, trial.EQUIVALENT]
-        return report.Report(self.root, sites, {s.key: trial.Outcome(s.key, state) for s, state in zip(sites, states)}, [], [], [])
+        return report.Report(
+            self.root, sites, {s.key: trial.Outcome(s.key, state) for s, state in zip(sites, states)}, [], [], []
+        )
 
     def test_equivalent_mutants_do_not_count(self):
         self.assertAlmostEqual(self.outcomes().total().rate, 1 / 3)
@@ -356,8 +441,10 @@ class Building(unittest.TestCase):
     def test_a_compilers_message_drops_the_site_of_its_line(self):
         here = tree.Tree(pathlib.Path("/p"), pathlib.Path("/p/build/mutants/src"))
         good, bad = site(line=3), site(function="G", line=9, begin=200)
-        output = ("FAILED: src/kv/CMakeFiles/tactus_kv.dir/a.cc.o\nc++ ...\n"
-                  "/p/build/mutants/src/src/kv/a.cc:9:12: error: narrowing conversion\n[2/5] Building\n")
+        output = (
+            "FAILED: src/kv/CMakeFiles/tactus_kv.dir/a.cc.o\nc++ ...\n"
+            "/p/build/mutants/src/src/kv/a.cc:9:12: error: narrowing conversion\n[2/5] Building\n"
+        )
         self.assertEqual(here.blame(output, [good, bad]), [bad])
 
     def test_a_failure_that_names_no_site_drops_those_of_its_file(self):
@@ -369,7 +456,11 @@ class Building(unittest.TestCase):
     def test_a_file_that_moved_is_configured_for_before_sites_are_read(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            for name, text in (("CMakeLists.txt", "one"), ("src/a.cc", "int A;"), ("tools/mutants/runtime/mutant_switch.cc", "")):
+            for name, text in (
+                ("CMakeLists.txt", "one"),
+                ("src/a.cc", "int A;"),
+                ("tools/mutants/runtime/mutant_switch.cc", ""),
+            ):
                 (root / name).parent.mkdir(parents=True, exist_ok=True)
                 (root / name).write_text(text)
             subprocess.run(["git", "init", "-q", folder], check=True)
@@ -380,6 +471,7 @@ class Building(unittest.TestCase):
             def run(command):
                 commands.append(command[0])
                 (here.build / "build.ninja").touch()
+
             here._run = run
 
             def configured(change):
@@ -387,9 +479,13 @@ class Building(unittest.TestCase):
                 change()
                 here.prepare()
                 return "cmake" in commands
+
             self.assertTrue(configured(lambda: None), "the first time")
             self.assertFalse(configured(lambda: None))
-            self.assertFalse(configured(lambda: (root / "src/a.cc").write_text("int B;")), "what a file holds is not the build's business")
+            self.assertFalse(
+                configured(lambda: (root / "src/a.cc").write_text("int B;")),
+                "what a file holds is not the build's business",
+            )
             self.assertTrue(configured(lambda: (root / "src/a.cc").rename(root / "src/b.cc")))
             self.assertTrue((here.path / "src/b.cc").exists())
             self.assertFalse((here.path / "src/a.cc").exists())

@@ -1,4 +1,6 @@
-"""The examples of README.md and docs/python.md run as they stand, on the default model; those for a cluster are left out."""
+"""The examples of README.md and docs/python.md run as they stand, on the default model; those for a cluster are left
+out."""
+
 import contextlib
 import io
 import pathlib
@@ -32,7 +34,10 @@ class ExamplesTest(unittest.TestCase):
                 with self.subTest(page=page, first=block.splitlines()[0]):
                     original, tactus.LLM = tactus.LLM, DefaultModel
                     try:
-                        with contextlib.redirect_stdout(io.StringIO()) as said, contextlib.redirect_stderr(io.StringIO()):
+                        with (
+                            contextlib.redirect_stdout(io.StringIO()) as said,
+                            contextlib.redirect_stderr(io.StringIO()),
+                        ):
                             exec(compile(block, page, "exec"), dict(GIVEN))
                     finally:
                         tactus.LLM = original

@@ -1,4 +1,5 @@
 """`pip install .` from the clone into an empty environment, and one answer with what came out of it."""
+
 import os
 import pathlib
 import subprocess
@@ -22,10 +23,16 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=120)
         python = str(pathlib.Path(folder) / "bin/python")
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(ROOT)], check=True, timeout=LIMIT_S,
-                       env=environment)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(ROOT)],
+            check=True,
+            timeout=LIMIT_S,
+            env=environment,
+        )
         program = PROGRAM.format(environment=folder, model=str(ROOT / "tests/install/outside/model"))
-        done = subprocess.run([python, "-c", program], capture_output=True, text=True, timeout=120, cwd=folder, env=environment)
+        done = subprocess.run(
+            [python, "-c", program], capture_output=True, text=True, timeout=120, cwd=folder, env=environment
+        )
     print(done.stdout + done.stderr)
     return 0 if done.returncode == 0 and done.stdout == "4 tokens\n" else 1
 

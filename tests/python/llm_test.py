@@ -1,16 +1,18 @@
-"""LLM in one process: answers, their order and shape, wrong arguments, pieces, threads, closing. What takes a process of
+"""LLM in one process: answers, their order and shape, wrong arguments, pieces, threads, closing. What takes a process
+of
 its own (signals, forks, exits) is in process_test.py."""
+
 import pickle
 import sys
 import threading
 import unittest
 
 import tactus
-from tactus import SamplingParams, _native
 from server_process import wait_until
+from tactus import SamplingParams, _native
 from tiny_model import TinyModel
 
-LONG = SamplingParams(n=64, max_tokens=1500, ignore_eos=True, seed=1)   # nobody waits for its end
+LONG = SamplingParams(n=64, max_tokens=1500, ignore_eos=True, seed=1)  # nobody waits for its end
 
 
 class LlmTest(unittest.TestCase):
@@ -41,17 +43,25 @@ class LlmTest(unittest.TestCase):
         params = SamplingParams(temperature=0, max_tokens=8, ignore_eos=True)
         text = "abc def"
         ids = self.llm.encode(text)
-        by_text, = self.llm.generate(text, params, use_tqdm=False)
+        (by_text,) = self.llm.generate(text, params, use_tqdm=False)
         self.assertEqual(by_text.prompt_token_ids, ids)
-        for prompt in (ids, [ids], {"prompt": text}, {"prompt_token_ids": ids}, [{"prompt_token_ids": ids, "cache_salt": "mine"}]):
+        for prompt in (
+            ids,
+            [ids],
+            {"prompt": text},
+            {"prompt_token_ids": ids},
+            [{"prompt_token_ids": ids, "cache_salt": "mine"}],
+        ):
             with self.subTest(prompt=prompt):
-                output, = self.llm.generate(prompt, params, use_tqdm=False)
+                (output,) = self.llm.generate(prompt, params, use_tqdm=False)
                 self.assertEqual(output.outputs, by_text.outputs)
         self.assertEqual(self.llm.generate([], params), [])
         self.assertEqual(self.llm.decode(by_text.outputs[0].token_ids), by_text.outputs[0].text)
 
     def test_what_an_answer_has(self):
-        output, = self.llm.generate("hello", SamplingParams(n=3, seed=5, logprobs=2, max_tokens=6, ignore_eos=True), use_tqdm=False)
+        (output,) = self.llm.generate(
+            "hello", SamplingParams(n=3, seed=5, logprobs=2, max_tokens=6, ignore_eos=True), use_tqdm=False
+        )
         self.assertEqual([choice.index for choice in output.outputs], [0, 1, 2])
         for choice in output.outputs:
             self.assertEqual((choice.finish_reason, choice.stop_reason, len(choice.token_ids)), ("length", None, 6))
@@ -59,9 +69,13 @@ class LlmTest(unittest.TestCase):
             for token, row in zip(choice.token_ids, choice.logprobs):
                 self.assertIn(token, row)
                 self.assertEqual({entry.rank for entry in row.values()} - {None}, {1, 2})
-            self.assertAlmostEqual(choice.cumulative_logprob, sum(row[t].logprob for t, row in zip(choice.token_ids, choice.logprobs)))
+            self.assertAlmostEqual(
+                choice.cumulative_logprob, sum(row[t].logprob for t, row in zip(choice.token_ids, choice.logprobs))
+            )
         self.assertGreater(len({choice.text for choice in output.outputs}), 1, "all choices are the same")
-        again, = self.llm.generate("hello", SamplingParams(n=3, seed=5, max_tokens=6, ignore_eos=True), use_tqdm=False)
+        (again,) = self.llm.generate(
+            "hello", SamplingParams(n=3, seed=5, max_tokens=6, ignore_eos=True), use_tqdm=False
+        )
         self.assertEqual(self.texts([again]), self.texts([output]))
         self.assertIsNone(again.outputs[0].logprobs)
         self.assertIsNone(again.outputs[0].cumulative_logprob)
@@ -71,18 +85,22 @@ class LlmTest(unittest.TestCase):
         whole = self.llm.generate("stop me", SamplingParams(**params), use_tqdm=False)[0].outputs[0]
         token = whole.token_ids[4]
         first = whole.token_ids.index(token)
-        by_id = self.llm.generate("stop me", SamplingParams(stop_token_ids=[token], **params), use_tqdm=False)[0].outputs[0]
+        by_id = self.llm.generate("stop me", SamplingParams(stop_token_ids=[token], **params), use_tqdm=False)[
+            0
+        ].outputs[0]
         self.assertEqual((by_id.finish_reason, by_id.stop_reason), ("stop", token))
-        self.assertEqual(by_id.token_ids, whole.token_ids[:first + 1])
+        self.assertEqual(by_id.token_ids, whole.token_ids[: first + 1])
         stop = whole.text[2:4]
         by_text = self.llm.generate("stop me", SamplingParams(stop=stop, **params), use_tqdm=False)[0].outputs[0]
         self.assertEqual((by_text.finish_reason, by_text.stop_reason), ("stop", stop))
-        self.assertEqual(by_text.text, whole.text[:whole.text.index(stop)])
+        self.assertEqual(by_text.text, whole.text[: whole.text.index(stop)])
 
     def test_without_max_tokens_the_context_is_the_limit(self):
         with self.tiny.llm(max_model_len=64) as llm:
-            output, = llm.generate([1, 2, 3], SamplingParams(max_tokens=None, ignore_eos=True), use_tqdm=False)
-            chat, = llm.chat([{"role": "user", "content": "a"}], SamplingParams(max_tokens=None, ignore_eos=True), use_tqdm=False)
+            (output,) = llm.generate([1, 2, 3], SamplingParams(max_tokens=None, ignore_eos=True), use_tqdm=False)
+            (chat,) = llm.chat(
+                [{"role": "user", "content": "a"}], SamplingParams(max_tokens=None, ignore_eos=True), use_tqdm=False
+            )
         self.assertEqual(len(output.outputs[0].token_ids), 61)
         self.assertEqual(len(chat.outputs[0].token_ids) + len(chat.prompt_token_ids), 64)
 
@@ -108,12 +126,19 @@ class LlmTest(unittest.TestCase):
         one, two = ([{"role": "user", "content": text}] for text in ("first", "second"))
         outputs = self.llm.chat([one, two], params, use_tqdm=False)
         self.assertEqual(outputs[0].prompt, "<user>first\n<assistant>")
-        self.assertEqual(self.texts(outputs), self.texts(self.llm.chat(one, params, use_tqdm=False) + self.llm.chat(two, params, use_tqdm=False)))
-        self.assertEqual(self.llm.chat(one, params, use_tqdm=False, add_generation_prompt=False)[0].prompt, "<user>first\n")
+        self.assertEqual(
+            self.texts(outputs),
+            self.texts(self.llm.chat(one, params, use_tqdm=False) + self.llm.chat(two, params, use_tqdm=False)),
+        )
+        self.assertEqual(
+            self.llm.chat(one, params, use_tqdm=False, add_generation_prompt=False)[0].prompt, "<user>first\n"
+        )
 
     def test_more_requests_than_the_queue_holds(self):
         with self.tiny.llm(max_queue=2, max_num_seqs=2) as llm:
-            outputs = llm.generate([[i % 500 + 1] for i in range(30)], SamplingParams(max_tokens=3, ignore_eos=True), use_tqdm=False)
+            outputs = llm.generate(
+                [[i % 500 + 1] for i in range(30)], SamplingParams(max_tokens=3, ignore_eos=True), use_tqdm=False
+            )
         self.assertEqual([len(output.outputs[0].token_ids) for output in outputs], [3] * 30)
 
     def test_what_the_queue_cannot_hold_fails_alone(self):
@@ -130,26 +155,50 @@ class LlmTest(unittest.TestCase):
         cases = [
             (ValueError, "temperature: -1", lambda: SamplingParams(temperature=-1)),
             (ValueError, "top_p: 0 ", lambda: SamplingParams(top_p=0)),
-            (ValueError, 'temperature: expected a number, got a string ("hot")', lambda: SamplingParams(temperature="hot")),
+            (
+                ValueError,
+                'temperature: expected a number, got a string ("hot")',
+                lambda: SamplingParams(temperature="hot"),
+            ),
             (ValueError, "not JSON compliant", lambda: SamplingParams(temperature=float("nan"))),
             (ValueError, "logprobs: 21", lambda: SamplingParams(logprobs=21)),
             (ValueError, "n: 0", lambda: SamplingParams(n=0)),
             (ValueError, "min_tokens: 3", lambda: SamplingParams(min_tokens=3, max_tokens=2)),
             (TypeError, "'best_of'", lambda: SamplingParams(best_of=2)),
             (TypeError, "object", lambda: SamplingParams(stop=object())),
-            (ValueError, "stop_token_ids", lambda: self.llm.generate(ids, SamplingParams(stop_token_ids=[100000]), use_tqdm=False)),
-            (ValueError, "exceed the context of 2048 tokens", lambda: self.llm.generate(ids, SamplingParams(max_tokens=5000), use_tqdm=False)),
+            (
+                ValueError,
+                "stop_token_ids",
+                lambda: self.llm.generate(ids, SamplingParams(stop_token_ids=[100000]), use_tqdm=False),
+            ),
+            (
+                ValueError,
+                "exceed the context of 2048 tokens",
+                lambda: self.llm.generate(ids, SamplingParams(max_tokens=5000), use_tqdm=False),
+            ),
             (ValueError, "prompt 1: ", lambda: self.llm.generate([[1], [1000000]], use_tqdm=False)),
             (ValueError, "1 for 2 prompts", lambda: self.llm.generate(["a", "b"], [SamplingParams()], use_tqdm=False)),
             (TypeError, "one SamplingParams", lambda: self.llm.generate(["a"], [{"temperature": 0}], use_tqdm=False)),
             (TypeError, "NoneType", lambda: self.llm.generate([None], use_tqdm=False)),
             (TypeError, "'text'", lambda: self.llm.generate([{"text": "a"}], use_tqdm=False)),
-            (ValueError, "one of the keys", lambda: self.llm.generate([{"prompt": "a", "prompt_token_ids": [1]}], use_tqdm=False)),
+            (
+                ValueError,
+                "one of the keys",
+                lambda: self.llm.generate([{"prompt": "a", "prompt_token_ids": [1]}], use_tqdm=False),
+            ),
             (ValueError, "at least one token", lambda: self.llm.generate([{"prompt_token_ids": []}], use_tqdm=False)),
             (ValueError, "priority: 1 for 2", lambda: self.llm.generate(["a", "b"], priority=[1], use_tqdm=False)),
             (ValueError, "priority: expected", lambda: self.llm.generate(["a"], priority=["first"], use_tqdm=False)),
-            (ValueError, "chat_template_kwargs", lambda: self.llm.chat([{"role": "user", "content": "a"}], chat_template_kwargs=3, use_tqdm=False)),
-            (ValueError, "cache_salt: expected", lambda: self.llm.generate([{"prompt": "a", "cache_salt": 3}], use_tqdm=False)),
+            (
+                ValueError,
+                "chat_template_kwargs",
+                lambda: self.llm.chat([{"role": "user", "content": "a"}], chat_template_kwargs=3, use_tqdm=False),
+            ),
+            (
+                ValueError,
+                "cache_salt: expected",
+                lambda: self.llm.generate([{"prompt": "a", "cache_salt": 3}], use_tqdm=False),
+            ),
             (ValueError, "messages", lambda: self.llm.chat([{"content": "no role"}], use_tqdm=False)),
             (TypeError, "give a string", lambda: self.llm.encode(b"bytes")),
             (ValueError, "-1 is no token id", lambda: self.llm.decode([-1])),
@@ -172,13 +221,15 @@ class LlmTest(unittest.TestCase):
         with self.assertRaises(tactus.InvalidArgumentError) as caught:
             SamplingParams(n=0)
         again = pickle.loads(pickle.dumps(caught.exception))
-        self.assertEqual((type(again), again.message, again.param), (tactus.InvalidArgumentError, caught.exception.message, "n"))
+        self.assertEqual(
+            (type(again), again.message, again.param), (tactus.InvalidArgumentError, caught.exception.message, "n")
+        )
         with self.assertRaisesRegex(TypeError, "cannot be pickled"):
             pickle.dumps(self.llm)
 
     def test_pieces_add_up_to_the_answer(self):
         params = SamplingParams(n=2, seed=3, max_tokens=20, ignore_eos=True, logprobs=1)
-        whole, = self.llm.generate("pieces", params, use_tqdm=False)
+        (whole,) = self.llm.generate("pieces", params, use_tqdm=False)
         texts, ids, rows, ends = ["", ""], [[], []], [[], []], {}
         for piece in self.llm.stream("pieces", params):
             texts[piece.index] += piece.text
@@ -192,14 +243,20 @@ class LlmTest(unittest.TestCase):
         self.assertEqual(ends, {0: "length", 1: "length"})
         chat = [{"role": "user", "content": "hi"}]
         params = SamplingParams(temperature=0, max_tokens=9, ignore_eos=True)
-        self.assertEqual("".join(piece.text for piece in self.llm.stream_chat(chat, params)),
-                         self.llm.chat(chat, params, use_tqdm=False)[0].outputs[0].text)
+        self.assertEqual(
+            "".join(piece.text for piece in self.llm.stream_chat(chat, params)),
+            self.llm.chat(chat, params, use_tqdm=False)[0].outputs[0].text,
+        )
 
     def test_leaving_the_loop_cancels_the_request(self):
         before = self.llm.outcome()["requests"]["failed"]
         for _ in self.llm.stream("forever", LONG):
             break
-        wait_until(lambda: self.llm.outcome()["requests"]["failed"] == before + 1, "the request that nobody reads is cancelled", 30)
+        wait_until(
+            lambda: self.llm.outcome()["requests"]["failed"] == before + 1,
+            "the request that nobody reads is cancelled",
+            30,
+        )
         with self.llm.stream("forever", LONG) as stream:
             next(stream)
         self.assertEqual(list(stream), [])
@@ -255,7 +312,9 @@ class LlmTest(unittest.TestCase):
 
         thread = threading.Thread(target=generate)
         thread.start()
-        wait_until(lambda: "vllm:num_requests_running" in llm.metrics_text() and llm.outcome()["steps"] > 3, "it runs", 30)
+        wait_until(
+            lambda: "vllm:num_requests_running" in llm.metrics_text() and llm.outcome()["steps"] > 3, "it runs", 30
+        )
         llm.close()
         thread.join(30)
         self.assertFalse(thread.is_alive(), "generate() still waits after close()")
@@ -264,7 +323,12 @@ class LlmTest(unittest.TestCase):
         with self.assertRaises(tactus.TactusError):
             list(stream)
         llm.close()
-        for call in (lambda: llm.generate("a", use_tqdm=False), lambda: llm.encode("a"), lambda: llm.model, lambda: llm.stream("a")):
+        for call in (
+            lambda: llm.generate("a", use_tqdm=False),
+            lambda: llm.encode("a"),
+            lambda: llm.model,
+            lambda: llm.stream("a"),
+        ):
             with self.assertRaisesRegex(tactus.UnavailableError, "closed"):
                 call()
 
@@ -287,7 +351,7 @@ class LlmTest(unittest.TestCase):
     def test_places_decide_the_order(self):
         body = '{"prompt": [%d], "max_tokens": %d, "ignore_eos": true}'
         with self.tiny.llm(order="dfs", max_num_seqs=1) as llm:
-            for _ in range(20):   # until all wait while the first runs
+            for _ in range(20):  # until all wait while the first runs
                 answers = _native.Answers(llm._engine, True)
                 requests = [llm._engine.prepare(body % (i + 1, 1900 if i == 0 else 1), False, False) for i in range(5)]
                 for i, request in enumerate(requests):
@@ -295,8 +359,16 @@ class LlmTest(unittest.TestCase):
                     self.assertTrue(answers.submit(i, request))
                 in_time = not answers.take_ended()
                 ended = []
-                wait_until(lambda: len(ended) == 5 or answers.wait(0.05) or ended.extend(e[0] for e in answers.take_ended())
-                           or answers.take_pieces() is None, "all end", 30)
+                wait_until(
+                    lambda: (
+                        len(ended) == 5
+                        or answers.wait(0.05)
+                        or ended.extend(e[0] for e in answers.take_ended())
+                        or answers.take_pieces() is None
+                    ),
+                    "all end",
+                    30,
+                )
                 if in_time:
                     break
         self.assertEqual(ended, [0, 4, 3, 2, 1])

@@ -1,4 +1,6 @@
-"""plan(): what it promises of orders, shards and figures. How good plans are is tested with the planner (tests/batch)."""
+"""plan(): what it promises of orders, shards and figures. How good plans are is tested with the planner
+(tests/batch)."""
+
 import random
 import unittest
 
@@ -20,11 +22,21 @@ class PlanningTest(unittest.TestCase):
         cls.prompts, cls.lengths = job()
 
     def plan(self, **options):
-        return plan(self.prompts, **dict({"output_lengths": self.lengths, "costs": COSTS, "kv_tokens": 100_000}, **options))
+        return plan(
+            self.prompts, **dict({"output_lengths": self.lengths, "costs": COSTS, "kv_tokens": 100_000}, **options)
+        )
 
     def seconds(self, requests):
-        compute = sum(COSTS.flops_per_token * (len(self.prompts[r]) + self.lengths[r]) / COSTS.flops_per_s for r in requests)
-        memory = sum(COSTS.kv_bytes_per_token * self.lengths[r] * (len(self.prompts[r]) + self.lengths[r] / 2) / COSTS.bytes_per_s for r in requests)
+        compute = sum(
+            COSTS.flops_per_token * (len(self.prompts[r]) + self.lengths[r]) / COSTS.flops_per_s for r in requests
+        )
+        memory = sum(
+            COSTS.kv_bytes_per_token
+            * self.lengths[r]
+            * (len(self.prompts[r]) + self.lengths[r] / 2)
+            / COSTS.bytes_per_s
+            for r in requests
+        )
         return compute, memory
 
     def test_every_order_has_every_request_once(self):
@@ -55,7 +67,9 @@ class PlanningTest(unittest.TestCase):
         self.assertLessEqual(summary["planned_sharing"], summary["optimal_sharing"])
         self.assertLessEqual(summary["bound_s"], summary["practical_bound_s"])
         self.assertLess(summary["practical_bound_s"], self.plan(overlap=(1.0, 0.0)).summary["practical_bound_s"])
-        self.assertGreater(self.plan(groups=list(range(400))).summary["planned_compute_s"], summary["planned_compute_s"])
+        self.assertGreater(
+            self.plan(groups=list(range(400))).summary["planned_compute_s"], summary["planned_compute_s"]
+        )
         self.assertAlmostEqual(COSTS.flops_per_token / 2 / 1e9, 8.03, places=1)
 
     def test_a_job_of_no_requests(self):
@@ -64,29 +78,40 @@ class PlanningTest(unittest.TestCase):
 
     def test_wrong_arguments(self):
         for kind, message, options in [
-                (ValueError, "order: 'best' is not one of", {"order": "best"}),
-                (ValueError, "shards: 0", {"shards": 0}),
-                (TypeError, "kv_tokens: 1.5", {"kv_tokens": 1.5}),
-                (ValueError, "output_lengths: 2 for", {"output_lengths": [1, 2]}),
-                (ValueError, "output_lengths: 401 for 400", {"output_lengths": [1] * 401}),
-                (ValueError, "output_lengths: 0", {"output_lengths": [0] * 400}),
-                (ValueError, "planner's memory of 1000 bytes", {"planner_memory_bytes": 1000}),
-                (TypeError, "costs", {"costs": None}),
-                (ValueError, "split_share: -1", {"split_share": -1}),
-                (ValueError, "overlap: nan", {"overlap": (float("nan"), 0)}),
+            (ValueError, "order: 'best' is not one of", {"order": "best"}),
+            (ValueError, "shards: 0", {"shards": 0}),
+            (TypeError, "kv_tokens: 1.5", {"kv_tokens": 1.5}),
+            (ValueError, "output_lengths: 2 for", {"output_lengths": [1, 2]}),
+            (ValueError, "output_lengths: 401 for 400", {"output_lengths": [1] * 401}),
+            (ValueError, "output_lengths: 0", {"output_lengths": [0] * 400}),
+            (ValueError, "planner's memory of 1000 bytes", {"planner_memory_bytes": 1000}),
+            (TypeError, "costs", {"costs": None}),
+            (ValueError, "split_share: -1", {"split_share": -1}),
+            (ValueError, "overlap: nan", {"overlap": (float("nan"), 0)}),
         ]:
             with self.subTest(message=message):
                 with self.assertRaises(kind) as caught:
                     self.plan(**options)
                 self.assertIn(message, str(caught.exception))
-        for kind, message, prompts in [(TypeError, "encode", ["text"]), (ValueError, "no tokens", [[]]), (ValueError, "prompts: -1", [[-1]]),
-                                       (TypeError, "request 1", [[1], ["a"]]), (TypeError, "request 0", [[2**31]])]:
+        for kind, message, prompts in [
+            (TypeError, "encode", ["text"]),
+            (ValueError, "no tokens", [[]]),
+            (ValueError, "prompts: -1", [[-1]]),
+            (TypeError, "request 1", [[1], ["a"]]),
+            (TypeError, "request 0", [[2**31]]),
+        ]:
             with self.assertRaisesRegex(kind, message):
                 plan(prompts, costs=COSTS, kv_tokens=100)
         with self.assertRaisesRegex(ValueError, "a99"):
             PlanCosts.of("llama-3.1-8b", "a99")
         with self.assertRaisesRegex(ValueError, "bytes_per_s is 0"):
-            plan([[1]], costs=PlanCosts(flops_per_token=1, attention_flops=0, kv_bytes_per_token=1, flops_per_s=1, bytes_per_s=0), kv_tokens=9)
+            plan(
+                [[1]],
+                costs=PlanCosts(
+                    flops_per_token=1, attention_flops=0, kv_bytes_per_token=1, flops_per_s=1, bytes_per_s=0
+                ),
+                kv_tokens=9,
+            )
 
 
 if __name__ == "__main__":

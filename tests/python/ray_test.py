@@ -1,4 +1,6 @@
-"""tactus.ray on a real local cluster of two workers: rows answered as by one LLM, a planned job's shards, a deployment."""
+"""tactus.ray on a real local cluster of two workers: rows answered as by one LLM, a planned job's shards, a
+deployment."""
+
 import json
 import os
 import secrets
@@ -7,9 +9,9 @@ import unittest
 import urllib.error
 import urllib.request
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"          # it would report to its makers
-os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "120"   # on a busy machine
-os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)   # else it writes one into the home folder
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"  # it would report to its makers
+os.environ["RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S"] = "120"  # on a busy machine
+os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(16)  # else it writes one into the home folder
 
 try:
     import ray
@@ -20,8 +22,8 @@ except ImportError:
 
 import tactus
 import tactus.ray
-from tactus import PlanCosts, SamplingParams
 from server_process import wait_until
+from tactus import PlanCosts, SamplingParams
 from tiny_model import TinyModel
 
 COSTS = PlanCosts(flops_per_token=1e6, attention_flops=1e3, kv_bytes_per_token=1e3, flops_per_s=1e11, bytes_per_s=1e10)
@@ -40,7 +42,13 @@ class RayTest(unittest.TestCase):
     def setUpClass(cls):
         cls.tiny = TinyModel()
         cls.llm_options = {"model": str(cls.tiny.path), **cls.tiny.options}
-        ray.init(num_cpus=2, _node_ip_address="127.0.0.1", include_dashboard=False, object_store_memory=128 << 20, log_to_driver=False)
+        ray.init(
+            num_cpus=2,
+            _node_ip_address="127.0.0.1",
+            include_dashboard=False,
+            object_store_memory=128 << 20,
+            log_to_driver=False,
+        )
         ray.data.DataContext.get_current().enable_progress_bars = False
 
     @classmethod
@@ -50,15 +58,25 @@ class RayTest(unittest.TestCase):
 
     def expected(self, prompts, params=PARAMS):
         with self.tiny.llm() as llm:
-            return [output.outputs[0].text for output in llm.generate(prompts, SamplingParams(**params), use_tqdm=False)]
+            return [
+                output.outputs[0].text for output in llm.generate(prompts, SamplingParams(**params), use_tqdm=False)
+            ]
 
     def test_rows_of_a_dataset(self):
         prompts = [f"row {i}" for i in range(100)]
         rows = [{"id": i, "prompt": prompt} for i, prompt in enumerate(prompts)]
-        rows[7]["prompt"] = "x" * 100000   # too long
-        answered = ray.data.from_items(rows).map_batches(
-            tactus.ray.BatchWorker, batch_size=10, num_cpus=1, compute=ray.data.ActorPoolStrategy(size=2),
-            fn_constructor_kwargs={"llm": self.llm_options, "sampling_params": PARAMS}).take_all()
+        rows[7]["prompt"] = "x" * 100000  # too long
+        answered = (
+            ray.data.from_items(rows)
+            .map_batches(
+                tactus.ray.BatchWorker,
+                batch_size=10,
+                num_cpus=1,
+                compute=ray.data.ActorPoolStrategy(size=2),
+                fn_constructor_kwargs={"llm": self.llm_options, "sampling_params": PARAMS},
+            )
+            .take_all()
+        )
         answered.sort(key=lambda row: row["id"])
         expected = self.expected(prompts)
         self.assertEqual([row["answer"] for row in answered[:7] + answered[8:]], expected[:7] + expected[8:])
@@ -105,11 +123,17 @@ class RayTest(unittest.TestCase):
                     steps = handle.outcome.remote().result()["steps"]
                     wait_until(lambda: handle.outcome.remote().result()["steps"] > steps + 10, "it runs")
                 client.close()
-                wait_until(lambda: handle.outcome.remote().result()["requests"]["failed"] == before + 1, "its request is cancelled")
+                wait_until(
+                    lambda: handle.outcome.remote().result()["requests"]["failed"] == before + 1,
+                    "its request is cancelled",
+                )
 
     def test_a_deployment(self):
         port = self.start_serve()
-        serve.run(tactus.ray.deployment(self.llm_options, num_replicas=2, ray_actor_options={"num_cpus": 0.5}), route_prefix="/")
+        serve.run(
+            tactus.ray.deployment(self.llm_options, num_replicas=2, ray_actor_options={"num_cpus": 0.5}),
+            route_prefix="/",
+        )
 
         def post(body, data=None):
             request = urllib.request.Request(f"http://127.0.0.1:{port}/", data or json.dumps(body).encode())
@@ -125,8 +149,13 @@ class RayTest(unittest.TestCase):
         self.assertEqual(pieces[-1]["finish_reason"], "length")
         with post({"messages": [{"role": "user", "content": "hi"}], **PARAMS}) as response:
             self.assertEqual(len(json.load(response)["outputs"][0]["token_ids"]), 12)
-        for body, data, message in [({"prompt": "a", "temperature": -1}, None, "temperature: -1"), ({"prompt": "a", "best": 1}, None, "'best'"),
-                                    ({}, None, "either prompt or messages"), (None, b"{", "line 1"), (None, b"[]", "JSON object")]:
+        for body, data, message in [
+            ({"prompt": "a", "temperature": -1}, None, "temperature: -1"),
+            ({"prompt": "a", "best": 1}, None, "'best'"),
+            ({}, None, "either prompt or messages"),
+            (None, b"{", "line 1"),
+            (None, b"[]", "JSON object"),
+        ]:
             with self.subTest(message=message):
                 with self.assertRaises(urllib.error.HTTPError) as caught:
                     post(body, data)

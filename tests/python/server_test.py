@@ -1,12 +1,13 @@
 """The package and the server answer alike: the same request and seed, the same text, tokens' logprobs and ends. On the
 default model where there is one."""
+
 import json
 import unittest
 import urllib.request
 
 import tactus
-from tactus import SamplingParams
 from server_process import ServerProcess, default_model
+from tactus import SamplingParams
 from tiny_model import TinyModel
 
 
@@ -16,7 +17,10 @@ class ServerTest(unittest.TestCase):
         cls.tiny = TinyModel()
         model, options = default_model(), {}
         if model is None:
-            model, options = str(cls.tiny.path), {name: cls.tiny.options[name] for name in ("load_format", "chat_template")}
+            model, options = (
+                str(cls.tiny.path),
+                {name: cls.tiny.options[name] for name in ("load_format", "chat_template")},
+            )
         flags = [text for name, value in options.items() for text in ("--" + name.replace("_", "-"), value)]
         cls.server = ServerProcess("--tbt-slo", "none", *flags, model=model)
         cls.llm = tactus.LLM(model, kv_cache_memory="256MiB", **options)
@@ -29,14 +33,23 @@ class ServerTest(unittest.TestCase):
         cls.tiny.close()
 
     def post(self, path, **body):
-        request = urllib.request.Request(self.server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            self.server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
     FIELDS = [
         {"temperature": 0, "max_tokens": 24},
         {"seed": 11, "max_tokens": 24, "n": 2, "top_p": 0.9, "top_k": 40, "min_p": 0.01},
-        {"seed": 12, "max_tokens": 16, "presence_penalty": 0.5, "frequency_penalty": 0.5, "repetition_penalty": 1.1, "ignore_eos": True},
+        {
+            "seed": 12,
+            "max_tokens": 16,
+            "presence_penalty": 0.5,
+            "frequency_penalty": 0.5,
+            "repetition_penalty": 1.1,
+            "ignore_eos": True,
+        },
         {"temperature": 0, "max_tokens": 40, "stop": ["e", "\n"], "logit_bias": {"5": -100}},
         {"seed": 13, "max_tokens": 8, "min_tokens": 4, "stop_token_ids": [3, 4, 5]},
     ]
@@ -46,25 +59,42 @@ class ServerTest(unittest.TestCase):
             for fields in self.FIELDS:
                 with self.subTest(prompt=prompt, fields=fields):
                     theirs = self.post("/v1/completions", prompt=prompt, logprobs=2, **fields)
-                    fields = dict(fields, logit_bias={int(k): v for k, v in fields["logit_bias"].items()}) if "logit_bias" in fields else fields
-                    ours, = self.llm.generate([prompt], SamplingParams(logprobs=2, **fields), use_tqdm=False)
+                    fields = (
+                        dict(fields, logit_bias={int(k): v for k, v in fields["logit_bias"].items()})
+                        if "logit_bias" in fields
+                        else fields
+                    )
+                    (ours,) = self.llm.generate([prompt], SamplingParams(logprobs=2, **fields), use_tqdm=False)
                     self.assertEqual([c.text for c in ours.outputs], [c["text"] for c in theirs["choices"]])
-                    self.assertEqual([c.finish_reason for c in ours.outputs], [c["finish_reason"] for c in theirs["choices"]])
+                    self.assertEqual(
+                        [c.finish_reason for c in ours.outputs], [c["finish_reason"] for c in theirs["choices"]]
+                    )
                     self.assertEqual(len(ours.prompt_token_ids), theirs["usage"]["prompt_tokens"])
                     self.assertEqual(sum(len(c.token_ids) for c in ours.outputs), theirs["usage"]["completion_tokens"])
                     for mine, other in zip(ours.outputs, theirs["choices"]):
-                        self.assertEqual([round(row[t].logprob, 4) for t, row in zip(mine.token_ids, mine.logprobs)],
-                                         [round(value, 4) for value in other["logprobs"]["token_logprobs"]])
+                        self.assertEqual(
+                            [round(row[t].logprob, 4) for t, row in zip(mine.token_ids, mine.logprobs)],
+                            [round(value, 4) for value in other["logprobs"]["token_logprobs"]],
+                        )
 
     def test_chats(self):
-        messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What is the capital of France?"}]
+        messages = [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "What is the capital of France?"},
+        ]
         for fields in self.FIELDS[:4]:
             with self.subTest(fields=fields):
                 theirs = self.post("/v1/chat/completions", messages=messages, **fields)
-                fields = dict(fields, logit_bias={int(k): v for k, v in fields["logit_bias"].items()}) if "logit_bias" in fields else fields
-                ours, = self.llm.chat(messages, SamplingParams(**fields), use_tqdm=False)
+                fields = (
+                    dict(fields, logit_bias={int(k): v for k, v in fields["logit_bias"].items()})
+                    if "logit_bias" in fields
+                    else fields
+                )
+                (ours,) = self.llm.chat(messages, SamplingParams(**fields), use_tqdm=False)
                 self.assertEqual([c.text for c in ours.outputs], [c["message"]["content"] for c in theirs["choices"]])
-                self.assertEqual([c.finish_reason for c in ours.outputs], [c["finish_reason"] for c in theirs["choices"]])
+                self.assertEqual(
+                    [c.finish_reason for c in ours.outputs], [c["finish_reason"] for c in theirs["choices"]]
+                )
                 streamed = [""] * len(ours.outputs)
                 for piece in self.llm.stream_chat(messages, SamplingParams(**fields)):
                     streamed[piece.index] += piece.text

@@ -1,4 +1,5 @@
 """A tiny random model for tests of the package: it answers nonsense in the right shape, the same each time."""
+
 import json
 import pathlib
 import tempfile
@@ -16,8 +17,12 @@ class TinyModel:
         (path / "config.json").write_text(json.dumps(TINY_CONFIG))
         (path / "chat.jinja").write_text(CHAT_TEMPLATE)
         self.path = path
-        self.options = {"load_format": "dummy", "chat_template": str(path / "chat.jinja"), "kv_cache_memory": "64MiB",
-                        "threads": 1}
+        self.options = {
+            "load_format": "dummy",
+            "chat_template": str(path / "chat.jinja"),
+            "kv_cache_memory": "64MiB",
+            "threads": 1,
+        }
 
     def llm(self, **options):
         return tactus.LLM(str(self.path), **dict(self.options, **options))

@@ -1,5 +1,7 @@
-"""The package's types: mypy, strict, finds nothing in it, finds what a caller does wrong, and the stub of the native part
+"""The package's types: mypy, strict, finds nothing in it, finds what a caller does wrong, and the stub of the native
+part
 names what is there."""
+
 import ast
 import os
 import pathlib
@@ -20,7 +22,9 @@ from tactus import LLM, Prompt, SamplingParams, plan, PlanCosts, simulate
 with LLM("m", max_num_seqs=4, threads=2) as llm:
     params = SamplingParams(temperature=0.5, stop=["a"])
     mixed: list[Prompt] = ["a", [1, 2], {"prompt": "b"}]
-    texts: list[str] = [o.outputs[0].text for o in llm.generate(mixed, params) + llm.generate("a") + llm.generate([[1], [2]])]
+    texts: list[str] = [
+        o.outputs[0].text for o in llm.generate(mixed, params) + llm.generate("a") + llm.generate([[1], [2]])
+    ]
     text: str = llm.chat([{"role": "user", "content": "a"}])[0].outputs[0].text
     for piece in llm.stream("a"):
         ids: list[int] = piece.token_ids
@@ -40,8 +44,22 @@ class TypingTest(unittest.TestCase):
         environment = dict(os.environ, MYPYPATH=str(PACKAGE))
         environment.pop("PYTHONPATH", None)
         with tempfile.TemporaryDirectory() as cache:
-            return subprocess.run([sys.executable, "-m", "mypy", "--config-file", str(PACKAGE.parent / "pyproject.toml"), "--cache-dir", cache, *args], capture_output=True, text=True,
-                                  timeout=150, env=environment)
+            return subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "mypy",
+                    "--config-file",
+                    str(PACKAGE.parent / "pyproject.toml"),
+                    "--cache-dir",
+                    cache,
+                    *args,
+                ],
+                capture_output=True,
+                text=True,
+                timeout=150,
+                env=environment,
+            )
 
     def test_package_and_callers(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -54,12 +72,17 @@ class TypingTest(unittest.TestCase):
         mine = [line for line in lines if "wrong.py" not in line]
         self.assertEqual(mine, [], done.stderr)
         for number in (3, 4, 5):
-            self.assertTrue(any(f"wrong.py:{number}:" in line for line in lines), f"line {number} of WRONG passes:\n{done.stdout}{done.stderr}")
+            self.assertTrue(
+                any(f"wrong.py:{number}:" in line for line in lines),
+                f"line {number} of WRONG passes:\n{done.stdout}{done.stderr}",
+            )
 
     def test_pins_and_versions_are_the_same_wherever_they_stand(self):
         root = PACKAGE.parent
         project = tomllib.loads((root / "pyproject.toml").read_text())
-        requirements = (root / "tests/requirements.txt").read_text() + (root / "tests/python/requirements_ray.txt").read_text()
+        requirements = (root / "tests/requirements.txt").read_text() + (
+            root / "tests/python/requirements_ray.txt"
+        ).read_text()
         pins = dict(re.findall(r"^([\w-]+)(?:\[[\w,]+\])?==(\S+)$", requirements, flags=re.M))
         for needed in [*project["build-system"]["requires"], *project["project"]["optional-dependencies"]["ray"]]:
             name, version = re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?==(\S+)", needed).groups()
@@ -71,8 +94,9 @@ class TypingTest(unittest.TestCase):
         tree = ast.parse((PACKAGE / "tactus/_native.pyi").read_text())
 
         def names(body):
-            return {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))} | \
-                   {node.target.id for node in body if isinstance(node, ast.AnnAssign)}
+            return {node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))} | {
+                node.target.id for node in body if isinstance(node, ast.AnnAssign)
+            }
 
         only_types = {"JobPlan"}
         public = {name for name in vars(_native) if not name.startswith("_")}

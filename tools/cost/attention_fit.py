@@ -1,9 +1,13 @@
 """Attention: measured kernel times to `prefill`, `prefill_alone` and `decode` records, and how far those are off.
 
-Prefill. A kernel that handles chunks c_i behind contexts x_i takes max(t0 + sum g(c_i, x_i), max alone(c_i, x_i)): g is what one more chunk
-adds once the device is full, alone is the kernel with that chunk only, t0 the least time of the kernel. Both grow linearly in the
-context: g by the chunk's arithmetic at the rate that long prompts reach, alone by the same or, for chunks too short to fill the device,
-by as much as a chunk that just fills it. The package's tables have context 0 only; where a profile measured chunks behind a
+Prefill. A kernel that handles chunks c_i behind contexts x_i takes max(t0 + sum g(c_i, x_i), max alone(c_i, x_i)): g is
+what one more chunk
+adds once the device is full, alone is the kernel with that chunk only, t0 the least time of the kernel. Both grow
+linearly in the
+context: g by the chunk's arithmetic at the rate that long prompts reach, alone by the same or, for chunks too short to
+fill the device,
+by as much as a chunk that just fills it. The package's tables have context 0 only; where a profile measured chunks
+behind a
 context, both rates come from it.
 
 Decode. Time by batch and context, monotone in both; beyond the measured contexts at the best rate that was seen.
@@ -13,8 +17,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-
-from curves import monotone, number, pairs, pick_knots
+from curves import monotone, pairs, pick_knots
 from devices import KV_BYTES, Device, models
 
 FAR = 16384  # the second context of a prefill record; linear in between and beyond
@@ -27,17 +30,37 @@ WORST_KNOT_ERROR = 0.03
 
 def prefill_roofline_us(device: Device, q, kv, hd, kv_dtype, chunk, context):
     chunk, context = np.asarray(chunk, float), np.asarray(context, float)
-    return np.maximum(4 * q * hd * chunk * (context + chunk / 2) / device.bf16,
-                      2 * kv * hd * KV_BYTES[kv_dtype] * (context + chunk) / device.bandwidth) * 1e6
+    return (
+        np.maximum(
+            4 * q * hd * chunk * (context + chunk / 2) / device.bf16,
+            2 * kv * hd * KV_BYTES[kv_dtype] * (context + chunk) / device.bandwidth,
+        )
+        * 1e6
+    )
 
 
 def decode_roofline_us(device: Device, kv, hd, kv_dtype, batch, context):
-    return np.asarray(batch, float) * np.asarray(context, float) * 2 * kv * hd * KV_BYTES[kv_dtype] / device.bandwidth * 1e6
+    return (
+        np.asarray(batch, float)
+        * np.asarray(context, float)
+        * 2
+        * kv
+        * hd
+        * KV_BYTES[kv_dtype]
+        / device.bandwidth
+        * 1e6
+    )
 
 
 def geometries(rows: pd.DataFrame) -> list[tuple[int, int, int]]:
-    """(q, kv, hd) that a known model has at some tp, and the extremes of the others, so that any geometry has a neighbour."""
-    wanted = {(m.q_heads // tp, max(1, m.kv_heads // tp), m.head_dim) for m in models().values() for tp in (1, 2, 4, 8) if m.q_heads % tp == 0}
+    """(q, kv, hd) that a known model has at some tp, and the extremes of the others, so that any geometry has a
+    neighbour."""
+    wanted = {
+        (m.q_heads // tp, max(1, m.kv_heads // tp), m.head_dim)
+        for m in models().values()
+        for tp in (1, 2, 4, 8)
+        if m.q_heads % tp == 0
+    }
     measured = sorted(set(zip(rows["q"], rows["kv"], rows["hd"])))
     chosen = [g for g in measured if g in wanted]
     if len(chosen) < 4:
@@ -47,7 +70,12 @@ def geometries(rows: pd.DataFrame) -> list[tuple[int, int, int]]:
 
 
 def heads(fitted) -> dict:
-    return {"q_heads": int(fitted.q), "kv_heads": int(fitted.kv), "head_dim": int(fitted.hd), "kv_dtype": fitted.kv_dtype}
+    return {
+        "q_heads": int(fitted.q),
+        "kv_heads": int(fitted.kv),
+        "head_dim": int(fitted.hd),
+        "kv_dtype": fitted.kv_dtype,
+    }
 
 
 class Prefill:
@@ -55,7 +83,11 @@ class Prefill:
 
     def __init__(self, device: Device, geometry, kv_dtype: str, rows: pd.DataFrame):
         self.device, (self.q, self.kv, self.hd), self.kv_dtype = device, geometry, kv_dtype
-        first = rows[rows["context"] == 0] if (rows["context"] == 0).any() else rows[rows["context"] == rows["context"].min()]
+        first = (
+            rows[rows["context"] == 0]
+            if (rows["context"] == 0).any()
+            else rows[rows["context"] == rows["context"].min()]
+        )
         alone = first[first["batch"] == 1].sort_values("chunk")
         self.chunk = alone["chunk"].to_numpy(float)
         self.alone = monotone(self.chunk, alone["us"].to_numpy())
@@ -68,7 +100,8 @@ class Prefill:
         return prefill_roofline_us(self.device, self.q, self.kv, self.hd, self.kv_dtype, chunk, context)
 
     def _many(self, first: pd.DataFrame) -> np.ndarray:
-        """g by chunk: the slope of time over batch where the batch fills the device; where only batch 1 was measured, a chunk's
+        """g by chunk: the slope of time over batch where the batch fills the device; where only batch 1 was measured, a
+        chunk's
         own time less t0, once it fills the device."""
         slope = []
         for chunk, own in zip(self.chunk, self.alone):
@@ -83,7 +116,9 @@ class Prefill:
 
     def _rate(self, rows: pd.DataFrame) -> float:
         flops = 4 * self.q * self.hd / self.device.bf16 * 1e6
-        behind = rows[(rows["context"] >= 1024) & (rows["batch"] == 1) & (rows["chunk"] * self.q >= QUERY_TILE * self.device.sms)]
+        behind = rows[
+            (rows["context"] >= 1024) & (rows["batch"] == 1) & (rows["chunk"] * self.q >= QUERY_TILE * self.device.sms)
+        ]
         if len(behind) >= 8:
             at_zero = np.interp(behind["chunk"], self.chunk, self.alone)
             rates = (behind["us"] - at_zero) / (behind["context"] * behind["chunk"])
@@ -106,7 +141,10 @@ class Prefill:
 
     def alone_us(self, chunk, context):
         base = np.exp(np.interp(np.log(chunk), np.log(self.chunk), np.log(self.alone)))
-        slope = np.maximum(self.rate * np.asarray(chunk, float), np.minimum(self.least_rate, self.rate * QUERY_TILE * self.device.sms / self.q))
+        slope = np.maximum(
+            self.rate * np.asarray(chunk, float),
+            np.minimum(self.least_rate, self.rate * QUERY_TILE * self.device.sms / self.q),
+        )
         return base + slope * np.asarray(context, float)
 
     def predict(self, batch, chunk, context) -> np.ndarray:
@@ -119,7 +157,9 @@ class Prefill:
             a = pick_knots(logs, np.log(g) + 20, WORST_KNOT_ERROR / 20, MOST_KNOTS)
             b = pick_knots(logs, np.log(alone) + 20, WORST_KNOT_ERROR / 20, MOST_KNOTS)
             head = heads(self) | {"context": context}
-            out["prefill"].append(head | {"efficiency": pairs(self.chunk[a], self.roofline(self.chunk[a], context) / g[a])})
+            out["prefill"].append(
+                head | {"efficiency": pairs(self.chunk[a], self.roofline(self.chunk[a], context) / g[a])}
+            )
             out["prefill_alone"].append(head | {"us": pairs(self.chunk[b], alone[b])})
         return out
 
@@ -141,7 +181,8 @@ class Decode:
         self._extend()
 
     def _extend(self) -> None:
-        """Beyond the measured reach the kernel streams KV at the best rate that was seen; the last knot says so, at REACH."""
+        """Beyond the measured reach the kernel streams KV at the best rate that was seen; the last knot says so, at
+        REACH."""
         efficiency = np.concatenate([self.roofline(b, x) / us for b, (x, us) in self.curves.items()])
         work = np.concatenate([self.roofline(b, x) for b, (x, us) in self.curves.items()])
         best = float(np.median(efficiency[work >= np.quantile(work, 0.9)]))
@@ -157,7 +198,12 @@ class Decode:
     def _raise_by_batch(self) -> None:
         for low, high in zip(self.batch, self.batch[1:]):
             x, us = self.curves[high]
-            self.curves[high] = (x, np.maximum.accumulate(np.maximum(us, np.where(x <= self.curves[low][0][-1], np.interp(x, *self.curves[low]), 0))))
+            self.curves[high] = (
+                x,
+                np.maximum.accumulate(
+                    np.maximum(us, np.where(x <= self.curves[low][0][-1], np.interp(x, *self.curves[low]), 0))
+                ),
+            )
 
     def _at(self, batch: float, context: np.ndarray) -> np.ndarray:
         x, us = self.curves[batch]
@@ -165,10 +211,15 @@ class Decode:
         return np.where(context > x[-1], beyond, np.interp(context, x, us))
 
     def predict(self, batch, context) -> np.ndarray:
-        """Linear in context within a batch's curve, linear in batch between curves; beyond the largest batch in proportion."""
+        """Linear in context within a batch's curve, linear in batch between curves; beyond the largest batch in
+        proportion."""
         batch, context = np.asarray(batch, float), np.asarray(context, float)
         table = np.stack([self._at(b, context) for b in self.batch])
-        hi = np.clip(np.searchsorted(self.batch, batch), 1, len(self.batch) - 1) if len(self.batch) > 1 else np.zeros(len(batch), int)
+        hi = (
+            np.clip(np.searchsorted(self.batch, batch), 1, len(self.batch) - 1)
+            if len(self.batch) > 1
+            else np.zeros(len(batch), int)
+        )
         lo = np.maximum(hi - 1, 0)
         columns = np.arange(len(batch))
         if len(self.batch) == 1:
@@ -197,14 +248,25 @@ def _thin(batches: list[int]) -> list[int]:
 def fit(kind, device: Device, rows: pd.DataFrame, kv_dtype: str) -> dict[tuple[int, int, int], Prefill | Decode]:
     out = {}
     for geometry in geometries(rows[rows["kv_dtype"] == kv_dtype]):
-        own = rows[(rows["kv_dtype"] == kv_dtype) & (rows["q"] == geometry[0]) & (rows["kv"] == geometry[1]) & (rows["hd"] == geometry[2])]
-        if kind is Prefill and own[own["batch"] == 1]["chunk"].nunique() < 4 or kind is Decode and not (own.groupby("batch")["context"].nunique() >= 3).any():
+        own = rows[
+            (rows["kv_dtype"] == kv_dtype)
+            & (rows["q"] == geometry[0])
+            & (rows["kv"] == geometry[1])
+            & (rows["hd"] == geometry[2])
+        ]
+        if (
+            kind is Prefill
+            and own[own["batch"] == 1]["chunk"].nunique() < 4
+            or kind is Decode
+            and not (own.groupby("batch")["context"].nunique() >= 3).any()
+        ):
             continue
         out[geometry] = kind(device, geometry, kv_dtype, own)
     return out
 
 
 # --- what the error would be where nothing was measured ---
+
 
 def nearest(geometry, others):
     """The geometry whose efficiency is taken for one that is not in the file: nearest in (log kv, log q/kv, log hd)."""
@@ -216,7 +278,10 @@ def moved_prefill(source: Prefill, geometry, chunk, context, batch):
     q, kv, hd = geometry
     own = prefill_roofline_us(source.device, q, kv, hd, source.kv_dtype, chunk, context)
     scale = own / source.roofline(chunk, context)
-    return np.maximum(source.t0 + batch * source.g(chunk, context) * scale, source.t0 + (source.alone_us(chunk, context) - source.t0) * scale)
+    return np.maximum(
+        source.t0 + batch * source.g(chunk, context) * scale,
+        source.t0 + (source.alone_us(chunk, context) - source.t0) * scale,
+    )
 
 
 def moved_decode(source: Decode, geometry, batch, context):
@@ -233,12 +298,17 @@ def rows_of(rows: pd.DataFrame, geometry, kv_dtype: str) -> pd.DataFrame:
 
 
 def errors(kind, fitted, rows: pd.DataFrame, kv_dtype: str) -> dict[str, np.ndarray]:
-    """In-file error, left out by shape (the geometry's nearest other stands in), left out by region (a band of the chunk or of the context
+    """In-file error, left out by shape (the geometry's nearest other stands in), left out by region (a band of the
+    chunk or of the context
     is hidden and the fit repeated)."""
     out = {"fit": [], "shape": [], "region": []}
     for geometry, own in fitted.items():
         r = rows_of(rows, geometry, kv_dtype)
-        c = (r["batch"].to_numpy(float), *([r["chunk"].to_numpy(float)] if kind is Prefill else []), r["context"].to_numpy(float))
+        c = (
+            r["batch"].to_numpy(float),
+            *([r["chunk"].to_numpy(float)] if kind is Prefill else []),
+            r["context"].to_numpy(float),
+        )
         out["fit"].append(np.abs(own.predict(*c) / r["us"] - 1))
         others = [g for g in fitted if g != geometry]
         if others:

@@ -7,7 +7,8 @@ from sklearn.isotonic import IsotonicRegression
 
 
 def monotone(x: np.ndarray, us: np.ndarray) -> np.ndarray:
-    """The non-decreasing curve nearest to the measured times in relative terms (isotonic regression of their logarithms).
+    """The non-decreasing curve nearest to the measured times in relative terms (isotonic regression of their
+    logarithms).
 
     A measured dip (a kernel that the library chooses badly just below a tile's edge) is shared between its neighbours.
     """
@@ -18,8 +19,11 @@ def monotone(x: np.ndarray, us: np.ndarray) -> np.ndarray:
 
 
 def without_hiccups(x: np.ndarray, us: np.ndarray, beyond: float = 1.35) -> np.ndarray:
-    """Mask of the points to keep: not those that take `beyond` times the median of the next three larger problems. Such points are
-    hiccups of the measurement (one clock tick of 20 us on a 10 us kernel), where a real kernel's dips stay within a quarter."""
+    """Mask of the points to keep: not those that take `beyond` times the median of the next three larger problems. Such
+    points are
+    hiccups of the measurement (one clock tick of 20 us on a 10 us kernel), where a real kernel's dips stay within a
+    quarter.
+    """
     order = np.argsort(x, kind="stable")
     sorted_us, keep = us[order], np.ones(len(x), bool)
     for i in range(len(x) - 3):
@@ -28,7 +32,8 @@ def without_hiccups(x: np.ndarray, us: np.ndarray, beyond: float = 1.35) -> np.n
 
 
 def pick_knots(x: np.ndarray, us: np.ndarray, worst: float, most: int) -> np.ndarray:
-    """Indices of the points between which straight lines meet all others within `worst` (relative), at most `most` of them."""
+    """Indices of the points between which straight lines meet all others within `worst` (relative), at most `most` of
+    them."""
     if len(x) <= 2:
         return np.arange(len(x))
     chosen = [0, len(x) - 1]
@@ -42,7 +47,8 @@ def pick_knots(x: np.ndarray, us: np.ndarray, worst: float, most: int) -> np.nda
 
 
 def at(x: np.ndarray, knots_x: np.ndarray, knots_us: np.ndarray, roofline=None) -> np.ndarray:
-    """Time at x as a reader of the file sees it: linear between knots, flat below the first; beyond the last the efficiency holds
+    """Time at x as a reader of the file sees it: linear between knots, flat below the first; beyond the last the
+    efficiency holds
     (roofline: a function of x), or the time itself without one."""
     inside = np.interp(x, knots_x, knots_us)
     if roofline is None:

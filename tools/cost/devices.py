@@ -11,7 +11,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "data" / "cost"
 
 # Bytes of one matrix element; the activations' own format is folded into the measured efficiency.
-WEIGHT_BYTES = {"bfloat16": 2.0, "fp8": 1.0, "fp8_static": 1.0, "fp8_block": 1.0, "int8": 1.0, "int4": 0.5, "nvfp4": 0.5}
+WEIGHT_BYTES = {
+    "bfloat16": 2.0,
+    "fp8": 1.0,
+    "fp8_static": 1.0,
+    "fp8_block": 1.0,
+    "int8": 1.0,
+    "int4": 0.5,
+    "nvfp4": 0.5,
+}
 KV_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
 
 
@@ -39,8 +47,16 @@ def devices() -> dict[str, Device]:
     for row in data_file.read(DATA / "devices.json")["devices"]:
         bf16 = row["bf16_tflops"] * 1e12
         other = {c: row[c] * 1e12 if c in row else bf16 for c in ("fp8_tflops", "int8_tops")}
-        table[row["device"]] = Device(row["device"], bf16, other["fp8_tflops"], other["int8_tops"], row["bw_gbps"] * 1e9, row["sms"],
-                                      float(row["launch_us"]), row["fit"])
+        table[row["device"]] = Device(
+            row["device"],
+            bf16,
+            other["fp8_tflops"],
+            other["int8_tops"],
+            row["bw_gbps"] * 1e9,
+            row["sms"],
+            float(row["launch_us"]),
+            row["fit"],
+        )
     return table
 
 
@@ -60,13 +76,25 @@ class Model:
         if self.q_heads % tp or self.ffn % tp:
             return []
         q, kv = self.q_heads // tp, max(1, self.kv_heads // tp)
-        return [((q + 2 * kv) * self.head_dim, self.hidden), (self.hidden, q * self.head_dim),
-                ((2 if self.gated else 1) * self.ffn // tp, self.hidden), (self.hidden, self.ffn // tp)]
+        return [
+            ((q + 2 * kv) * self.head_dim, self.hidden),
+            (self.hidden, q * self.head_dim),
+            ((2 if self.gated else 1) * self.ffn // tp, self.hidden),
+            (self.hidden, self.ffn // tp),
+        ]
 
 
 def models() -> dict[str, Model]:
     table = {}
     for row in data_file.read(DATA / "models.json")["models"]:
-        table[row["model"]] = Model(row["model"], row["hidden"], row["q_heads"], row["kv_heads"], row["head_dim"], row["ffn"],
-                                    row.get("gated", True), row["vocab"])
+        table[row["model"]] = Model(
+            row["model"],
+            row["hidden"],
+            row["q_heads"],
+            row["kv_heads"],
+            row["head_dim"],
+            row["ffn"],
+            row.get("gated", True),
+            row["vocab"],
+        )
     return table

@@ -14,12 +14,11 @@ import pathlib
 import sys
 import textwrap
 
+import attention_fit as attention
+import data_file
+import gemm_fit as gemm
 import numpy as np
 import pandas as pd
-
-import attention_fit as attention
-import gemm_fit as gemm
-import data_file
 from curves import monotone, number, pairs, pick_knots
 from devices import DATA, ROOT, Device, devices
 from import_aiconfigurator import BACKENDS, SYSTEMS, Wheel
@@ -28,15 +27,26 @@ from import_profiles import Profiles
 from samples import Samples, merged
 
 MOST_SHAPES, ENOUGH = 80, 0.03
-TWINS = {"h100": "h200", "h200": "h100", "b200": "b300", "b300": "b200", "gb200": "b200", "a100": "h100", "l40s": "rtxpro6000",
-         "rtxpro6000": "l40s"}
+TWINS = {
+    "h100": "h200",
+    "h200": "h100",
+    "b200": "b300",
+    "b300": "b200",
+    "gb200": "b200",
+    "a100": "h100",
+    "l40s": "rtxpro6000",
+    "rtxpro6000": "l40s",
+}
 
 # Fits of devices that the package has no tables of: where each operator comes from. "profile": their own; a device's name: that device's
 # efficiencies (a different part of the same generation), checked by the `device` errors of the parts that have both.
 PLAN = {
     "a30": {"gemm": "profile", "attention": "profile"},
     "a40": {"gemm": "profile", "attention": "a100"},
-    "a6000": {"gemm": "profile", "attention": "a100"},  # its profile's decode times beat the memory's bandwidth 8 times over
+    "a6000": {
+        "gemm": "profile",
+        "attention": "a100",
+    },  # its profile's decode times beat the memory's bandwidth 8 times over
     "rtx3090": {"gemm": "profile", "attention": "a100"},
     "rtx4090": {"gemm": "profile", "attention": "profile"},
     "l4": {"gemm": "l40s", "attention": "l40s"},
@@ -46,7 +56,15 @@ PLAN = {
 ELEMENTWISE_FROM, STREAM_EFFICIENCY = "rtxpro6000", 0.8
 
 
-TABLES = ("gemm", "prefill", "prefill_alone", "decode", "elementwise", "allreduce", "sendrecv_us")  # in the file's order
+TABLES = (
+    "gemm",
+    "prefill",
+    "prefill_alone",
+    "decode",
+    "elementwise",
+    "allreduce",
+    "sendrecv_us",
+)  # in the file's order
 
 
 def places(value: float) -> float | int:
@@ -72,10 +90,22 @@ class Fit:
             self.tables.setdefault(name, []).extend(records)
 
     def document(self) -> dict:
-        errors = [{"op": op, "left_out": kind, "median": places(np.median(v)), "p90": places(np.percentile(v, 90)), "rows": len(v)}
-                  for op, kind, v in self.errors]
+        errors = [
+            {
+                "op": op,
+                "left_out": kind,
+                "median": places(np.median(v)),
+                "p90": places(np.percentile(v, 90)),
+                "rows": len(v),
+            }
+            for op, kind, v in self.errors
+        ]
         head = {"tactus_cost": 2, "device": self.device.name} | ({"backend": self.backend} if self.backend else {})
-        return head | {"sources": self.sources, "errors": errors, "floor_us": number(self.device.floor_us)} | {t: self.tables[t] for t in TABLES if t in self.tables}
+        return (
+            head
+            | {"sources": self.sources, "errors": errors, "floor_us": number(self.device.floor_us)}
+            | {t: self.tables[t] for t in TABLES if t in self.tables}
+        )
 
 
 def fit_gemm(fit: Fit, rows: pd.DataFrame, twin: tuple[Device, pd.DataFrame] | None) -> None:
@@ -88,7 +118,12 @@ def fit_gemm(fit: Fit, rows: pd.DataFrame, twin: tuple[Device, pd.DataFrame] | N
         table = gemm.parse(curves, fit.device, dtype)
         miss = gemm.relative(gemm.predict(table, fit.device, dtype, products.raw), products.raw["us"].to_numpy())
         inside = np.array([(n, k) in table for n, k in zip(products.raw["n"], products.raw["k"])])
-        parts = {"fit": miss[inside], "shape": miss[~inside], "model": gemm.leave_out_models(products), "region": gemm.leave_out_bands(products)}
+        parts = {
+            "fit": miss[inside],
+            "shape": miss[~inside],
+            "model": gemm.leave_out_models(products),
+            "region": gemm.leave_out_bands(products),
+        }
         if twin is not None and (other := gemm.gather(twin[0], dtype, twin[1])) is not None:
             parts["device"] = gemm.from_device(products, other)
         for kind, values in parts.items():
@@ -99,7 +134,9 @@ def fit_gemm(fit: Fit, rows: pd.DataFrame, twin: tuple[Device, pd.DataFrame] | N
         fit.error("gemm", kind, np.concatenate(values))
 
 
-def fit_attention(fit: Fit, tables: dict[str, pd.DataFrame], twin: tuple[Device, dict[str, pd.DataFrame]] | None) -> None:
+def fit_attention(
+    fit: Fit, tables: dict[str, pd.DataFrame], twin: tuple[Device, dict[str, pd.DataFrame]] | None
+) -> None:
     for kind, name in ((attention.Prefill, "prefill"), (attention.Decode, "decode")):
         rows = tables.get(name)
         if rows is None or not len(rows):
@@ -109,7 +146,9 @@ def fit_attention(fit: Fit, tables: dict[str, pd.DataFrame], twin: tuple[Device,
             fitted = attention.fit(kind, fit.device, rows, kv_dtype)
             parts = attention.errors(kind, fitted, rows, kv_dtype)
             if twin is not None and name in twin[1]:
-                parts["device"] = attention.from_device(kind, fitted, attention.fit(kind, twin[0], twin[1][name], kv_dtype), rows, kv_dtype)
+                parts["device"] = attention.from_device(
+                    kind, fitted, attention.fit(kind, twin[0], twin[1][name], kv_dtype), rows, kv_dtype
+                )
             for error_kind, values in parts.items():
                 pooled.setdefault(error_kind, []).append(values)
             for own in fitted.values():
@@ -146,7 +185,9 @@ def elementwise_records(device: Device, rows: pd.DataFrame, modern: bool) -> lis
     for op, r in rows.groupby("op"):
         overhead = r[r["tokens"] <= 16]["us"].median()
         large = r[r["bytes"] >= r["bytes"].quantile(0.75)]
-        efficiency = float(np.median(large["bytes"] / device.bandwidth * 1e6 / np.maximum(large["us"] - overhead / 2, 1e-3)))
+        efficiency = float(
+            np.median(large["bytes"] / device.bandwidth * 1e6 / np.maximum(large["us"] - overhead / 2, 1e-3))
+        )
         if modern and op != "sample":
             efficiency = STREAM_EFFICIENCY
         records.append({"op": op, "overhead_us": number(overhead), "efficiency": number(min(efficiency, 1.0))})
@@ -158,10 +199,17 @@ def add_elementwise(fit: Fit, own: Samples | None, modern: Samples) -> None:
         records = elementwise_records(fit.device, own.table("elementwise"), fit.name == "rtx4090")
         source = own.source
     else:
-        records, source = elementwise_records(devices()[ELEMENTWISE_FROM], modern.table("elementwise"), True), modern.source
+        records, source = (
+            elementwise_records(devices()[ELEMENTWISE_FROM], modern.table("elementwise"), True),
+            modern.source,
+        )
     known = {r["op"] for r in records}
     if "sample" not in known:
-        records += [r for r in elementwise_records(devices()[ELEMENTWISE_FROM], modern.table("elementwise"), True) if r["op"] == "sample"]
+        records += [
+            r
+            for r in elementwise_records(devices()[ELEMENTWISE_FROM], modern.table("elementwise"), True)
+            if r["op"] == "sample"
+        ]
     if "kv_write" not in known:  # a scatter like the rotary embedding's: one read, one write
         records.append(next(r for r in records if r["op"] == "rope") | {"op": "kv_write"})
     fit.sources.append(f"elementwise: {source}")
@@ -177,8 +225,10 @@ def moved(device: Device, donor: Device, tables: dict[str, pd.DataFrame]) -> dic
         for dtype in rows["dtype"].unique():
             at = (rows["dtype"] == dtype).to_numpy()
             m, n, k = (rows.loc[at, c].to_numpy(float) for c in "mnk")
-            us[at] = rows.loc[at, "us"] * ((gemm.roofline_us(device, dtype, m, n, k) + device.floor_us) /
-                                           (gemm.roofline_us(donor, dtype, m, n, k) + donor.floor_us))
+            us[at] = rows.loc[at, "us"] * (
+                (gemm.roofline_us(device, dtype, m, n, k) + device.floor_us)
+                / (gemm.roofline_us(donor, dtype, m, n, k) + donor.floor_us)
+            )
         out["gemm"] = rows.assign(us=us)
     for name in ("prefill", "decode"):
         if name not in tables:
@@ -189,8 +239,13 @@ def moved(device: Device, donor: Device, tables: dict[str, pd.DataFrame]) -> dic
         if name == "decode":
             ratio = donor.bandwidth / device.bandwidth
         else:
-            flops, data = 4 * rows["q"] * rows["hd"] * rows["chunk"] * (rows["context"] + rows["chunk"] / 2), 2 * rows["kv"] * rows["hd"] * size * (rows["context"] + rows["chunk"])
-            ratio = np.maximum(flops / device.bf16, data / device.bandwidth) / np.maximum(flops / donor.bf16, data / donor.bandwidth)
+            flops, data = (
+                4 * rows["q"] * rows["hd"] * rows["chunk"] * (rows["context"] + rows["chunk"] / 2),
+                2 * rows["kv"] * rows["hd"] * size * (rows["context"] + rows["chunk"]),
+            )
+            ratio = np.maximum(flops / device.bf16, data / device.bandwidth) / np.maximum(
+                flops / donor.bf16, data / donor.bandwidth
+            )
         out[name] = rows.assign(us=floor + (rows["us"] - floor) * ratio)
     return out
 
@@ -208,8 +263,18 @@ class Fitter:
         return self.package_cache[key]
 
     def from_package(self, device: str, backend: str) -> Fit:
-        samples, own = self.package(device, backend), self.profiles.load(device) if device in ("a100", "h100", "rtxpro6000") else None
-        fit = Fit(device if backend == "vllm" else f"{device}-{backend}", self.table[device], backend, [samples.source], {}, [])
+        samples, own = (
+            self.package(device, backend),
+            self.profiles.load(device) if device in ("a100", "h100", "rtxpro6000") else None,
+        )
+        fit = Fit(
+            device if backend == "vllm" else f"{device}-{backend}",
+            self.table[device],
+            backend,
+            [samples.source],
+            {},
+            [],
+        )
         twin = self.package(TWINS[device], backend)
         twin_device = self.table[TWINS[device]]
         rows = samples.table("gemm")
@@ -241,7 +306,10 @@ class Fitter:
         return fit
 
     def from_plan(self, device: str) -> Fit:
-        plan, own = PLAN[device], self.profiles.load(device) if device in ("a30", "a40", "a6000", "rtx3090", "rtx4090") else None
+        plan, own = (
+            PLAN[device],
+            self.profiles.load(device) if device in ("a30", "a40", "a6000", "rtx3090", "rtx4090") else None,
+        )
         fit = Fit(device, self.table[device], "", [], {}, [])
         tables, names = {}, {}
         for part, kinds in (("gemm", ("gemm",)), ("attention", ("prefill", "decode"))):
@@ -290,29 +358,61 @@ def paragraph(text: str) -> list[str]:
 
 def error_page(files: dict[str, dict], wheel: Wheel) -> str:
     twins = ", ".join(f"{a} from {b}" for a, b in TWINS.items())
-    intro = (f"Written by `tools/cost/fit.py` together with the files in `data/cost/` (aiconfigurator-core {wheel.version} and public profiles). "
-             "Relative errors of operator times, median / 90th percentile in percent, rows in brackets. *fit*: measured rows of what the file "
-             "holds. *shape*: shapes (n, k) or head geometries that the file does not hold, met through their neighbours. *model*: every known "
-             "model's shapes, at every tp, hidden in turn. *region*: a band of m, of the chunk or of the context hidden and refitted. *device*: "
-             f"predicted with the efficiencies of the nearest other device ({twins}). *source*: the package against the profile where both "
-             "measured one product. Sources and licences are in each file's head.")
-    out = ["# How far the fitted operator times are off", "", *paragraph(intro), "", *SOURCES.splitlines(), "", *paragraph(NOT_USED), ""]
+    intro = (
+        f"Written by `tools/cost/fit.py` together with the files in `data/cost/` (aiconfigurator-core {wheel.version}"
+        " and public profiles). Relative errors of operator times, median / 90th percentile in percent, rows in"
+        " brackets. *fit*: measured rows of what the file holds. *shape*: shapes (n, k) or head geometries that the"
+        " file does not hold, met through their neighbours. *model*: every known model's shapes, at every tp, hidden"
+        " in turn. *region*: a band of m, of the chunk or of the context hidden and refitted. *device*: predicted with"
+        f" the efficiencies of the nearest other device ({twins}). *source*: the package against the profile where both"
+        " measured one product. Sources and licences are in each file's head."
+    )
+    out = [
+        "# How far the fitted operator times are off",
+        "",
+        *paragraph(intro),
+        "",
+        *SOURCES.splitlines(),
+        "",
+        *paragraph(NOT_USED),
+        "",
+    ]
     ops = ["gemm", "prefill", "decode", "allreduce", "sendrecv"]
-    kinds = {"gemm": ["fit", "shape", "model", "region", "device"], "prefill": ["fit", "shape", "region", "device"], "decode": ["fit", "shape", "region", "device"],
-             "allreduce": ["region"], "sendrecv": ["region"]}
-    parsed = {name: {(e["op"], e["left_out"]): (e["median"], e["p90"], e["rows"]) for e in document["errors"]} for name, document in files.items()}
+    kinds = {
+        "gemm": ["fit", "shape", "model", "region", "device"],
+        "prefill": ["fit", "shape", "region", "device"],
+        "decode": ["fit", "shape", "region", "device"],
+        "allreduce": ["region"],
+        "sendrecv": ["region"],
+    }
+    parsed = {
+        name: {(e["op"], e["left_out"]): (e["median"], e["p90"], e["rows"]) for e in document["errors"]}
+        for name, document in files.items()
+    }
     cell = lambda e: "" if e is None else f"{100 * e[0]:.1f} / {100 * e[1]:.1f} ({e[2]:,})"
     for op in ops:
         held = {n: e for n, e in parsed.items() if any(o == op for o, _ in e)}
         if not held:
             continue
         out += [f"## {op}", "", "| file | " + " | ".join(kinds[op]) + " |", "|---|" + "---|" * len(kinds[op])]
-        out += [f"| {name} | " + " | ".join(cell(errors.get((op, kind))) for kind in kinds[op]) + " |" for name, errors in sorted(held.items())]
+        out += [
+            f"| {name} | " + " | ".join(cell(errors.get((op, kind))) for kind in kinds[op]) + " |"
+            for name, errors in sorted(held.items())
+        ]
         out.append("")
-    out += ["## gemm by dtype", "", "| file | dtype | " + " | ".join(kinds["gemm"]) + " | source |", "|---|---|" + "---|" * 6]
+    out += [
+        "## gemm by dtype",
+        "",
+        "| file | dtype | " + " | ".join(kinds["gemm"]) + " | source |",
+        "|---|---|" + "---|" * 6,
+    ]
     for name, errors in sorted(parsed.items()):
         for dtype in sorted({o.split(".")[1] for o, _ in errors if o.startswith("gemm.")}):
-            out.append(f"| {name} | {dtype} | " + " | ".join(cell(errors.get((f"gemm.{dtype}", kind))) for kind in [*kinds["gemm"], "source"]) + " |")
+            out.append(
+                f"| {name} | {dtype} | "
+                + " | ".join(cell(errors.get((f"gemm.{dtype}", kind))) for kind in [*kinds["gemm"], "source"])
+                + " |"
+            )
     return "\n".join(out) + "\n"
 
 
@@ -320,7 +420,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--wheel", type=pathlib.Path, required=True)
     parser.add_argument("--data", type=pathlib.Path, required=True, help="folder of the public profiles")
-    parser.add_argument("--only", nargs="*", help="files to write, such as h100 or b200-trtllm; the error page then covers what is there")
+    parser.add_argument(
+        "--only",
+        nargs="*",
+        help="files to write, such as h100 or b200-trtllm; the error page then covers what is there",
+    )
     parser.add_argument("-o", "--output", type=pathlib.Path, default=DATA)
     arguments = parser.parse_args()
     fitter = Fitter(Wheel(arguments.wheel), Profiles(arguments.data))
@@ -330,8 +434,15 @@ def main() -> int:
             continue
         fit = fitter.from_package(device, backend) if backend else fitter.from_plan(device)
         data_file.write(arguments.output / f"{name}.cost.json", fit.document())
-        print(f"{name}: {len(data_file.text_of(fit.document())):,} bytes, " + ", ".join(f"{op} {kind} {100 * np.median(v):.1f}/{100 * np.percentile(v, 90):.1f} %"
-                                                                 for op, kind, v in fit.errors if "." not in op), file=sys.stderr)
+        print(
+            f"{name}: {len(data_file.text_of(fit.document())):,} bytes, "
+            + ", ".join(
+                f"{op} {kind} {100 * np.median(v):.1f}/{100 * np.percentile(v, 90):.1f} %"
+                for op, kind, v in fit.errors
+                if "." not in op
+            ),
+            file=sys.stderr,
+        )
     files = {p.name.removesuffix(".cost.json"): data_file.read(p) for p in sorted(arguments.output.glob("*.cost.json"))}
     if arguments.output == DATA:
         (ROOT / "docs/measurements/cost_model_fits.md").write_text(error_page(files, fitter.wheel))

@@ -1,7 +1,9 @@
 """Matrix products: measured times to `gemm` records, and how far those are off where nothing was measured.
 
-A shape (n, k) is a monotone curve of time over m. Time is never interpolated across shapes: a shape that is not in the file takes the
-efficiency, (roofline + floor) / time, of the four nearest in (log n, log k), weighted by the inverse square of the distance.
+A shape (n, k) is a monotone curve of time over m. Time is never interpolated across shapes: a shape that is not in the
+file takes the
+efficiency, (roofline + floor) / time, of the four nearest in (log n, log k), weighted by the inverse square of the
+distance.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import dataclasses
 
 import numpy as np
 import pandas as pd
-
 from curves import at, monotone, pairs, pick_knots, without_hiccups
 from devices import WEIGHT_BYTES, Device, models
 
@@ -22,7 +23,10 @@ TP = (1, 2, 4, 8)
 
 def roofline_us(device: Device, dtype: str, m, n, k) -> np.ndarray:
     m = np.asarray(m, float)
-    return np.maximum(2 * m * n * k / device.peak(dtype), (m * k + k * n + m * n) * WEIGHT_BYTES[dtype] / device.bandwidth) * 1e6
+    return (
+        np.maximum(2 * m * n * k / device.peak(dtype), (m * k + k * n + m * n) * WEIGHT_BYTES[dtype] / device.bandwidth)
+        * 1e6
+    )
 
 
 @dataclasses.dataclass
@@ -46,7 +50,7 @@ class Products:
         # Beyond the last measured m the last efficiency holds.
         for row in e:
             known = np.flatnonzero(~np.isnan(row))
-            row[known[-1] + 1:] = row[known[-1]]
+            row[known[-1] + 1 :] = row[known[-1]]
         return e
 
 
@@ -60,7 +64,12 @@ def gather(device: Device, dtype: str, rows: pd.DataFrame, least_m: int = 8) -> 
     grid = np.unique(np.concatenate([per_shape[s]["m"].to_numpy() for s in shapes]))
     if len(grid) > 200:  # profiles measure every 8 tokens: keep both sides of each edge of 64, and powers of two
         keep = {1, 2, 4, 8, 16, 24, 32, 48, int(grid[-1])}
-        for edge in [*range(64, 1025, 64), *range(1280, 4097, 256), *range(5120, 16385, 1024), *range(18432, 32769, 4096)]:
+        for edge in [
+            *range(64, 1025, 64),
+            *range(1280, 4097, 256),
+            *range(5120, 16385, 1024),
+            *range(18432, 32769, 4096),
+        ]:
             keep |= {edge, edge + 8 if edge <= 1024 else edge}
         grid = np.array([m for m in grid if m in keep])
     curves = np.full((len(shapes), len(grid)), np.nan)
@@ -70,11 +79,14 @@ def gather(device: Device, dtype: str, rows: pd.DataFrame, least_m: int = 8) -> 
         m, us = g["m"].to_numpy(), monotone(g["m"].to_numpy(), g["us"].to_numpy())
         curves[i] = np.where(grid <= m[-1], np.interp(grid, m, us), np.nan)
     keys = pd.DataFrame(shapes, columns=["n", "k"])
-    return Products(device, dtype, np.asarray(shapes, float), grid.astype(float), curves, rows.merge(keys, on=["n", "k"]))
+    return Products(
+        device, dtype, np.asarray(shapes, float), grid.astype(float), curves, rows.merge(keys, on=["n", "k"])
+    )
 
 
 def transfer(targets: np.ndarray, sources: np.ndarray, log_efficiency: np.ndarray) -> np.ndarray:
-    """log efficiency [targets, grid] of shapes [targets, 2] from that [sources, grid] of the nearest of [sources, 2]."""
+    """log efficiency [targets, grid] of shapes [targets, 2] from that [sources, grid] of the nearest of [sources,
+    2]."""
     d = np.sqrt(((np.log(targets)[:, None] - np.log(sources)[None]) ** 2).sum(-1))
     nearest = np.argsort(d, axis=1, kind="stable")[:, :NEIGHBOURS]
     near = np.take_along_axis(d, nearest, axis=1)
@@ -93,13 +105,20 @@ def known_shapes() -> np.ndarray:
 
 
 def choose(products: Products, most: int, enough: float) -> list[int]:
-    """The shapes that go into the file: corners of the measured field, then again and again the shape that the chosen ones predict
-    worst, those near a known model's shapes counted double, until the mean error is below `enough` or `most` are chosen."""
+    """The shapes that go into the file: corners of the measured field, then again and again the shape that the chosen
+    ones predict
+    worst, those near a known model's shapes counted double, until the mean error is below `enough` or `most` are
+    chosen.
+    """
     e = products.log_efficiency()
     logs = np.log(products.shapes)
     near = np.sqrt(((logs[:, None] - np.log(known_shapes())[None]) ** 2).sum(-1)).min(axis=1)
     relevance = np.where(near < 0.35, 2.0, 1.0)
-    chosen = list(dict.fromkeys(int(np.argmax(a * logs[:, 0] + b * logs[:, 1])) for a, b in ((1, 1), (1, -1), (-1, 1), (-1, -1), (0.1, 0))))
+    chosen = list(
+        dict.fromkeys(
+            int(np.argmax(a * logs[:, 0] + b * logs[:, 1])) for a, b in ((1, 1), (1, -1), (-1, 1), (-1, -1), (0.1, 0))
+        )
+    )
     while len(chosen) < min(most, len(logs)):
         others = np.setdiff1d(np.arange(len(logs)), chosen)
         if not len(others):
@@ -125,7 +144,8 @@ def records(products: Products, chosen: list[int]) -> list[dict]:
 
 
 def parse(curves: list[dict], device: Device, dtype: str) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:
-    """Back from the file's records: (n, k) -> knots of m and us. Errors are measured on what a reader gets, not on what was fitted."""
+    """Back from the file's records: (n, k) -> knots of m and us. Errors are measured on what a reader gets, not on what
+    was fitted."""
     table = {}
     for curve in curves:
         if curve["dtype"] == dtype:
@@ -156,6 +176,7 @@ def predict(table, device: Device, dtype: str, rows: pd.DataFrame) -> np.ndarray
 
 
 # --- what the error would be where nothing was measured ---
+
 
 def relative(predicted: np.ndarray, measured: np.ndarray) -> np.ndarray:
     return np.abs(predicted / measured - 1)

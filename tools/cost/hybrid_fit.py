@@ -1,27 +1,31 @@
 #!/usr/bin/env python3
 """data/cost/hybrid.json: how much slower decodes attend when a prompt chunk shares their kernel.
 
-A server that attends with one kernel for all sequences of a step runs the kernel for long queries as soon as a step holds a prompt chunk.
-A decode is then one query in a tile made for many, its KV is not split over thread blocks, and the query heads that share a KV head read it
+A server that attends with one kernel for all sequences of a step runs the kernel for long queries as soon as a step
+holds a prompt chunk.
+A decode is then one query in a tile made for many, its KV is not split over thread blocks, and the query heads that
+share a KV head read it
 each for themselves. Measured, with p the time of the chunk alone, q of the decodes alone and t0 the least q:
 
     both together = p + factor(batch) (q - t0)
 
     tools/cost/hybrid_fit.py --data DIR     (DIR/profiles/vllm_attention_*.csv*; writes data/cost/hybrid.json)
 
-The factor is the median over the measured steps of one batch. Left-out errors: `region`: every second decode context is hidden from the fit;
-`model`: the factors of the nearest other geometry of that device stand in; `device`: those of the nearest geometry of the other device.
+The factor is the median over the measured steps of one batch. Left-out errors: `region`: every second decode context is
+hidden from the fit;
+`model`: the factors of the nearest other geometry of that device stand in; `device`: those of the nearest geometry of
+the other device.
 """
+
 from __future__ import annotations
 
 import argparse
 import math
 import pathlib
 
+import data_file
 import numpy as np
 import pandas as pd
-
-import data_file
 from curves import number, pairs
 from devices import DATA, ROOT
 
@@ -37,7 +41,9 @@ def steps(rows: pd.DataFrame) -> pd.DataFrame:
     p = rows[rows["n_decode"] == 0].groupby(["prefill_chunk", "kv_prefill"])["us"].median()
     q = rows[rows["prefill_chunk"] == 0].groupby(["n_decode", "kv_decode"])["us"].median()
     both = rows[(rows["n_decode"] > 0) & (rows["prefill_chunk"] > 0)]
-    both = both.join(p.rename("p"), on=["prefill_chunk", "kv_prefill"]).join(q.rename("q"), on=["n_decode", "kv_decode"])
+    both = both.join(p.rename("p"), on=["prefill_chunk", "kv_prefill"]).join(
+        q.rename("q"), on=["n_decode", "kv_decode"]
+    )
     return both.dropna(subset=["p", "q"])[["n_decode", "kv_decode", "p", "q", "us"]], float(q.min())
 
 
@@ -59,7 +65,13 @@ def misses(both: pd.DataFrame, t0: float, table: dict[int, float]) -> np.ndarray
 
 def error(fit: str, left_out: str, parts: list[np.ndarray]) -> dict:
     miss = np.concatenate(parts)
-    return {"op": fit, "left_out": left_out, "median": number(np.median(miss)), "p90": number(np.quantile(miss, 0.9)), "rows": len(miss)}
+    return {
+        "op": fit,
+        "left_out": left_out,
+        "median": number(np.median(miss)),
+        "p90": number(np.quantile(miss, 0.9)),
+        "rows": len(miss),
+    }
 
 
 def main() -> None:
@@ -69,13 +81,23 @@ def main() -> None:
     beside, errors, by_fit = [], [], {}
 
     def nearest(shape, shapes):
-        return min(shapes, key=lambda s: (abs(math.log(s[0] / s[1]) - math.log(shape[0] / shape[1])), abs(math.log(s[1] / shape[1])), s))
+        return min(
+            shapes,
+            key=lambda s: (
+                abs(math.log(s[0] / s[1]) - math.log(shape[0] / shape[1])),
+                abs(math.log(s[1] / shape[1])),
+                s,
+            ),
+        )
 
     for fit, name in FILES.items():
         data = pd.read_csv(args.data / "profiles" / name)
         fitted, own, region, plain = {}, [], [], []
         # One rank's heads: two models may have the same.
-        heads = [(q // tp, kv // tp, hd) for (q, kv, hd), tp in zip(data["model"].str.split("/").str[-1].map(SHAPES), data["tp"])]
+        heads = [
+            (q // tp, kv // tp, hd)
+            for (q, kv, hd), tp in zip(data["model"].str.split("/").str[-1].map(SHAPES), data["tp"])
+        ]
         for shape, rows in data.groupby(pd.Series(heads, index=data.index)):
             both, t0 = steps(rows)
             if len(both) < 500:
@@ -88,16 +110,39 @@ def main() -> None:
             hidden = both["kv_decode"].isin(contexts[1::2])
             region.append(misses(both[hidden], t0, factors(both[~hidden], t0)))
         for (q, kv, hd), (table, _, _) in sorted(fitted.items()):
-            beside.append({"fit": fit, "q_heads": q, "kv_heads": kv, "head_dim": hd, "kv_dtype": "bfloat16",
-                           "factor": pairs(sorted(table), [table[n] for n in sorted(table)])})
+            beside.append(
+                {
+                    "fit": fit,
+                    "q_heads": q,
+                    "kv_heads": kv,
+                    "head_dim": hd,
+                    "kv_dtype": "bfloat16",
+                    "factor": pairs(sorted(table), [table[n] for n in sorted(table)]),
+                }
+            )
         errors += [error(fit, "sum", plain), error(fit, "fit", own), error(fit, "region", region)]
         if len(fitted) > 1:
             others = {shape: [s for s in fitted if s != shape] for shape in fitted}
-            errors.append(error(fit, "model", [misses(both, t0, fitted[nearest(shape, others[shape])][0]) for shape, (_, both, t0) in fitted.items()]))
+            errors.append(
+                error(
+                    fit,
+                    "model",
+                    [
+                        misses(both, t0, fitted[nearest(shape, others[shape])][0])
+                        for shape, (_, both, t0) in fitted.items()
+                    ],
+                )
+            )
         by_fit[fit] = fitted
     for fit, fitted in by_fit.items():
         there = {shape: rows for other, shapes in by_fit.items() if other != fit for shape, rows in shapes.items()}
-        errors.append(error(fit, "device", [misses(both, t0, there[nearest(shape, there)][0]) for shape, (_, both, t0) in fitted.items()]))
+        errors.append(
+            error(
+                fit,
+                "device",
+                [misses(both, t0, there[nearest(shape, there)][0]) for shape, (_, both, t0) in fitted.items()],
+            )
+        )
     data_file.write(DATA / "hybrid.json", {"source": SOURCE, "beside": beside, "errors": errors})
     print(f"wrote {(DATA / 'hybrid.json').relative_to(ROOT)}")
 

@@ -6,13 +6,18 @@
 
 reads the parquet tables inside the wheel without unpacking it. What it leaves out, and why:
 - all-reduce rows that were timed without CUDA graphs ("eager": 20-45 us of launch where a graph takes 5);
-- attention with a window, with head dimensions other than 64 and 128, and cross-filled rows: only the newest version of a table is
+- attention with a window, with head dimensions other than 64 and 128, and cross-filled rows: only the newest version of
+a table is
   read, and rows keep the version that they carry;
 - vLLM's fp8_block products: three kernels under one name, timed without graphs (30 us of launch at any size);
-- fp8 KV of TensorRT-LLM and SGLang with bf16 arithmetic, where the same table has fp8 arithmetic (what those engines run by default).
-fp8 products include the quantisation of their activations with a scale found on the way. Checkpoints with stored activation scales
-(ModelOpt's, what TensorRT-LLM and vLLM run of Llama and Qwen in FP8) skip the search for the scale, which the package measures by itself
-(compute_scale): dtype fp8_static is the difference. heads = kv_heads is stored as kv = 0 in some versions; repeated keys become their median.
+- fp8 KV of TensorRT-LLM and SGLang with bf16 arithmetic, where the same table has fp8 arithmetic (what those engines
+run by default).
+fp8 products include the quantisation of their activations with a scale found on the way. Checkpoints with stored
+activation scales
+(ModelOpt's, what TensorRT-LLM and vLLM run of Llama and Qwen in FP8) skip the search for the scale, which the package
+measures by itself
+(compute_scale): dtype fp8_static is the difference. heads = kv_heads is stored as kv = 0 in some versions; repeated
+keys become their median.
 """
 
 from __future__ import annotations
@@ -26,13 +31,28 @@ import zipfile
 
 import numpy as np
 import pandas as pd
-
 from samples import Samples, merged
 
-SYSTEMS = {"a100": "a100_sxm", "h100": "h100_sxm", "h200": "h200_sxm", "b200": "b200_sxm", "b300": "b300_sxm", "gb200": "gb200",
-           "l40s": "l40s", "rtxpro6000": "rtx_pro_6000_server"}
+SYSTEMS = {
+    "a100": "a100_sxm",
+    "h100": "h100_sxm",
+    "h200": "h200_sxm",
+    "b200": "b200_sxm",
+    "b300": "b300_sxm",
+    "gb200": "gb200",
+    "l40s": "l40s",
+    "rtxpro6000": "rtx_pro_6000_server",
+}
 BACKENDS = ("vllm", "trtllm", "sglang")
-GEMM_DTYPES = {"bfloat16": "bfloat16", "fp8": "fp8", "fp8_block": "fp8_block", "nvfp4": "nvfp4", "int8_wo": None, "int4_wo": "int4", "sq": None}
+GEMM_DTYPES = {
+    "bfloat16": "bfloat16",
+    "fp8": "fp8",
+    "fp8_block": "fp8_block",
+    "nvfp4": "nvfp4",
+    "int8_wo": None,
+    "int4_wo": "int4",
+    "sq": None,
+}
 
 
 def version_key(version: str) -> list[tuple[int, int | str]]:
@@ -69,10 +89,17 @@ def gemm(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def static_scales(rows: pd.DataFrame, compute_scale: pd.DataFrame) -> pd.DataFrame:
-    """fp8 products of a checkpoint that stores its activation scales: less the search for the scale, by (m, k), at most half of the time."""
-    search = compute_scale.assign(search=np.maximum(0, compute_scale["latency"] * 1e3)).groupby(["m", "k"], as_index=False)["search"].median()
+    """fp8 products of a checkpoint that stores its activation scales: less the search for the scale, by (m, k), at most
+    half of the time."""
+    search = (
+        compute_scale.assign(search=np.maximum(0, compute_scale["latency"] * 1e3))
+        .groupby(["m", "k"], as_index=False)["search"]
+        .median()
+    )
     fp8 = rows[rows["dtype"] == "fp8"].merge(search, on=["m", "k"])
-    return fp8.assign(dtype="fp8_static", us=np.maximum(fp8["us"] - fp8["search"], fp8["us"] / 2)).drop(columns="search")
+    return fp8.assign(dtype="fp8_static", us=np.maximum(fp8["us"] - fp8["search"], fp8["us"] / 2)).drop(
+        columns="search"
+    )
 
 
 def attention_rows(raw: pd.DataFrame) -> pd.DataFrame:
@@ -85,8 +112,14 @@ def attention_rows(raw: pd.DataFrame) -> pd.DataFrame:
             wanted = rows["attn_dtype"] == rows["kv_cache_dtype"]
         rows = rows[wanted]
     kv = rows["num_key_value_heads"].where(rows["num_key_value_heads"] > 0, rows["num_heads"])
-    rows = rows.assign(q=rows["num_heads"], kv=kv, hd=rows["head_dim"], kv_dtype=rows["kv_cache_dtype"].replace("float16", "bfloat16"),
-                       batch=rows["batch_size"], us=rows["latency"] * 1e3)
+    rows = rows.assign(
+        q=rows["num_heads"],
+        kv=kv,
+        hd=rows["head_dim"],
+        kv_dtype=rows["kv_cache_dtype"].replace("float16", "bfloat16"),
+        batch=rows["batch_size"],
+        us=rows["latency"] * 1e3,
+    )
     return rows[(rows["us"] > 0) & rows["kv_dtype"].isin(("bfloat16", "fp8"))]
 
 
@@ -108,8 +141,12 @@ def allreduce(raw: pd.DataFrame) -> pd.DataFrame:
     return merged(rows, "allreduce")
 
 
-PARTS = {"gemm": ("gemm", "gemm", gemm), "prefill": ("attention", "context_attention", prefill),
-         "decode": ("attention", "generation_attention", decode), "allreduce": ("comm", "custom_allreduce", allreduce)}
+PARTS = {
+    "gemm": ("gemm", "gemm", gemm),
+    "prefill": ("attention", "context_attention", prefill),
+    "decode": ("attention", "generation_attention", decode),
+    "allreduce": ("comm", "custom_allreduce", allreduce),
+}
 
 
 def load(wheel: Wheel, device: str, backend: str) -> Samples | None:
@@ -124,15 +161,18 @@ def load(wheel: Wheel, device: str, backend: str) -> Samples | None:
         tables["gemm"] = pd.concat([tables["gemm"], static_scales(tables["gemm"], search)], ignore_index=True)
     if not tables:
         return None
-    source = (f"aiconfigurator-core {wheel.version} (Apache-2.0), {SYSTEMS[device]}, {backend}: "
-              + ", ".join(f"{kind} {'/'.join(sorted(t['version'].unique()))}" for kind, t in tables.items()))
+    source = f"aiconfigurator-core {wheel.version} (Apache-2.0), {SYSTEMS[device]}, {backend}: " + ", ".join(
+        f"{kind} {'/'.join(sorted(t['version'].unique()))}" for kind, t in tables.items()
+    )
     return Samples(device, backend, source, tables)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--wheel", type=pathlib.Path, required=True)
-    parser.add_argument("-o", "--output", type=pathlib.Path, required=True, help="folder for the CSV files (outside the repository)")
+    parser.add_argument(
+        "-o", "--output", type=pathlib.Path, required=True, help="folder for the CSV files (outside the repository)"
+    )
     arguments = parser.parse_args()
     wheel = Wheel(arguments.wheel)
     for device in SYSTEMS:

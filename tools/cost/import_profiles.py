@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""Operator samples out of a folder of public profiles (CSV; its README.md names each file's origin, version and licence).
+"""Operator samples out of a folder of public profiles (CSV; its README.md names each file's origin, version and
+licence).
 
   tools/cost/import_profiles.py --data FOLDER/profiles -o CACHE/samples
 
 Files, all per layer and one tensor-parallel rank, milliseconds:
-- mlp_<device>.csv, attention_a100.csv, attention_a30.csv, network_*.csv: microsoft/vidur (MIT), torch-profiler kernel times, fp16;
-- layers_hf_<device>.csv, attention_{h100,a6000}.csv: casys-kaist/LLMServingSim (MIT), unfused Hugging Face layers: only their matrix
+- mlp_<device>.csv, attention_a100.csv, attention_a30.csv, network_*.csv: microsoft/vidur (MIT), torch-profiler kernel
+times, fp16;
+- layers_hf_<device>.csv, attention_{h100,a6000}.csv: casys-kaist/LLMServingSim (MIT), unfused Hugging Face layers: only
+their matrix
   products are read, the norms and activations are several kernels each and not what a server runs;
 - vllm_<kind>_<device>.csv: LLMServingSim's profiles of vLLM 0.19 (MIT), bf16.
-The one known defect, h100_pairwise_nvlink/send_recv (a copy of a100's), is left out; a40's inter-GPU sends are PCIe and kept as such.
+The one known defect, h100_pairwise_nvlink/send_recv (a copy of a100's), is left out; a40's inter-GPU sends are PCIe and
+kept as such.
 """
 
 from __future__ import annotations
@@ -19,7 +23,6 @@ import sys
 
 import numpy as np
 import pandas as pd
-
 from samples import COLUMNS, Samples, merged
 
 # Where each device's samples come from; "vllm": the vLLM profiles.
@@ -44,8 +47,15 @@ class Profiles:
         a = self.models.loc[rows["model"]].reset_index(drop=True)
         rows = rows.reset_index(drop=True)
         tp = rows["tp"]
-        return rows.assign(hidden=a["hidden"], q=a["q_heads"] // tp, kv=np.maximum(1, a["kv_heads"] // tp), hd=a["head_dim"],
-                           ffn=a["ffn"] // tp, gate=a["gated_mlp"] + 1, vocab=-(-a["vocab"] // tp))
+        return rows.assign(
+            hidden=a["hidden"],
+            q=a["q_heads"] // tp,
+            kv=np.maximum(1, a["kv_heads"] // tp),
+            hd=a["head_dim"],
+            ffn=a["ffn"] // tp,
+            gate=a["gated_mlp"] + 1,
+            vocab=-(-a["vocab"] // tp),
+        )
 
     # --- linear layers ---
     @staticmethod
@@ -53,7 +63,18 @@ class Profiles:
         parts = []
         for column, (n, k) in columns.items():
             if column in rows:
-                parts.append(pd.DataFrame({"dtype": "bfloat16", "m": rows["m"], "n": n, "k": k, "us": rows[column] * 1e3, "version": version}))
+                parts.append(
+                    pd.DataFrame(
+                        {
+                            "dtype": "bfloat16",
+                            "m": rows["m"],
+                            "n": n,
+                            "k": k,
+                            "us": rows[column] * 1e3,
+                            "version": version,
+                        }
+                    )
+                )
         out = pd.concat(parts).dropna()
         out = out[out["us"] > 0].astype({"m": int, "n": int, "k": int})
         return merged(out, "gemm")
@@ -63,7 +84,11 @@ class Profiles:
         parts = []
         for column, (op, size) in columns.items():
             if column in rows:
-                parts.append(pd.DataFrame({"op": op, "tokens": rows["m"], "bytes": size, "us": rows[column] * 1e3, "version": version}))
+                parts.append(
+                    pd.DataFrame(
+                        {"op": op, "tokens": rows["m"], "bytes": size, "us": rows[column] * 1e3, "version": version}
+                    )
+                )
         out = pd.concat(parts).dropna()
         return merged(out[out["us"] > 0], "elementwise")
 
@@ -73,34 +98,85 @@ class Profiles:
         if mlp is not None:
             r = self.architecture(mlp).rename(columns={"num_tokens": "m"})
             qkv, size = (r["q"] + 2 * r["kv"]) * r["hd"], r["m"] * 2
-            gemms.append(self.products(r, {"attn_pre_proj_ms": (qkv, r["hidden"]), "attn_post_proj_ms": (r["hidden"], r["q"] * r["hd"]),
-                                           "mlp_up_proj_ms": (r["gate"] * r["ffn"], r["hidden"]), "mlp_down_proj_ms": (r["hidden"], r["ffn"])}, "vidur"))
+            gemms.append(
+                self.products(
+                    r,
+                    {
+                        "attn_pre_proj_ms": (qkv, r["hidden"]),
+                        "attn_post_proj_ms": (r["hidden"], r["q"] * r["hd"]),
+                        "mlp_up_proj_ms": (r["gate"] * r["ffn"], r["hidden"]),
+                        "mlp_down_proj_ms": (r["hidden"], r["ffn"]),
+                    },
+                    "vidur",
+                )
+            )
             gated = r[r["gate"] == 2]
-            others.append(self.elementwise(r, {"input_layernorm_ms": ("norm", 2 * r["hidden"] * size), "add_ms": ("add", 3 * r["hidden"] * size),
-                                               "attn_rope_ms": ("rope", 2 * (r["q"] + r["kv"]) * r["hd"] * size),
-                                               "emb_ms": ("embed", 2 * r["hidden"] * size)}, "vidur"))
+            others.append(
+                self.elementwise(
+                    r,
+                    {
+                        "input_layernorm_ms": ("norm", 2 * r["hidden"] * size),
+                        "add_ms": ("add", 3 * r["hidden"] * size),
+                        "attn_rope_ms": ("rope", 2 * (r["q"] + r["kv"]) * r["hd"] * size),
+                        "emb_ms": ("embed", 2 * r["hidden"] * size),
+                    },
+                    "vidur",
+                )
+            )
             others.append(self.elementwise(gated, {"mlp_act_ms": ("act", 3 * gated["ffn"] * gated["m"] * 2)}, "vidur"))
         hf = read(self.folder, f"layers_hf_{device}")
         if hf is not None:
             r = self.architecture(hf[~hf["model"].isin(MOE_MODELS)]).rename(columns={"num_tokens": "m"})
-            gemms.append(self.products(r, {"q_proj_ms": (r["q"] * r["hd"], r["hidden"]), "k_proj_ms": (r["kv"] * r["hd"], r["hidden"]),
-                                           "o_proj_ms": (r["hidden"], r["q"] * r["hd"]), "gate_proj_ms": (r["ffn"], r["hidden"]),
-                                           "down_proj_ms": (r["hidden"], r["ffn"]), "lm_head_ms": (r["vocab"], r["hidden"])}, "hf"))
+            gemms.append(
+                self.products(
+                    r,
+                    {
+                        "q_proj_ms": (r["q"] * r["hd"], r["hidden"]),
+                        "k_proj_ms": (r["kv"] * r["hd"], r["hidden"]),
+                        "o_proj_ms": (r["hidden"], r["q"] * r["hd"]),
+                        "gate_proj_ms": (r["ffn"], r["hidden"]),
+                        "down_proj_ms": (r["hidden"], r["ffn"]),
+                        "lm_head_ms": (r["vocab"], r["hidden"]),
+                    },
+                    "hf",
+                )
+            )
         dense = read(self.folder, f"vllm_dense_{device}")
         if dense is not None:
             r = self.architecture(dense[~dense["model"].isin(MOE_MODELS)]).rename(columns={"num_tokens": "m"})
             qkv, size = (r["q"] + 2 * r["kv"]) * r["hd"], r["m"] * 2
-            gemms.append(self.products(r, {"qkv_proj_ms": (qkv, r["hidden"]), "o_proj_ms": (r["hidden"], r["q"] * r["hd"]),
-                                           "gate_up_proj_ms": (2 * r["ffn"], r["hidden"]), "down_proj_ms": (r["hidden"], r["ffn"])}, "vllm-0.19"))
-            others.append(self.elementwise(r, {"layernorm_ms": ("norm", 4 * r["hidden"] * size), "act_fn_ms": ("act", 3 * r["ffn"] * size),
-                                               "rotary_emb_ms": ("rope", 2 * (r["q"] + r["kv"]) * r["hd"] * size),
-                                               "embedding_ms": ("embed", 2 * r["hidden"] * size)}, "vllm-0.19"))
+            gemms.append(
+                self.products(
+                    r,
+                    {
+                        "qkv_proj_ms": (qkv, r["hidden"]),
+                        "o_proj_ms": (r["hidden"], r["q"] * r["hd"]),
+                        "gate_up_proj_ms": (2 * r["ffn"], r["hidden"]),
+                        "down_proj_ms": (r["hidden"], r["ffn"]),
+                    },
+                    "vllm-0.19",
+                )
+            )
+            others.append(
+                self.elementwise(
+                    r,
+                    {
+                        "layernorm_ms": ("norm", 4 * r["hidden"] * size),
+                        "act_fn_ms": ("act", 3 * r["ffn"] * size),
+                        "rotary_emb_ms": ("rope", 2 * (r["q"] + r["kv"]) * r["hd"] * size),
+                        "embedding_ms": ("embed", 2 * r["hidden"] * size),
+                    },
+                    "vllm-0.19",
+                )
+            )
         sequences = read(self.folder, f"vllm_per_sequence_{device}")
         if sequences is not None:
             r = self.architecture(sequences[~sequences["model"].isin(MOE_MODELS)]).rename(columns={"num_seqs": "m"})
             gemms.append(self.products(r, {"lm_head_ms": (r["vocab"], r["hidden"])}, "vllm-0.19"))
             whole = r[r["tp"] == 1]
-            others.append(self.elementwise(whole, {"sampler_ms": ("sample", whole["m"] * whole["vocab"] * 4)}, "vllm-0.19"))
+            others.append(
+                self.elementwise(whole, {"sampler_ms": ("sample", whole["m"] * whole["vocab"] * 4)}, "vllm-0.19")
+            )
         tables = {}
         if gemms:
             tables["gemm"] = merged(pd.concat(gemms), "gemm")
@@ -114,13 +190,33 @@ class Profiles:
         if rows is not None:
             r = self.architecture(rows)
             version = "vidur" if device in ("a100", "a30") else "llmservingsim"
-            base = r.assign(kv_dtype="bfloat16", batch=r["batch_size"], us=r["attn_ms"] * 1e3, version=version, chunk=r["prefill_chunk"], context=r["kv_cache"])
-            tables = {"prefill": merged(base[base["phase"] == "prefill"], "prefill"), "decode": merged(base[base["phase"] == "decode"], "decode")}
+            base = r.assign(
+                kv_dtype="bfloat16",
+                batch=r["batch_size"],
+                us=r["attn_ms"] * 1e3,
+                version=version,
+                chunk=r["prefill_chunk"],
+                context=r["kv_cache"],
+            )
+            tables = {
+                "prefill": merged(base[base["phase"] == "prefill"], "prefill"),
+                "decode": merged(base[base["phase"] == "decode"], "decode"),
+            }
             if "kv_cache_save_ms" in r and r["kv_cache_save_ms"].notna().any():
                 save = r[r["kv_cache_save_ms"] > 0]
                 tokens = np.where(save["phase"] == "prefill", save["prefill_chunk"], save["batch_size"])
-                tables["elementwise"] = merged(pd.DataFrame({"op": "kv_write", "tokens": tokens, "bytes": 4 * save["kv"] * save["hd"] * tokens * 2,
-                                                             "us": save["kv_cache_save_ms"] * 1e3, "version": version}), "elementwise")
+                tables["elementwise"] = merged(
+                    pd.DataFrame(
+                        {
+                            "op": "kv_write",
+                            "tokens": tokens,
+                            "bytes": 4 * save["kv"] * save["hd"] * tokens * 2,
+                            "us": save["kv_cache_save_ms"] * 1e3,
+                            "version": version,
+                        }
+                    ),
+                    "elementwise",
+                )
             return tables
         rows = read(self.folder, f"vllm_attention_{device}")
         if rows is None:
@@ -137,9 +233,13 @@ class Profiles:
         reduce = read(self.folder, "network_all_reduce")
         rows = reduce[(reduce["node"] == f"{device}_dgx") & (reduce["num_workers"] == reduce["devices_per_node"])]
         if len(rows):
-            tables["allreduce"] = merged(rows.assign(gpus=rows["num_workers"], us=rows["all_reduce_ms"] * 1e3, version="vidur"), "allreduce")
+            tables["allreduce"] = merged(
+                rows.assign(gpus=rows["num_workers"], us=rows["all_reduce_ms"] * 1e3, version="vidur"), "allreduce"
+            )
         send = read(self.folder, "network_send_recv")
-        rows = send[(send["node"] == f"{device}_dgx") & (send["devices_per_node"] == 2)]  # a40's went over PCIe: devices.json, peer_gbps
+        rows = send[
+            (send["node"] == f"{device}_dgx") & (send["devices_per_node"] == 2)
+        ]  # a40's went over PCIe: devices.json, peer_gbps
         if len(rows):
             tables["sendrecv"] = merged(rows.assign(us=rows["send_recv_ms"] * 1e3, version="vidur"), "sendrecv")
         return tables
@@ -153,8 +253,12 @@ class Profiles:
             return None
         tables = {kind: rows[COLUMNS[kind]] for kind, rows in tables.items()}
         versions = sorted({v for t in tables.values() for v in t["version"].unique()})
-        names = {"vidur": "microsoft/vidur 7d47513 (MIT)", "hf": "casys-kaist/LLMServingSim 5daddb2 (MIT)",
-                 "llmservingsim": "casys-kaist/LLMServingSim 5daddb2 (MIT)", "vllm-0.19": "casys-kaist/LLMServingSim 5daddb2 (MIT), vLLM 0.19"}
+        names = {
+            "vidur": "microsoft/vidur 7d47513 (MIT)",
+            "hf": "casys-kaist/LLMServingSim 5daddb2 (MIT)",
+            "llmservingsim": "casys-kaist/LLMServingSim 5daddb2 (MIT)",
+            "vllm-0.19": "casys-kaist/LLMServingSim 5daddb2 (MIT), vLLM 0.19",
+        }
         source = "; ".join(dict.fromkeys(names[v] for v in versions))
         return Samples(device, "profile", f"profiles of {source}", tables)
 
@@ -162,7 +266,9 @@ class Profiles:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=pathlib.Path, required=True, help="the folder of the CSV files")
-    parser.add_argument("-o", "--output", type=pathlib.Path, required=True, help="folder for the CSV files (outside the repository)")
+    parser.add_argument(
+        "-o", "--output", type=pathlib.Path, required=True, help="folder for the CSV files (outside the repository)"
+    )
     arguments = parser.parse_args()
     profiles = Profiles(arguments.data)
     for device in DEVICES:

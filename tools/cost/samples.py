@@ -2,7 +2,8 @@
 
 A Samples object holds one device's measurements of one source. Times are microseconds on one rank. Columns:
   gemm       dtype m n k us version          [m, k] x [k, n]
-  prefill    q kv hd kv_dtype batch chunk context us version     `batch` equal causal chunks over `context` earlier tokens
+  prefill    q kv hd kv_dtype batch chunk context us version     `batch` equal causal chunks over `context` earlier
+  tokens
   decode     q kv hd kv_dtype batch context us version           context: KV tokens read by each sequence
   allreduce  gpus bytes us version           sendrecv   bytes us version
   elementwise op tokens bytes us version     bytes: read and written

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Tests of the fits on made-up measurements: python3 -m unittest discover -s tools/cost (needs tools/cost/requirements.txt)."""
+"""Tests of the fits on made-up measurements: python3 -m unittest discover -s tools/cost (needs
+tools/cost/requirements.txt)."""
 
 import json
 import unittest
 
-import numpy as np
-import pandas as pd
-
 import attention_fit as attention
 import gemm_fit as gemm
+import numpy as np
+import pandas as pd
 from curves import monotone, number, pairs, pick_knots, without_hiccups
 from devices import devices, models
 from fit import moved
@@ -21,7 +21,11 @@ SHAPES = [(n, k) for n in (1024, 4096, 8192, 16384) for k in (1024, 4096, 8192)]
 
 def products(efficiency, dtype="bfloat16", shapes=SHAPES):
     """Measured products whose efficiency is a given function of n, k, m."""
-    rows = [(dtype, m, n, k, (gemm.roofline_us(H100, dtype, m, n, k) + H100.floor_us) / efficiency(n, k, m), "x") for n, k in shapes for m in M]
+    rows = [
+        (dtype, m, n, k, (gemm.roofline_us(H100, dtype, m, n, k) + H100.floor_us) / efficiency(n, k, m), "x")
+        for n, k in shapes
+        for m in M
+    ]
     return pd.DataFrame(rows, columns=["dtype", "m", "n", "k", "us", "version"])
 
 
@@ -64,12 +68,16 @@ class Products(unittest.TestCase):
         inside = [i for i, s in enumerate(fitted.shapes) if tuple(s) != (8192, 4096)]
         table = gemm.parse(gemm.records(fitted, inside), H100, "bfloat16")
         hidden = rows[(rows["n"] == 8192) & (rows["k"] == 4096)]
-        self.assertLess(gemm.relative(gemm.predict(table, H100, "bfloat16", hidden), hidden["us"].to_numpy()).max(), 0.05)
+        self.assertLess(
+            gemm.relative(gemm.predict(table, H100, "bfloat16", hidden), hidden["us"].to_numpy()).max(), 0.05
+        )
 
     def test_leaving_a_model_out_sees_what_its_shapes_alone_do(self):
         odd = {s for tp in gemm.TP for s in models()["llama-3.1-8b"].gemms(tp)}
         even = gemm.leave_out_models(gemm.gather(H100, "bfloat16", products(lambda n, k, m: 0.6)))
-        uneven = gemm.leave_out_models(gemm.gather(H100, "bfloat16", products(lambda n, k, m: 0.3 if (n, k) in odd else 0.6)))
+        uneven = gemm.leave_out_models(
+            gemm.gather(H100, "bfloat16", products(lambda n, k, m: 0.3 if (n, k) in odd else 0.6))
+        )
         self.assertLess(even.max(), 1e-6)
         self.assertGreater(np.max(uneven), 0.3)
 
@@ -82,17 +90,25 @@ class Products(unittest.TestCase):
 
 class Attention(unittest.TestCase):
     def test_prefill_adds_up_when_the_device_is_full_and_overlaps_when_not(self):
-        rows = [(32, 8, 128, "bfloat16", b, c, 0, max(10 + b * c * c / 1e5, 12 + c / 50), "x") for b in (1, 2, 4, 8, 16) for c in (1, 64, 256, 1024, 4096)]
+        rows = [
+            (32, 8, 128, "bfloat16", b, c, 0, max(10 + b * c * c / 1e5, 12 + c / 50), "x")
+            for b in (1, 2, 4, 8, 16)
+            for c in (1, 64, 256, 1024, 4096)
+        ]
         rows = pd.DataFrame(rows, columns=["q", "kv", "hd", "kv_dtype", "batch", "chunk", "context", "us", "version"])
         fitted = attention.Prefill(H100, (32, 8, 128), "bfloat16", rows)
         few, many = fitted.predict(1, 256, 0), fitted.predict(16, 1024, 0)
         self.assertAlmostEqual(float(few), 12 + 256 / 50, delta=0.5)
-        self.assertAlmostEqual(float(many) / (10 + 16 * 1024 ** 2 / 1e5), 1, delta=0.05)
+        self.assertAlmostEqual(float(many) / (10 + 16 * 1024**2 / 1e5), 1, delta=0.05)
         self.assertGreater(float(fitted.predict(1, 1024, 8192)), float(fitted.predict(1, 1024, 0)))
 
     def test_decode_goes_on_at_the_best_rate_seen(self):
         per_token = 2 * 8 * 128 * 2 / H100.bandwidth * 1e6 / 0.8
-        rows = [(32, 8, 128, "bfloat16", b, c, 10 + b * c * per_token, "x") for b in (1, 8, 64) for c in (16, 256, 4096, 16384)]
+        rows = [
+            (32, 8, 128, "bfloat16", b, c, 10 + b * c * per_token, "x")
+            for b in (1, 8, 64)
+            for c in (16, 256, 4096, 16384)
+        ]
         rows = pd.DataFrame(rows, columns=["q", "kv", "hd", "kv_dtype", "batch", "context", "us", "version"])
         fitted = attention.Decode(H100, (32, 8, 128), "bfloat16", rows)
         self.assertAlmostEqual(float(fitted.predict([64], [65536])[0]) / (10 + 64 * 65536 * per_token), 1, delta=0.05)
@@ -107,7 +123,15 @@ class Attention(unittest.TestCase):
 
 class Import(unittest.TestCase):
     def test_eager_all_reduces_are_left_out_and_elements_become_bytes(self):
-        raw = pd.DataFrame({"kernel_source": ["a_graph", "a_eager"], "num_gpus": [2, 2], "message_size": [128, 128], "latency": [0.004, 0.02], "version": ["1", "1"]})
+        raw = pd.DataFrame(
+            {
+                "kernel_source": ["a_graph", "a_eager"],
+                "num_gpus": [2, 2],
+                "message_size": [128, 128],
+                "latency": [0.004, 0.02],
+                "version": ["1", "1"],
+            }
+        )
         rows = allreduce(raw)
         self.assertEqual(rows[["bytes", "us"]].values.tolist(), [[256, 4.0]])
 

@@ -1,4 +1,5 @@
 """The un-mutated program under every fast test: each part must pass, how long it takes, which mutants it reaches."""
+
 from __future__ import annotations
 
 import concurrent.futures
@@ -70,11 +71,21 @@ class _Kept:
         found = json.loads(self._file.read_text()) if self._file.exists() else {}
         if found.get("digest") != self._digest:
             return None
-        return [Measured(Part(*row["part"]), row["seconds"], frozenset(row["reached"]), row["failure"]) for row in found["parts"]]
+        return [
+            Measured(Part(*row["part"]), row["seconds"], frozenset(row["reached"]), row["failure"])
+            for row in found["parts"]
+        ]
 
     def put(self, measured: list[Measured]) -> None:
-        rows = [{"part": [m.part.program, m.part.case], "seconds": m.seconds, "reached": sorted(m.reached), "failure": m.failure}
-                for m in measured]
+        rows = [
+            {
+                "part": [m.part.program, m.part.case],
+                "seconds": m.seconds,
+                "reached": sorted(m.reached),
+                "failure": m.failure,
+            }
+            for m in measured
+        ]
         self._file.write_text(json.dumps({"digest": self._digest, "parts": rows}))
 
 
@@ -87,8 +98,12 @@ def measure(programs: list[Program], folder: Path, runner: Runner, workers: int)
             found = kept.get()
             if found is None:
                 found = list(pool.map(lambda part: _measure(runner, program, part), checks.parts(program)))
-                print(f"mutants: {program.name} without a mutant: {len(found)} parts, {sum(m.seconds for m in found):.1f} s",
-                      file=sys.stderr, flush=True)
+                print(
+                    f"mutants: {program.name} without a mutant: {len(found)} parts,"
+                    f" {sum(m.seconds for m in found):.1f} s",
+                    file=sys.stderr,
+                    flush=True,
+                )
                 if all(m.failure in ("", "is skipped") for m in found):
                     kept.put(found)
             measured += found

@@ -1,4 +1,6 @@
-"""The fast tests as the mutation tester runs them: which there are, in which parts a program can be run, which module each is about."""
+"""The fast tests as the mutation tester runs them: which there are, in which parts a program can be run, which module
+each is about."""
+
 from __future__ import annotations
 
 import json
@@ -13,6 +15,7 @@ _LATE = {"conformance": 1, "golden": 1, "theory": 1, "vidur": 1, "e2e": 2, "inst
 @dataclass(frozen=True)
 class Program:
     """One test of ctest."""
+
     name: str
     command: tuple[str, ...]
     folder: str  # the folder under tests/ that it belongs to
@@ -23,6 +26,7 @@ class Program:
 @dataclass(frozen=True)
 class Part:
     """What is measured and chosen by itself: a test case of a GoogleTest program, or a whole other test."""
+
     program: str
     case: str = ""  # Suite.Case; empty: all of it
 
@@ -31,13 +35,18 @@ class Part:
 
 
 def programs(build: Path) -> list[Program]:
-    listed = subprocess.run(["ctest", "--test-dir", str(build), "-L", "fast", "--show-only=json-v1"], capture_output=True, text=True,
-                            check=True).stdout
+    listed = subprocess.run(
+        ["ctest", "--test-dir", str(build), "-L", "fast", "--show-only=json-v1"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     return listed_programs(json.loads(listed)["tests"], build)
 
 
 def listed_programs(tests: list[dict], build: Path) -> list[Program]:
-    """The fast tests of ctest. It may list a GoogleTest program as one test or each of its cases: here it is one program."""
+    """The fast tests of ctest. It may list a GoogleTest program as one test or each of its cases: here it is one
+    program."""
     found: dict[str, Program] = {}
     for test in tests:
         properties = {p["name"]: p["value"] for p in test.get("properties", [])}
@@ -48,8 +57,13 @@ def listed_programs(tests: list[dict], build: Path) -> list[Program]:
         folder = working.relative_to(build / "tests").parts if working.is_relative_to(build / "tests") else ()
         googletest = any(word.startswith("--gtest") for word in command)
         name = Path(command[0]).name if googletest else test["name"]
-        found[name] = Program(name, tuple(w for w in command if not w.startswith("--gtest")), folder[0] if folder else "", googletest,
-                              int(properties["SKIP_RETURN_CODE"]) if "SKIP_RETURN_CODE" in properties else None)
+        found[name] = Program(
+            name,
+            tuple(w for w in command if not w.startswith("--gtest")),
+            folder[0] if folder else "",
+            googletest,
+            int(properties["SKIP_RETURN_CODE"]) if "SKIP_RETURN_CODE" in properties else None,
+        )
     return list(found.values())
 
 
@@ -61,7 +75,8 @@ def parts(program: Program) -> list[Part]:
 
 
 def cases(listed: str) -> list[str]:
-    """The names that --gtest_list_tests prints: suites end with a dot, their cases are indented, comments follow a #."""
+    """The names that --gtest_list_tests prints: suites end with a dot, their cases are indented, comments follow a
+    #."""
     found, suite = [], ""
     for line in listed.splitlines():
         name = line.split("#")[0].strip()

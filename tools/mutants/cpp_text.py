@@ -1,25 +1,31 @@
-"""What the text of a C++ file says by itself, without a parser: comments, strings, macro calls, where a full expression ends.
+"""What the text of a C++ file says by itself, without a parser: comments, strings, macro calls, where a full expression
+ends.
 
 Texts are bytes read as Latin-1, so that an index is a byte offset, as libclang counts.
 """
+
 from __future__ import annotations
 
 import re
 
 _TOKENS = re.compile(
     r'//[^\n]*|/\*.*?\*/|R"(?P<delimiter>[^()\s\\]{0,16})\(.*?\)(?P=delimiter)"|"(?:[^"\\\n]|\\.)*"'
-    r"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)+'", re.S)
+    r"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)+'",
+    re.S,
+)
 _MACRO_CALL = re.compile(r"\b(?:[A-Z][A-Z0-9]*_[A-Z0-9_]*|[A-Z]{3,}|assert)\s*\(")
 _DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.M)
 
 
 def blank(text: str) -> str:
     """The text with comments and the insides of literals as spaces; lengths and line ends stay."""
+
     def spaces(match: re.Match[str]) -> str:
         token = match.group()
         keep = 0 if token.startswith("/") else 1
-        inner = re.sub(r"[^\n]", " ", token[keep:len(token) - keep])
+        inner = re.sub(r"[^\n]", " ", token[keep : len(token) - keep])
         return token[:keep] + inner + (token[-keep:] if keep else "")
+
     return _TOKENS.sub(spaces, text)
 
 
@@ -48,7 +54,7 @@ def full_expression(blanked: str, begin: int, end: int) -> str:
     """The text around a range up to the next ; { or } on each side."""
     first = max(blanked.rfind(mark, 0, begin) for mark in ";{}") + 1
     ends = [at for at in (blanked.find(mark, end) for mark in ";{}") if at >= 0]
-    return blanked[first:min(ends, default=len(blanked))]
+    return blanked[first : min(ends, default=len(blanked))]
 
 
 def one_line(code: str) -> str:

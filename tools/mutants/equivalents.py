@@ -1,10 +1,11 @@
 """The checked-in list of mutants that change nothing anyone can observe, each with the reason."""
+
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-import tomllib
 from mutation_site import Site
 
 
@@ -19,13 +20,22 @@ class Equivalent:
 
     def is_of(self, site: Site) -> bool:
         return (self.file, self.function, self.operator, self.original, self.occurrence) == (
-            site.file, site.function, site.operator, site.original, site.occurrence)
+            site.file,
+            site.function,
+            site.operator,
+            site.original,
+            site.occurrence,
+        )
 
 
 def read(path: Path) -> list[Equivalent]:
     rows = tomllib.loads(path.read_text()).get("equivalent", [])
-    return [Equivalent(row["file"], row["function"], row["operator"], row["original"], row.get("occurrence", 0), row["reason"])
-            for row in rows]
+    return [
+        Equivalent(
+            row["file"], row["function"], row["operator"], row["original"], row.get("occurrence", 0), row["reason"]
+        )
+        for row in rows
+    ]
 
 
 def split(listed: list[Equivalent], sites: list[Site]) -> tuple[dict[str, str], list[Equivalent]]:

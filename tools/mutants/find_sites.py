@@ -1,30 +1,63 @@
 """Finds the sites of one translation unit with libclang: which code an operator fits, and where none may be put in.
 
-Never: constexpr and consteval functions, constants, static_assert, case labels, array bounds, template arguments, default arguments,
+Never: constexpr and consteval functions, constants, static_assert, case labels, array bounds, template arguments,
+default arguments,
 macro calls, assembly, whatever stands in one full expression with co_await.
 """
+
 from __future__ import annotations
 
 import glob
 import re
 from pathlib import Path
 
-from clang import cindex
-from clang.cindex import Cursor, CursorKind, TypeKind
-
 import cpp_text
 import operators
+from clang import cindex
+from clang.cindex import Cursor, CursorKind, TypeKind
 from mutation_site import Site
 
-_FUNCTIONS = {CursorKind.FUNCTION_DECL, CursorKind.CXX_METHOD, CursorKind.CONSTRUCTOR, CursorKind.DESTRUCTOR,
-              CursorKind.CONVERSION_FUNCTION, CursorKind.FUNCTION_TEMPLATE}
-_SCOPES = {CursorKind.NAMESPACE, CursorKind.CLASS_DECL, CursorKind.STRUCT_DECL, CursorKind.CLASS_TEMPLATE,
-           CursorKind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION, CursorKind.LINKAGE_SPEC, CursorKind.UNEXPOSED_DECL}
-_CLOSED = {CursorKind.STATIC_ASSERT, CursorKind.PARM_DECL, CursorKind.FIELD_DECL, CursorKind.ENUM_DECL, CursorKind.ASM_STMT,
-           CursorKind.MS_ASM_STMT, CursorKind.TYPE_REF, CursorKind.TEMPLATE_REF, CursorKind.TYPEDEF_DECL, CursorKind.TYPE_ALIAS_DECL,
-           CursorKind.DECL_REF_EXPR, CursorKind.CXX_UNARY_EXPR, CursorKind.STRING_LITERAL, CursorKind.ANNOTATE_ATTR}
+_FUNCTIONS = {
+    CursorKind.FUNCTION_DECL,
+    CursorKind.CXX_METHOD,
+    CursorKind.CONSTRUCTOR,
+    CursorKind.DESTRUCTOR,
+    CursorKind.CONVERSION_FUNCTION,
+    CursorKind.FUNCTION_TEMPLATE,
+}
+_SCOPES = {
+    CursorKind.NAMESPACE,
+    CursorKind.CLASS_DECL,
+    CursorKind.STRUCT_DECL,
+    CursorKind.CLASS_TEMPLATE,
+    CursorKind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION,
+    CursorKind.LINKAGE_SPEC,
+    CursorKind.UNEXPOSED_DECL,
+}
+_CLOSED = {
+    CursorKind.STATIC_ASSERT,
+    CursorKind.PARM_DECL,
+    CursorKind.FIELD_DECL,
+    CursorKind.ENUM_DECL,
+    CursorKind.ASM_STMT,
+    CursorKind.MS_ASM_STMT,
+    CursorKind.TYPE_REF,
+    CursorKind.TEMPLATE_REF,
+    CursorKind.TYPEDEF_DECL,
+    CursorKind.TYPE_ALIAS_DECL,
+    CursorKind.DECL_REF_EXPR,
+    CursorKind.CXX_UNARY_EXPR,
+    CursorKind.STRING_LITERAL,
+    CursorKind.ANNOTATE_ATTR,
+}
 _EXITS = {CursorKind.RETURN_STMT, CursorKind.CONTINUE_STMT, CursorKind.BREAK_STMT}
-_POINTERS = {TypeKind.POINTER, TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY, TypeKind.VARIABLEARRAY, TypeKind.NULLPTR}
+_POINTERS = {
+    TypeKind.POINTER,
+    TypeKind.CONSTANTARRAY,
+    TypeKind.INCOMPLETEARRAY,
+    TypeKind.VARIABLEARRAY,
+    TypeKind.NULLPTR,
+}
 _CONSTANT = re.compile(r"\b(constexpr|constinit|consteval|static|thread_local)\b")
 _SHARED_TEXT = re.compile(r"//|/\*|#")  # code that a rewriting writes twice holds neither
 
@@ -76,8 +109,8 @@ class _Finder:
         if not children or children[-1].kind != CursorKind.COMPOUND_STMT:
             return
         body = children[-1]
-        head = source.blanked[function.extent.start.offset:body.extent.start.offset]
-        whole = source.blanked[function.extent.start.offset:body.extent.end.offset]
+        head = source.blanked[function.extent.start.offset : body.extent.start.offset]
+        whole = source.blanked[function.extent.start.offset : body.extent.end.offset]
         if re.search(r"\b(constexpr|consteval)\b", head) or re.search(r"\b(__asm__|asm)\b", whole):
             return
         walk = _Body(source, _qualified(function), function.result_type.get_canonical().kind == TypeKind.BOOL)
@@ -106,9 +139,11 @@ class _Body:
         self.sites: list[Site] = []
 
     def _code(self, cursor: Cursor) -> str:
-        return self._source.text[cursor.extent.start.offset:cursor.extent.end.offset]
+        return self._source.text[cursor.extent.start.offset : cursor.extent.end.offset]
 
-    def _add(self, operator: str, begin: int, end: int, rewriting: operators.Rewriting | None, once: bool = False) -> None:
+    def _add(
+        self, operator: str, begin: int, end: int, rewriting: operators.Rewriting | None, once: bool = False
+    ) -> None:
         """`once`: the rewriting writes the code once, so that comments in it stay where they are."""
         original = self._source.text[begin:end]
         if rewriting is None or not original or not self._source.open_to_change(begin, end):
@@ -119,8 +154,19 @@ class _Body:
         if not once:  # the second copy stands in one line, so that lines keep their numbers
             instrumented = cpp_text.one_line(instrumented) + "\n" * original.count("\n")
         line = self._source.text.count("\n", 0, begin) + 1
-        self.sites.append(Site(self._source.name, self._function, operator, begin, end, line, cpp_text.one_line(original),
-                               cpp_text.one_line(mutated), instrumented))
+        self.sites.append(
+            Site(
+                self._source.name,
+                self._function,
+                operator,
+                begin,
+                end,
+                line,
+                cpp_text.one_line(original),
+                cpp_text.one_line(mutated),
+                instrumented,
+            )
+        )
 
     def visit(self, cursor: Cursor) -> None:
         kind = cursor.kind
@@ -128,7 +174,7 @@ class _Body:
             return
         children = list(cursor.get_children())
         if kind == CursorKind.VAR_DECL:
-            head = self._source.blanked[cursor.extent.start.offset:cursor.location.offset]
+            head = self._source.blanked[cursor.extent.start.offset : cursor.location.offset]
             if _CONSTANT.search(head) or re.match(r"k[A-Z]", cursor.spelling):
                 return
             children = [c for c in children if not self._is_type_part(cursor, c)]
@@ -164,7 +210,10 @@ class _Body:
         if kind == CursorKind.COMPOUND_STMT:
             for child in children:
                 self._statement(child)
-        elif kind in (CursorKind.IF_STMT, CursorKind.FOR_STMT, CursorKind.CXX_FOR_RANGE_STMT, CursorKind.WHILE_STMT) and children:
+        elif (
+            kind in (CursorKind.IF_STMT, CursorKind.FOR_STMT, CursorKind.CXX_FOR_RANGE_STMT, CursorKind.WHILE_STMT)
+            and children
+        ):
             if kind != CursorKind.IF_STMT:
                 self._statement(children[-1])
         for child in children:
@@ -174,12 +223,12 @@ class _Body:
         """Template arguments stand before the name, array bounds in brackets after it."""
         if child.extent.start.offset < declaration.location.offset:
             return True
-        between = self._source.blanked[declaration.location.offset:child.extent.start.offset]
+        between = self._source.blanked[declaration.location.offset : child.extent.start.offset]
         return between.count("[") > between.count("]")
 
     def _if(self, cursor: Cursor, children: list[Cursor]) -> list[Cursor]:
         condition = children[0]
-        opening = self._source.blanked[cursor.extent.start.offset:condition.extent.start.offset]
+        opening = self._source.blanked[cursor.extent.start.offset : condition.extent.start.offset]
         if "constexpr" in opening:
             for branch in children[1:]:
                 self._statement(branch)
@@ -195,12 +244,20 @@ class _Body:
             body = inside[0] if len(inside) == 1 else body
         if len(children) == 2 and body.kind in _EXITS:
             code = self._code(condition)
-            self._add("early_exit", condition.extent.start.offset, condition.extent.end.offset, operators.never(code), once=True)
+            self._add(
+                "early_exit",
+                condition.extent.start.offset,
+                condition.extent.end.offset,
+                operators.never(code),
+                once=True,
+            )
         return children
 
     def _negate(self, condition: Cursor) -> None:
         code = self._code(condition)
-        self._add("condition", condition.extent.start.offset, condition.extent.end.offset, operators.negate(code), once=True)
+        self._add(
+            "condition", condition.extent.start.offset, condition.extent.end.offset, operators.negate(code), once=True
+        )
 
     def _returned_bool(self, value: Cursor) -> None:
         code = self._code(value)
@@ -209,7 +266,7 @@ class _Body:
 
     def _literal(self, cursor: Cursor) -> None:
         begin, end = cursor.extent.start.offset, cursor.extent.end.offset
-        if self._source.blanked[end:end + 8].lstrip().startswith(">"):
+        if self._source.blanked[end : end + 8].lstrip().startswith(">"):
             return  # a template argument
         self._add("constant", begin, end, operators.off_by_one(self._code(cursor)))
 
@@ -217,7 +274,7 @@ class _Body:
         if len(children) != 2:
             return
         left, right = children
-        between = self._source.blanked[left.extent.end.offset:right.extent.start.offset].strip()
+        between = self._source.blanked[left.extent.end.offset : right.extent.start.offset].strip()
         begin, end = cursor.extent.start.offset, cursor.extent.end.offset
         if between in operators.SWAPPED:
             pointers = left.type.get_canonical().kind in _POINTERS or right.type.get_canonical().kind in _POINTERS
@@ -240,11 +297,17 @@ class _Body:
         if inner.kind == CursorKind.UNARY_OPERATOR:
             fits = code.startswith(("++", "--")) or code.endswith(("++", "--"))
         else:
-            fits = inner.kind in (CursorKind.CALL_EXPR, CursorKind.BINARY_OPERATOR, CursorKind.COMPOUND_ASSIGNMENT_OPERATOR)
+            fits = inner.kind in (
+                CursorKind.CALL_EXPR,
+                CursorKind.BINARY_OPERATOR,
+                CursorKind.COMPOUND_ASSIGNMENT_OPERATOR,
+            )
         end = cursor.extent.end.offset
-        semicolon = re.match(r"\s*;", self._source.blanked[end:end + 80])
+        semicolon = re.match(r"\s*;", self._source.blanked[end : end + 80])
         if fits and semicolon:
-            self._add("statement", cursor.extent.start.offset, end + semicolon.end(), operators.leave_out(code), once=True)
+            self._add(
+                "statement", cursor.extent.start.offset, end + semicolon.end(), operators.leave_out(code), once=True
+            )
 
 
 def builtin_headers() -> list[str]:
@@ -253,7 +316,8 @@ def builtin_headers() -> list[str]:
 
 
 def sites_of(root: Path, arguments: list[str], file: Path) -> tuple[list[Site], list[str]]:
-    """Every site of the translation unit `file` and of the headers of src/ that it includes; and the names of those files."""
+    """Every site of the translation unit `file` and of the headers of src/ that it includes; and the names of those
+    files."""
     root = root.resolve()
     for folder in builtin_headers():
         arguments = [*arguments, "-idirafter", folder]

@@ -1,4 +1,5 @@
 """Outcomes of earlier runs, one file per mutant, used again while what they depend on is the same."""
+
 from __future__ import annotations
 
 import hashlib
@@ -7,7 +8,6 @@ from pathlib import Path
 
 from mutation_site import Site
 from trial import KILLED, Outcome
-
 
 _JUDGES = ("tree.py", "checks.py", "process.py", "trial.py")  # with the mutant itself, what decides an outcome
 
@@ -40,7 +40,8 @@ class KeptResults:
         return lines[site.line - 1].strip() if site.line <= len(lines) else ""
 
     def get(self, site: Site, rerun: str) -> Outcome | None:
-        """`rerun`: "changed" takes what is as fresh as its source line, the tool and the tests; "survivors" any killed one."""
+        """`rerun`: "changed" takes what is as fresh as its source line, the tool and the tests; "survivors" any killed
+        one."""
         path = self._folder / f"{site.key}.json"
         if rerun == "all" or not path.exists():
             return None
@@ -53,7 +54,13 @@ class KeptResults:
         return outcome if found["tools"] == self._tools and found["tests"] == self._tests else None
 
     def put(self, site: Site, outcome: Outcome) -> None:
-        row = {"line": self._line(site), "mutated": site.mutated, "tools": self._tools, "tests": self._tests, "outcome": outcome.to_json()}
+        row = {
+            "line": self._line(site),
+            "mutated": site.mutated,
+            "tools": self._tools,
+            "tests": self._tests,
+            "outcome": outcome.to_json(),
+        }
         path = self._folder / f"{site.key}.json"
         path.with_suffix(".part").write_text(json.dumps(row))
         path.with_suffix(".part").replace(path)

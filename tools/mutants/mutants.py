@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Measures how many plausible small bugs the tests notice.
 
-Samples places in src/ where a small bug fits, compiles all of those bugs into one program behind a switch (build/mutants), and runs for
+Samples places in src/ where a small bug fits, compiles all of those bugs into one program behind a switch
+(build/mutants), and runs for
 each the tests that reach it. Writes a table per module and the survivors. Exit status 1 if too few are noticed.
 
   mutants.py                          everything; what has not changed since the last run is not run again
@@ -9,6 +10,7 @@ each the tests that reach it. Writes a table per module and the survivors. Exit 
   mutants.py --rerun survivors        after tests were added: only what survived before
   mutants.py --ids 12ab34cd56ef       those mutants, whether the sample holds them or not
 """
+
 from __future__ import annotations
 
 import argparse
@@ -26,9 +28,10 @@ import sample
 import scan
 from mutation_site import Site, switch_numbers
 from process import Runner
-from report import Report
 from tree import BuildError, Tree
 from trial import EQUIVALENT, Outcome, Trials
+
+from report import Report
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -38,16 +41,31 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=1, help="draws the sample (default 1)")
     parser.add_argument("--total", type=int, default=260, help="about how many mutants (default 260)")
-    parser.add_argument("--per-module", type=int, default=8, help="at least so many of each module that has them (default 8)")
+    parser.add_argument(
+        "--per-module", type=int, default=8, help="at least so many of each module that has them (default 8)"
+    )
     parser.add_argument("--only", action="append", default=[], metavar="MODULE", help="run only this module's mutants")
-    parser.add_argument("--ids", default="", help="run only these mutants (the twelve digits of the report, with commas)")
-    parser.add_argument("--rerun", choices=["changed", "survivors", "all"], default="changed", help="what to run again (default changed)")
+    parser.add_argument(
+        "--ids", default="", help="run only these mutants (the twelve digits of the report, with commas)"
+    )
+    parser.add_argument(
+        "--rerun",
+        choices=["changed", "survivors", "all"],
+        default="changed",
+        help="what to run again (default changed)",
+    )
     parser.add_argument("--without", action="append", default=[], metavar="TEST", help="leave out this test of ctest")
     parser.add_argument("--skip-failing", action="store_true", help="go on without tests that fail without a mutant")
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="tests at a time (default: one per core)")
-    parser.add_argument("--no-build", action="store_true", help="take the programs that build/mutants/src holds as they are")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count() or 1, help="tests at a time (default: one per core)"
+    )
+    parser.add_argument(
+        "--no-build", action="store_true", help="take the programs that build/mutants/src holds as they are"
+    )
     parser.add_argument("--stop-after", choices=["sample", "build", "baseline"], help="stop after this step")
-    parser.add_argument("--least-module", type=float, default=0.80, help="share of each module's mutants to notice (default 0.80)")
+    parser.add_argument(
+        "--least-module", type=float, default=0.80, help="share of each module's mutants to notice (default 0.80)"
+    )
     parser.add_argument("--least-all", type=float, default=0.90, help="share of all mutants to notice (default 0.90)")
     parser.add_argument("-o", "--output", type=Path, default=ROOT / "build/mutants/report", help="folder of the report")
     return parser.parse_args()
@@ -65,7 +83,11 @@ def choose(sites: list[Site], options: argparse.Namespace) -> list[Site]:
     if unknown:
         raise SystemExit(f"mutants: no site has the id {', '.join(sorted(unknown))}; the report prints ids")
     extra = [site for site in sites if site.key in asked and site not in chosen]
-    return [site for site in chosen if not any(site.file == e.file and site.begin < e.end and e.begin < site.end for e in extra)] + extra
+    return [
+        site
+        for site in chosen
+        if not any(site.file == e.file and site.begin < e.end and e.begin < site.end for e in extra)
+    ] + extra
 
 
 def wanted(sites: list[Site], options: argparse.Namespace) -> list[Site]:
@@ -73,8 +95,15 @@ def wanted(sites: list[Site], options: argparse.Namespace) -> list[Site]:
     return [s for s in sites if (not asked or s.key in asked) and (not options.only or s.module in options.only)]
 
 
-def try_all(sites: list[Site], numbers: dict[str, int], trials: Trials, kept: kept_results.KeptResults, reasons: dict[str, str],
-            runner: Runner, options: argparse.Namespace) -> dict[str, Outcome]:
+def try_all(
+    sites: list[Site],
+    numbers: dict[str, int],
+    trials: Trials,
+    kept: kept_results.KeptResults,
+    reasons: dict[str, str],
+    runner: Runner,
+    options: argparse.Namespace,
+) -> dict[str, Outcome]:
     outcomes: dict[str, Outcome] = {}
     todo = []
     for site in sites:
@@ -92,8 +121,10 @@ def try_all(sites: list[Site], numbers: dict[str, int], trials: Trials, kept: ke
             site, outcome = futures[future], future.result()
             kept.put(site, outcome)
             outcomes[site.key] = outcome
-            say(f"{done}/{len(todo)} {site.key} {site.file}:{site.line} {site.operator}: {outcome.status}"
-                f"{' by ' + outcome.by + ', ' + outcome.how if outcome.by else ''} ({outcome.seconds:.1f} s)")
+            say(
+                f"{done}/{len(todo)} {site.key} {site.file}:{site.line} {site.operator}: {outcome.status}"
+                f"{' by ' + outcome.by + ', ' + outcome.how if outcome.by else ''} ({outcome.seconds:.1f} s)"
+            )
     except BaseException:
         runner.stop()
         pool.shutdown(wait=True, cancel_futures=True)
@@ -105,13 +136,18 @@ def run(options: argparse.Namespace) -> int:
     work = ROOT / "build/mutants"
     tree = Tree(ROOT, work / "src")
     tree.prepare()
-    found = scan.scan(scan.units(tree.build / "compile_commands.json", tree.path, ROOT), ROOT, work / "sites", options.workers)
+    found = scan.scan(
+        scan.units(tree.build / "compile_commands.json", tree.path, ROOT), ROOT, work / "sites", options.workers
+    )
     reasons, stale = equivalents.split(equivalents.read(HERE / "equivalent.toml"), found.sites)
     chosen = choose(found.sites, options)
     say(f"{len(chosen)} mutants of {len(found.sites)} places")
     if options.stop_after == "sample":
         for site in chosen:
-            print(f"{site.key} {site.file}:{site.line} {site.function} {site.operator}: {site.original} -> {site.mutated or '(left out)'}")
+            print(
+                f"{site.key} {site.file}:{site.line} {site.function} {site.operator}: {site.original} ->"
+                f" {site.mutated or '(left out)'}"
+            )
         return 0
     numbers = switch_numbers(chosen)
     built, dropped = (chosen, []) if options.no_build else tree.build_dropping(chosen, numbers)
@@ -128,7 +164,12 @@ def run(options: argparse.Namespace) -> int:
         return 1
     if options.stop_after == "baseline":
         return 0
-    kept = kept_results.KeptResults(work / "results", ROOT, kept_results.tools_digest(HERE), kept_results.tests_digest(ROOT, [program.name for program in programs]))
+    kept = kept_results.KeptResults(
+        work / "results",
+        ROOT,
+        kept_results.tools_digest(HERE),
+        kept_results.tests_digest(ROOT, [program.name for program in programs]),
+    )
     mine = wanted(built, options)
     outcomes = try_all(mine, numbers, Trials(programs, measured, runner), kept, reasons, runner, options)
     report = Report(ROOT, mine, outcomes, dropped, stale, found.not_runnable)

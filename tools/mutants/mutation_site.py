@@ -1,4 +1,5 @@
 """A place where one small bug can be put in, and its identity, which survives shifted lines."""
+
 from __future__ import annotations
 
 import hashlib
@@ -37,7 +38,7 @@ class Site:
         last = text.find("\n", self.end)
         last = len(text) if last < 0 else last
         before = text[first:last].splitlines()
-        after = text[first:self.begin] + (self.mutated or ";") + text[self.end:last]
+        after = text[first : self.begin] + (self.mutated or ";") + text[self.end : last]
         return [f"- {line}" for line in before] + [f"+ {line}" for line in after.splitlines()]
 
     def to_json(self) -> dict:
@@ -56,7 +57,8 @@ def number_occurrences(sites: list[Site]) -> list[Site]:
 
 
 def switch_numbers(sites: list[Site]) -> dict[str, int]:
-    """Each key's number in the program. It follows from the key, so that another sample recompiles only what it changes."""
+    """Each key's number in the program. It follows from the key, so that another sample recompiles only what it
+    changes."""
     numbers: dict[str, int] = {}
     taken: set[int] = set()
     for key in sorted(site.key for site in sites):

@@ -1,7 +1,9 @@
 """The small bugs: what each operator makes of a piece of code. No parser here: callers hand over the pieces.
 
-Each function returns (mutated, instrumented): what the code is while the mutant is on, and code that holds both behind the switch.
+Each function returns (mutated, instrumented): what the code is while the mutant is on, and code that holds both behind
+the switch.
 """
+
 from __future__ import annotations
 
 import re
@@ -11,15 +13,23 @@ from mutation_site import ON
 Rewriting = tuple[str, str]
 
 SWAPPED = {
-    "<": ("boundary", "<="), "<=": ("boundary", "<"), ">": ("boundary", ">="), ">=": ("boundary", ">"),
-    "==": ("equality", "!="), "!=": ("equality", "=="),
-    "+": ("arithmetic", "-"), "-": ("arithmetic", "+"),
-    "&&": ("logical", "||"), "||": ("logical", "&&"),
+    "<": ("boundary", "<="),
+    "<=": ("boundary", "<"),
+    ">": ("boundary", ">="),
+    ">=": ("boundary", ">"),
+    "==": ("equality", "!="),
+    "!=": ("equality", "=="),
+    "+": ("arithmetic", "-"),
+    "-": ("arithmetic", "+"),
+    "&&": ("logical", "||"),
+    "||": ("logical", "&&"),
 }
 SWAPPED_ASSIGNMENT = {"+=": "-=", "-=": "+="}
 _INTEGER = re.compile(r"(0[xX][0-9a-fA-F']+|[0-9][0-9']*)([uUlLzZ]*)")
 # Left out, these change speed or nothing: such a mutant is equivalent by construction.
-_NO_EFFECT = re.compile(r"(\.|->|::|\b)(reserve|shrink_to_fit|move|madvise|prefetch|__builtin_prefetch|yield|pause)\s*\(")
+_NO_EFFECT = re.compile(
+    r"(\.|->|::|\b)(reserve|shrink_to_fit|move|madvise|prefetch|__builtin_prefetch|yield|pause)\s*\("
+)
 
 
 def swap_binary(left: str, operator: str, right: str) -> Rewriting:
@@ -61,7 +71,7 @@ def swap_min_max(call: str) -> Rewriting | None:
     match = re.match(r"std::(min|max)\b", call)
     if match is None:
         return None
-    mutated = ("std::max" if match.group(1) == "min" else "std::min") + call[match.end():]
+    mutated = ("std::max" if match.group(1) == "min" else "std::min") + call[match.end() :]
     return mutated, f"({ON} ? {mutated} : {call})"
 
 

@@ -1,7 +1,9 @@
-"""Runs one command in a process group and a folder of its own, never longer than its limit; nothing of it outlives the call.
+"""Runs one command in a process group and a folder of its own, never longer than its limit; nothing of it outlives the
+call.
 
 A mutant may allocate or write without end: memory and files are bounded too.
 """
+
 from __future__ import annotations
 
 import os
@@ -46,9 +48,15 @@ class Runner:
                 with self._lock:
                     if self.stopped:
                         raise InterruptedError("stopped")
-                    process = subprocess.Popen(command, cwd=inside, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                                               start_new_session=True,
-                                               env={**os.environ, "TMPDIR": str(temporary), "TEST_TMPDIR": str(temporary), **environment})
+                    process = subprocess.Popen(
+                        command,
+                        cwd=inside,
+                        stdin=subprocess.DEVNULL,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                        env={**os.environ, "TMPDIR": str(temporary), "TEST_TMPDIR": str(temporary), **environment},
+                    )
                     self._groups.add(process.pid)
                 _limit(process.pid)
                 timed_out = False

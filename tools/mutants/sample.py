@@ -2,13 +2,14 @@
 
 A site's rank is a hash of the seed and its identity, so a change of one function moves no choice elsewhere.
 """
+
 from __future__ import annotations
 
 import hashlib
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
-import tomllib
 from mutation_site import Site
 
 

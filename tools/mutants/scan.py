@@ -1,4 +1,6 @@
-"""Every site of src/, from the translation units of a configured build; what a unit yielded is kept until it or its headers change."""
+"""Every site of src/, from the translation units of a configured build; what a unit yielded is kept until it or its
+headers change."""
+
 from __future__ import annotations
 
 import functools
@@ -16,9 +18,21 @@ from mutation_site import Site, number_occurrences
 _OWN = ("find_sites.py", "operators.py", "cpp_text.py", "mutation_site.py", "requirements.txt")
 # What the compiler needs and a reader of the source does not, with the number of words that follow.
 _DROPPED = {"-o": 1, "-include": 1, "-c": 0, "-Winvalid-pch": 0}
-_CPU_FLAGS = {"-mavx2": "avx2", "-mfma": "fma", "-mf16c": "f16c", "-mavxvnni": "avx_vnni", "-mavx512f": "avx512f",
-              "-mavx512bw": "avx512bw", "-mavx512vl": "avx512vl", "-mavx512dq": "avx512dq", "-mavx512bf16": "avx512_bf16",
-              "-mavx512vnni": "avx512_vnni", "-mamx-tile": "amx_tile", "-mamx-int8": "amx_int8", "-mamx-bf16": "amx_bf16"}
+_CPU_FLAGS = {
+    "-mavx2": "avx2",
+    "-mfma": "fma",
+    "-mf16c": "f16c",
+    "-mavxvnni": "avx_vnni",
+    "-mavx512f": "avx512f",
+    "-mavx512bw": "avx512bw",
+    "-mavx512vl": "avx512vl",
+    "-mavx512dq": "avx512dq",
+    "-mavx512bf16": "avx512_bf16",
+    "-mavx512vnni": "avx512_vnni",
+    "-mamx-tile": "amx_tile",
+    "-mamx-int8": "amx_int8",
+    "-mamx-bf16": "amx_bf16",
+}
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,7 @@ def _scan_unit(task: tuple[Unit, Path, Path]) -> list[dict]:
         if found["digest"] == _digest([root / path for path in found["files"]]):
             return found["sites"]
     import find_sites  # needs libclang: only scanning does
+
     sites, files = find_sites.sites_of(root, list(unit.arguments), unit.file)
     rows = [site.to_json() for site in sites]
     kept.write_text(json.dumps({"digest": _digest([root / path for path in files]), "files": files, "sites": rows}))
@@ -108,5 +123,9 @@ def scan(all_units: list[Unit], root: Path, cache: Path, workers: int) -> Scan:
                 if place not in by_place or site.function < by_place[place].function:
                     by_place[place] = site
             if done % 20 == 0 or done == len(able):
-                print(f"mutants: read {done} of {len(able)} translation units, {len(by_place)} sites", file=sys.stderr, flush=True)
+                print(
+                    f"mutants: read {done} of {len(able)} translation units, {len(by_place)} sites",
+                    file=sys.stderr,
+                    flush=True,
+                )
     return Scan(number_occurrences(list(by_place.values())), not_runnable)

@@ -1,8 +1,10 @@
 """The instrumented copy of the project: sources with the sampled sites rewritten, built by the project's own CMake.
 
-Files change only when their content does, so that the next run recompiles little. A site that does not compile is dropped: the compiler's
+Files change only when their content does, so that the next run recompiles little. A site that does not compile is
+dropped: the compiler's
 messages name its line, because a rewriting keeps line numbers.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -28,7 +30,7 @@ def rewrite(text: str, sites: list[Site], numbers: dict[str, int], header: Path)
     """The source with every site behind its switch."""
     for site in sorted(sites, key=lambda s: s.begin, reverse=True):
         switch = f"::tactus_mutant::On({numbers[site.key]})"
-        text = text[:site.begin] + site.instrumented.replace(ON, switch) + text[site.end:]
+        text = text[: site.begin] + site.instrumented.replace(ON, switch) + text[site.end :]
     return f'#include "{header}"\n#line 1\n' + text
 
 
@@ -56,8 +58,12 @@ class Tree:
             venv.symlink_to(self.root / ".venv")
 
     def _project_files(self) -> list[str]:
-        listed = subprocess.run(["git", "-C", str(self.root), "ls-files", "--cached", "--others", "--exclude-standard"],
-                                capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            ["git", "-C", str(self.root), "ls-files", "--cached", "--others", "--exclude-standard"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         return [name for name in listed.splitlines() if (self.root / name).is_file()]
 
     def _put(self, name: str, content: bytes) -> None:
@@ -78,7 +84,8 @@ class Tree:
                     (Path(folder) / file).unlink()
 
     def prepare(self) -> None:
-        """Configures anew when files came, went or moved or the build's description changed: sites are read by what it says of the sources."""
+        """Configures anew when files came, went or moved or the build's description changed: sites are read by what it
+        says of the sources."""
         names = self._project_files()
         described = [name for name in names if name.endswith(("CMakeLists.txt", ".cmake", "CMakePresets.json", ".def"))]
         content = b"".join((self.root / name).read_bytes() for name in described)
@@ -93,7 +100,9 @@ class Tree:
     def configure(self, again: bool = False) -> None:
         """The switch itself is one object that every program links, compiled without any kernel set's instructions."""
         source = self._runtime / "mutant_switch.cc"
-        switch = self.build / f"mutant_switch_{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.o"  # another name links all anew
+        switch = (
+            self.build / f"mutant_switch_{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.o"
+        )  # another name links all anew
         if not again and switch.exists() and (self.build / "build.ninja").exists():
             return
         self.build.mkdir(parents=True, exist_ok=True)
@@ -108,8 +117,14 @@ class Tree:
     def compile(self) -> str | None:
         """None when everything is built, else what the compilers said of each failure."""
         jobs = os.environ.get("TACTUS_BUILD_JOBS", str(os.cpu_count() or 1))
-        done = subprocess.run(["cmake", "--build", str(self.build), "-j", jobs, "--", "-k", "0"], cwd=self.path,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+        done = subprocess.run(
+            ["cmake", "--build", str(self.build), "-j", jobs, "--", "-k", "0"],
+            cwd=self.path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
         return None if done.returncode == 0 else done.stdout
 
     def build_dropping(self, sites: list[Site], numbers: dict[str, int]) -> tuple[list[Site], list[Site]]:

@@ -1,4 +1,5 @@
 """One mutant against the tests that reach it: stops at the first that fails."""
+
 from __future__ import annotations
 
 import threading
@@ -31,6 +32,7 @@ class Outcome:
 @dataclass(frozen=True)
 class Step:
     """One run: the parts of one program that reach the mutant."""
+
     program: Program
     parts: tuple[Part, ...]
     seconds: float
@@ -75,7 +77,9 @@ class Trials:
             ended = self._run_step(step, number)
             outcome.how = verdict(ended, step.program.skip_code)
             outcome.seconds += ended.seconds
-            if outcome.how.startswith("failed"):  # on a busy machine a test may fail by itself: only what fails twice notices
+            if outcome.how.startswith(
+                "failed"
+            ):  # on a busy machine a test may fail by itself: only what fails twice notices
                 again = self._run_step(step, number)
                 outcome.seconds += again.seconds
                 outcome.how = verdict(again, step.program.skip_code)
