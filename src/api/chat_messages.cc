@@ -297,23 +297,24 @@ std::string ReadChatVariables(Fields* fields, const ChatStyle& style, const Tool
                                    "messages"));
     return {};
   }
+  const bool tells_tools = tools != nullptr && style.template_knows_tools;
+  const HistoryForm& form = tells_tools ? style.tool_history : style.plain_history;
   Json variables = Json::object();
   Json& list = variables["messages"] = Json::array();
   for (size_t i = 0; i < messages->size(); ++i) {
     list.emplace_back();
-    Status status =
-        ReadMessage((*messages)[i], fmt::format("messages[{}]", i), style.history.arguments_as_text, &list.back());
+    Status status = ReadMessage((*messages)[i], fmt::format("messages[{}]", i), form.arguments_as_text, &list.back());
     if (!status.ok()) {
       fields->Fail(std::move(status));
       return {};
     }
   }
-  FitHistory(style.history, style.calls, style.template_knows_tools, &list);
-  if (tools != nullptr && style.template_knows_tools)
+  FitHistory(form, style.calls, style.template_knows_tools, &list);
+  if (tells_tools)
     variables["tools"] = *fields->Find("tools");
   else if (tools != nullptr)
     TellTools(*fields->Find("tools"), style.template_knows_system, &list);
-  AlternateRoles(style.history, &variables["messages"]);  // `list` may have moved
+  AlternateRoles(form, &variables["messages"]);  // `list` may have moved
   if (const Json* documents = fields->Find("documents")) {
     if (documents->is_array())
       variables["documents"] = *documents;

@@ -161,9 +161,10 @@ ChatStyle ChatStyleOf(const Engine& engine, std::string_view tool_parser, std::s
   const TemplateProbe probe(engine);
   if (!source.empty()) {
     const std::string plain = probe.Question(false, true);
-    style.history = AskTemplate(engine);
+    style.tool_history = AskTemplate(engine, true);
+    style.plain_history = AskTemplate(engine, false);
     // Where the template shows none, what it makes of them all the same tells nothing.
-    const std::string call = style.history.shows_calls ? probe.Call(style.history) : std::string();
+    const std::string call = style.tool_history.shows_calls ? probe.Call(style.tool_history) : std::string();
     const std::string with_tool = probe.Question(true, true);
     const std::string named = "get_weather";
     style.template_knows_tools =

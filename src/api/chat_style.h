@@ -18,7 +18,8 @@ struct ChatStyle {
   const ToolFormat* calls = nullptr;           // null: calls are not looked for
   bool template_knows_tools = true;            // else the request's tools go into a message
   bool template_knows_system = true;           // else that message is the user's
-  HistoryForm history;                         // what the template takes of the turns before
+  HistoryForm tool_history;                    // what the template takes of the turns before, beside tools
+  HistoryForm plain_history;                   // and without them
   bool specials = false;                       // markers are special tokens, which the text has to show
 
   bool harmony() const { return calls != nullptr && calls->body == ToolFormat::Body::kHarmony; }

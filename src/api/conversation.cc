@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "api/json.h"
+#include "api/loose_schema.h"
 #include "api/tool_rule.h"
 
 namespace tactus::api {
@@ -41,13 +42,15 @@ AnswerShape ShapeOf(const ParsedRequest& parsed) {
   return shape;
 }
 
+// Whether a call of the tool is kept to its parameters.
+bool Bears(const ToolSet& tools, size_t i) {
+  return tools.choice == ToolSet::Choice::kNamed ? i == tools.named : true;
+}
+
 // Where tools make a rule that cannot be taken, the first whose parameters cannot is named.
 Status FaultOfTools(const ToolSet& tools, const Engine& engine, StopToken stop) {
   for (size_t i = 0; i < tools.tools.size(); ++i) {
-    const bool bears = tools.choice == ToolSet::Choice::kAuto    ? tools.tools[i].strict
-                       : tools.choice == ToolSet::Choice::kNamed ? i == tools.named
-                                                                 : true;
-    if (!bears) continue;
+    if (!Bears(tools, i) || (tools.choice == ToolSet::Choice::kAuto && !tools.tools[i].strict)) continue;
     const auto alone = engine.CompileRule({OutputRule::Kind::kJsonSchema, tools.tools[i].parameters}, stop);
     if (alone.ok()) continue;
     const std::string field = fmt::format("tools[{}].function.parameters", i);
@@ -69,6 +72,24 @@ Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop) {
   }
   parsed->base.grammar = std::move(grammar).value();
   return Status();
+}
+
+// The tools with the parameters of those that are not strict as far as a grammar takes them. Null: it takes all of
+// them, so that something else is at fault.
+std::shared_ptr<const ToolSet> Loosened(const ToolSet& tools, const Engine& engine, StopToken stop) {
+  auto loose = std::make_shared<ToolSet>(tools);
+  bool changed = false;
+  for (size_t i = 0; i < tools.tools.size(); ++i) {
+    Tool& tool = loose->tools[i];
+    if (tool.strict || !Bears(tools, i)) continue;
+    for (const Looseness next : {Looseness::kReadable, Looseness::kShape, Looseness::kNames}) {
+      const auto alone = engine.CompileRule(LooseRule(tool.parameters), stop);
+      if (alone.ok() || alone.status().code() != StatusCode::kInvalidArgument) break;
+      tool.parameters = LooseSchema(tools.tools[i].parameters, next);
+      changed = true;
+    }
+  }
+  return changed ? loose : nullptr;
 }
 
 // How the answer to a chat's rendered prompt is read, and what it must match for that.
@@ -98,10 +119,20 @@ Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& 
   }
   if (calls || (output.any() && reading.begins_in_reasoning)) {
     TACTUS_RETURN_IF_ERROR(Compile(parsed, engine, stop));  // alone: what is wrong with it is said of its field
-    TACTUS_ASSIGN_OR_RETURN(OutputRule rule, ToolRule(engine, reading, output));
+    const OutputRule format = output;
+    TACTUS_ASSIGN_OR_RETURN(OutputRule rule, ToolRule(engine, reading, format));
     if (rule.any()) {
       output = std::move(rule);
       if (calls) parsed->output_param = parsed->tools->choice == ToolSet::Choice::kAuto ? "tools" : "tool_choice";
+      const auto compiled = engine.CompileRule(output, stop);
+      if (calls && compiled.status().code() == StatusCode::kInvalidArgument) {
+        AnswerReading loose = reading;
+        loose.tools = Loosened(*parsed->tools, engine, stop);
+        if (loose.tools != nullptr) {
+          TACTUS_ASSIGN_OR_RETURN(output, ToolRule(engine, loose, format));
+        }
+      }
+      TACTUS_RETURN_IF_ERROR(Compile(parsed, engine, stop));
     }
   }
   parsed->base.shown_specials = style.specials;
@@ -174,6 +205,8 @@ ParsedRequest ChatOf(const std::vector<ChatMessage>& messages, const RequestLimi
   Json list = Json::array();
   for (const ChatMessage& message : messages)
     list.push_back(Json{{"role", message.role}, {"content", message.content}});
+  FitHistory(limits.style.plain_history, limits.style.calls, limits.style.template_knows_tools, &list);
+  AlternateRoles(limits.style.plain_history, &list);
   const Json variables = {{"messages", std::move(list)}, {"add_generation_prompt", true}};
   out.template_variables = variables.dump(-1, ' ', false, Json::error_handler_t::replace);
   return out;
@@ -198,7 +231,7 @@ Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimi
   out.shape = ShapeOf(parsed);
   out.shape.engine = &engine;
   TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused, &out.shape));
-  TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));  // what a chat's prompt says of its tools is known by now
+  if (parsed.base.grammar == nullptr) TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));
   out.shape.rule_field = parsed.names.Original(parsed.output_param);
   const size_t count = out.shape.prompts.size();
   out.requests.assign(count, parsed.base);

@@ -43,8 +43,8 @@ struct HistoryForm {
   std::string nothing;             // content of an assistant's turn that has neither text nor calls
 };
 
-// Renders small conversations with the engine's template.
-HistoryForm AskTemplate(const Engine& engine);
+// Renders small conversations with the engine's template, `with_tools` or without: a model may have one for each.
+HistoryForm AskTemplate(const Engine& engine, bool with_tools);
 
 // Makes messages fit, whose content is a string or absent and whose calls have arguments that are an object or a
 // string. Without `knows_tools` calls and results are told in words. Precondition: a list of objects with roles.

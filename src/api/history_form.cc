@@ -53,16 +53,12 @@ Json ResultOf(std::string_view id, const char* content) {
 
 class Asker {
  public:
-  explicit Asker(const Engine& engine) : engine_(engine) {
-    const auto plain = Render({User("Q")});
-    with_tool_ = true;
-    const auto told = Render({User("Q")});
-    with_tool_ = told.has_value();
-    can_render_ = plain.has_value() || with_tool_;
+  Asker(const Engine& engine, bool with_tools) : engine_(engine), with_tools_(with_tools) {
+    const auto question = Render({User("Q")});
+    can_render_ = question.has_value();
     if (!can_render_) return;
-    const std::string& question = with_tool_ ? *told : *plain;
-    names_before_ = Count(question, kName);
-    nones_before_ = CountNone(question);
+    names_before_ = Count(*question, kName);
+    nones_before_ = CountNone(*question);
   }
 
   HistoryForm Ask() {
@@ -77,7 +73,7 @@ class Asker {
   std::optional<std::string> Render(std::initializer_list<Json> messages) const {
     Json variables = {{"messages", Json::array()}, {"add_generation_prompt", true}};
     for (const Json& message : messages) variables["messages"].push_back(message);
-    if (with_tool_) {
+    if (with_tools_) {
       variables["tools"] = Json::parse(
           R"([{"type": "function", "function": {"name": "probed_tool", "description": "D.", "parameters":
           {"type": "object", "properties": {"city": {"type": "string", "description": "C."}}, "required": ["city"]}}}])");
@@ -192,16 +188,16 @@ class Asker {
   }
 
   const Engine& engine_;
-  bool with_tool_ = false;
+  const bool with_tools_;
   bool can_render_ = false;
-  size_t names_before_ = 0, nones_before_ = 0;  // in a question, which tells the tool
+  size_t names_before_ = 0, nones_before_ = 0;  // in a question, which may tell the tool
   HistoryForm form_;
 };
 
 }  // namespace
 
-HistoryForm AskTemplate(const Engine& engine) {
-  return Asker(engine).Ask();
+HistoryForm AskTemplate(const Engine& engine, bool with_tools) {
+  return Asker(engine, with_tools).Ask();
 }
 
 }  // namespace tactus::api

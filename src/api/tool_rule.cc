@@ -15,7 +15,7 @@ namespace {
 
 using Body = ToolFormat::Body;
 
-constexpr size_t kMaxRuleBytes = size_t{1} << 20;
+constexpr size_t kMaxToolRuleBytes = size_t{1} << 20;
 
 const ToolFormat kNoForm;
 const ToolSet kNoTools;
@@ -50,7 +50,7 @@ class RuleWriter {
       return InvalidArgument(
           fmt::format(
               "tools: their schemas make a grammar of more than {} bytes, the limit; give fewer or smaller ones",
-              kMaxRuleBytes),
+              kMaxToolRuleBytes),
           "tools");
     }
     return OutputRule{OutputRule::Kind::kLark, "TEXT: /(.|\\n)*/\nSPACE: /[ \\n]{1,4}/\n" + rules_};
@@ -61,7 +61,7 @@ class RuleWriter {
   bool several() const { return tools_.parallel && tools_.choice != ToolSet::Choice::kNamed; }
 
   // Nothing more is written then: each parameter may bring all definitions along.
-  bool TooLong() const { return rules_.size() > kMaxRuleBytes; }
+  bool TooLong() const { return rules_.size() > kMaxToolRuleBytes; }
   void Rule(const std::string& name, const std::string& body) {
     if (!TooLong()) rules_ += name + ": " + body + "\n";
   }
@@ -364,6 +364,15 @@ class RuleWriter {
 };
 
 }  // namespace
+
+OutputRule LooseRule(std::string_view parameters) {
+  JsonLimits limits;
+  limits.max_keys += 2;  // which ReadTools may have added
+  auto schema = ParseJson(parameters, limits);
+  Json object = schema.ok() ? std::move(schema).value() : Json::object();
+  object["x-guidance"] = Json::parse(kJsonSpacingLenient);
+  return {OutputRule::Kind::kLark, "start: json\njson: %json " + object.dump() + "\n"};
+}
 
 Result<OutputRule> ToolRule(const Engine& engine, const AnswerReading& reading, const OutputRule& format) {
   const bool calls = HasCalls(reading) && (reading.tools->choice != ToolSet::Choice::kAuto || reading.tools->strict());

@@ -15,4 +15,7 @@ namespace tactus::api {
 // kNone: any text will do. kInvalidArgument: the tools make a grammar that is too long.
 Result<OutputRule> ToolRule(const Engine& engine, const AnswerReading& reading, const OutputRule& format = {});
 
+// The parameters of one tool that is not strict, alone: whether a grammar takes them.
+OutputRule LooseRule(std::string_view parameters);
+
 }  // namespace tactus::api

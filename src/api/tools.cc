@@ -15,7 +15,7 @@ namespace {
 constexpr int kMaxRefs = 8;  // one leading to the next
 // Keys and items looked at for the types of all parameters of a request: a parameter beyond it has any type.
 constexpr int64_t kMostLooks = 1 << 20;
-constexpr std::string_view kTypes[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+constexpr std::string_view kToolTypes[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
 
 Status Bad(const std::string& where, std::string_view what) {
   return InvalidArgument(fmt::format("{}: {}", where, what), where);
@@ -66,7 +66,7 @@ const Json* Resolve(const Json& root, const Json* schema, int64_t* left) {
 bool AddType(const Json& type, std::vector<std::string>* types) {
   if (!type.is_string()) return false;
   const auto& name = type.get_ref<const std::string&>();
-  if (std::find(std::begin(kTypes), std::end(kTypes), name) == std::end(kTypes)) return false;
+  if (std::find(std::begin(kToolTypes), std::end(kToolTypes), name) == std::end(kToolTypes)) return false;
   if (std::find(types->begin(), types->end(), name) == types->end()) types->push_back(name);
   return true;
 }
@@ -151,7 +151,11 @@ Status ReadTool(const Json& item, const std::string& where, const ToolLimits& li
       return Bad(inner + ".parameters", fmt::format("expected an object, got {}", TypeName(*parameters)));
     schema = *parameters;
     const Json* of = Member(schema, "type");
-    if (of != nullptr && *of != "object")
+    // Another word for it ("dict") means the same.
+    const bool other = of != nullptr && of->is_string() && *of != "object" &&
+                       std::find(std::begin(kToolTypes), std::end(kToolTypes), of->get_ref<const std::string&>()) !=
+                           std::end(kToolTypes);
+    if (other || (of != nullptr && *of != "object" && tool->strict))
       return Bad(inner + ".parameters.type", fmt::format("{} is not \"object\"", Shown(*of)));
   } else {
     schema["properties"] = Json::object();

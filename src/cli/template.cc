@@ -28,7 +28,7 @@ struct TemplateOptions {
     v.Field("tools", tools, {.help = "JSON file: a list of tools"});
     v.Field(kKwargs, kwargs, {.help = "JSON object of further variables"});
     v.Field("add-generation-prompt", add_generation_prompt, {.help = "end with the start of the assistant's answer"});
-    v.Field("source", source, {.help = "print the template instead"});
+    v.Field("source", source, {.help = "print the template instead; with --tools the one for chats with tools"});
   }
 };
 
@@ -57,7 +57,8 @@ Result<ModelText> LoadTemplate(const std::string& name) {
 
 Result<std::string> Render(const TemplateOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const ModelText text, LoadTemplate(options.model));
-  if (options.source) return text.template_source;
+  if (options.source)
+    return options.tools.empty() || text.tool_use_source.empty() ? text.template_source : text.tool_use_source;
   TACTUS_ASSIGN_OR_RETURN(nlohmann::ordered_json variables, ReadJson(options.messages));
   if (variables.is_array()) variables = nlohmann::ordered_json{{"messages", variables}};
   if (!variables.is_object() || !variables.contains("messages")) {

@@ -454,7 +454,7 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   info.weight_format = std::move(weight_format);
   info.kernels = s.computes.kernels;
   info.generation_defaults = DefaultSampling(s.options.sampling, config.generation_defaults);
-  info.chat_template = s.text.template_source;
+  info.chat_template = s.text.template_source + s.text.tool_use_source;
   info.front_end_bytes = s.memory.front_end_bytes;
   return info;
 }

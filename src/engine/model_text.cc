@@ -80,6 +80,18 @@ Result<std::string> ReadTemplate(const std::string& path) {
   return text;
 }
 
+// Null: there is none.
+Result<std::unique_ptr<ChatTemplate>> CompileTemplate(const std::string& source, const ModelTextOptions& options) {
+  if (source.empty()) return std::unique_ptr<ChatTemplate>();
+  auto compiled = ChatTemplate::Compile(source);
+  if (compiled.ok()) return compiled;
+  return InvalidArgument(
+      fmt::format("the chat template{} does not compile: {}; give another one with --chat-template FILE",
+                  options.chat_template_file.empty() ? " of the model" : " " + options.chat_template_file,
+                  compiled.status().message()),
+      "chat-template");
+}
+
 }  // namespace
 
 Result<ModelText> LoadModelText(const ModelDescription& description, const ModelTextOptions& options) {
@@ -90,19 +102,15 @@ Result<ModelText> LoadModelText(const ModelDescription& description, const Model
   if (text.tokenizer->bos_id() >= 0) text.bos_token = text.tokenizer->TokenText(text.tokenizer->bos_id());
   if (text.tokenizer->eos_id() >= 0) text.eos_token = text.tokenizer->TokenText(text.tokenizer->eos_id());
   text.template_source = description.chat_template;
+  text.tool_use_source = description.tool_use_template;
   if (!options.chat_template_file.empty()) {
     TACTUS_ASSIGN_OR_RETURN(text.template_source, ReadTemplate(options.chat_template_file));
+    text.tool_use_source.clear();
   }
-  if (!text.template_source.empty()) {
-    auto compiled = ChatTemplate::Compile(text.template_source);
-    if (!compiled.ok()) {
-      return InvalidArgument(
-          fmt::format("the chat template{} does not compile: {}; give another one with --chat-template FILE",
-                      options.chat_template_file.empty() ? " of the model" : " " + options.chat_template_file,
-                      compiled.status().message()),
-          "chat-template");
-    }
-    text.chat_template = std::move(compiled).value();
+  TACTUS_ASSIGN_OR_RETURN(text.chat_template, CompileTemplate(text.template_source, options));
+  if (!text.tool_use_source.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(auto tool_use, CompileTemplate(text.tool_use_source, options));
+    text.chat_template = ChatTemplate::Choosing(std::move(text.chat_template), std::move(tool_use));
   }
   return text;
 }

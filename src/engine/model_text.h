@@ -15,6 +15,7 @@ struct ModelText {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // null: the model has none
   std::string template_source;
+  std::string tool_use_source;       // of the template for chats with tools, where it is another one
   std::string bos_token, eos_token;  // as text, for templates; empty: none
 };
 

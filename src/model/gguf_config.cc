@@ -232,6 +232,7 @@ Status TokenizerFromGguf(const GgufFile& file, int64_t vocab_size, ModelDescript
   GgufFields fields(file);
   ModelDescription::GgufTokenizer& t = description->gguf_tokenizer;
   description->chat_template = fields.String("tokenizer.chat_template").value_or("");
+  description->tool_use_template = fields.String("tokenizer.chat_template.tool_use").value_or("");
   t.model = fields.String("tokenizer.ggml.model").value_or("");
   t.pre = fields.String("tokenizer.ggml.pre").value_or("");
   t.tokens = fields.Strings("tokenizer.ggml.tokens");

@@ -143,6 +143,7 @@ nlohmann::ordered_json InspectJson(const ModelDescription& d, const InspectOptio
       {"stop_ids", c.stop_ids},
       {"tokenizer", TokenizerKind(d)},
       {"chat_template", !d.chat_template.empty()},
+      {"tool_use_template", !d.tool_use_template.empty()},
   };
   auto& formats = j["tensor_formats"] = nlohmann::ordered_json::array();
   for (const auto& f : d.tensor_formats) {
@@ -211,7 +212,8 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
     row(&end == &options.ends[0] ? "stop ids" : "", fmt::format("{} {} ({})", end.id, end.text, end.source));
   row("sampling", DefaultSamplingText(options.sampling, c.generation_defaults, SamplingSource(d)));
   row("tokenizer", TokenizerKind(d));
-  row("chat template", d.chat_template.empty() ? "no" : "yes");
+  row("chat template", fmt::format("{}{}", d.chat_template.empty() ? "no" : "yes",
+                                   d.tool_use_template.empty() ? "" : ", and one for chats with tools"));
   for (const std::string& warning : options.warnings) row("warning", warning);
   if (!options.start.ok()) row("cannot start", options.start.message());
   if (const auto plan = Plan(d, options)) {

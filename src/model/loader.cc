@@ -44,24 +44,54 @@ Status ReadOptional(const std::string& path, int64_t limit_bytes, std::string* t
   return Status();
 }
 
-// "chat_template" is a string, or a list of {name, template} of which "default" counts.
-Status ChatTemplateOf(const std::string& json_text, const std::string& path, std::string* chat_template) {
+// Of templates with names those that transformers chooses from by itself.
+void TakeTemplate(const std::string& name, const std::string& source, ModelDescription* d) {
+  if (name == "default") d->chat_template = source;
+  if (name == "tool_use") d->tool_use_template = source;
+}
+
+// "chat_template" is a string, a list of {name, template}, or an object of templates by name. It replaces what was
+// known before.
+Status ChatTemplateOf(const std::string& json_text, const std::string& path, ModelDescription* d) {
   if (json_text.empty()) return Status();
   TACTUS_ASSIGN_OR_RETURN(const auto object, ParseJsonObject(json_text, path));
   const auto it = object->find("chat_template");
   if (it == object->end() || it->is_null()) return Status();
+  d->chat_template.clear();
+  d->tool_use_template.clear();
   if (it->is_string()) {
-    *chat_template = it->get<std::string>();
+    d->chat_template = it->get<std::string>();
     return Status();
   }
-  if (!it->is_array()) return DataLoss(path + ": 'chat_template' is neither a string nor a list");
+  if (it->is_object()) {
+    for (const auto& [name, source] : it->items()) {
+      if (!source.is_string()) return DataLoss(path + ": 'chat_template' has '" + name + "', which is no string");
+      TakeTemplate(name, source.get<std::string>(), d);
+    }
+    return Status();
+  }
+  if (!it->is_array()) return DataLoss(path + ": 'chat_template' is no string, list or object");
   for (const nlohmann::json& entry : *it) {
     if (!entry.is_object() || !entry.contains("name") || !entry.contains("template") || !entry["name"].is_string() ||
         !entry["template"].is_string()) {
       return DataLoss(path + ": 'chat_template' holds an entry that is not {name, template}");
     }
-    if (entry["name"] == "default") *chat_template = entry["template"].get<std::string>();
+    TakeTemplate(entry["name"].get<std::string>(), entry["template"].get<std::string>(), d);
   }
+  return Status();
+}
+
+// In transformers' order of precedence: files of their own replace what a JSON file says.
+Status ReadChatTemplates(const std::string& folder, ModelDescription* d) {
+  std::string template_json, jinja, tool_use;
+  TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/chat_template.json", kMaxConfigBytes, &template_json));
+  TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/chat_template.jinja", kMaxConfigBytes, &jinja));
+  TACTUS_RETURN_IF_ERROR(
+      ReadOptional(folder + "/additional_chat_templates/tool_use.jinja", kMaxConfigBytes, &tool_use));
+  TACTUS_RETURN_IF_ERROR(ChatTemplateOf(d->tokenizer_config_json, folder + "/tokenizer_config.json", d));
+  TACTUS_RETURN_IF_ERROR(ChatTemplateOf(template_json, folder + "/chat_template.json", d));
+  if (!jinja.empty()) d->chat_template = jinja;
+  if (!jinja.empty() || !tool_use.empty()) d->tool_use_template = tool_use;
   return Status();
 }
 
@@ -105,7 +135,7 @@ Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const st
     return d;
   }
 
-  std::string generation, jinja, template_json;
+  std::string generation;
   TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/generation_config.json", kMaxConfigBytes, &generation));
   if (!generation.empty()) {
     TACTUS_RETURN_IF_ERROR(ApplyGenerationConfig(generation, folder + "/generation_config.json", &d.config));
@@ -113,12 +143,7 @@ Result<ModelDescription> DescribeHuggingFace(const std::string& folder, const st
   TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/tokenizer.json", kMaxTokenizerBytes, &d.tokenizer_json));
   TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/tokenizer.model", kMaxTokenizerBytes, &d.tokenizer_model));
   TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/tokenizer_config.json", kMaxConfigBytes, &d.tokenizer_config_json));
-  TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/chat_template.json", kMaxConfigBytes, &template_json));
-  TACTUS_RETURN_IF_ERROR(ReadOptional(folder + "/chat_template.jinja", kMaxConfigBytes, &jinja));
-  // In transformers' order of precedence, the last wins.
-  TACTUS_RETURN_IF_ERROR(ChatTemplateOf(d.tokenizer_config_json, folder + "/tokenizer_config.json", &d.chat_template));
-  TACTUS_RETURN_IF_ERROR(ChatTemplateOf(template_json, folder + "/chat_template.json", &d.chat_template));
-  if (!jinja.empty()) d.chat_template = jinja;
+  TACTUS_RETURN_IF_ERROR(ReadChatTemplates(folder, &d));
 
   Result<TensorSet> tensors = OpenSafetensorsFolder(folder);
   if (!tensors.ok()) {

@@ -28,8 +28,9 @@ struct ModelDescription {
     int64_t tensors = 0, bytes = 0;
   };
   std::vector<TensorFormat> tensor_formats;  // what the files hold, most bytes first
-  std::string chat_template;   // Jinja source, empty: none. Of several named ones, "default" (tool_use is not used)
-  std::string tokenizer_json;  // contents; HF only
+  std::string chat_template;                 // Jinja source, empty: none; of several named ones "default"
+  std::string tool_use_template;      // of several, the one for chats with tools; empty: chat_template is for all
+  std::string tokenizer_json;         // contents; HF only
   std::string tokenizer_config_json;  // contents; HF only
   std::string tokenizer_model;        // contents of a SentencePiece tokenizer.model; HF only
   // GGUF only: what the metadata says of the tokeniser, in neutral form.

@@ -75,7 +75,32 @@ class JinjaChatTemplate final : public ChatTemplate {
   jinja::RenderOptions options_;
 };
 
+class ChoosingChatTemplate final : public ChatTemplate {
+ public:
+  ChoosingChatTemplate(std::unique_ptr<ChatTemplate> plain, std::unique_ptr<ChatTemplate> tool_use)
+      : plain_(std::move(plain)), tool_use_(std::move(tool_use)) {}
+
+  Result<std::string> Render(const Json& variables, StopToken stop) const override {
+    const auto tools = variables.is_object() ? variables.find("tools") : variables.end();
+    const bool has_tools = variables.is_object() && tools != variables.end() && !tools->is_null();
+    if (has_tools && tool_use_ != nullptr) return tool_use_->Render(variables, stop);
+    if (plain_ != nullptr) return plain_->Render(variables, stop);
+    return InvalidArgument(
+        "of the model's chat templates none is called \"default\", for chats without tools; give tools, or start with "
+        "--chat-template FILE",
+        "messages");
+  }
+
+ private:
+  std::unique_ptr<ChatTemplate> plain_, tool_use_;
+};
+
 }  // namespace
+
+std::unique_ptr<ChatTemplate> ChatTemplate::Choosing(std::unique_ptr<ChatTemplate> plain,
+                                                     std::unique_ptr<ChatTemplate> tool_use) {
+  return std::make_unique<ChoosingChatTemplate>(std::move(plain), std::move(tool_use));
+}
 
 Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Compile(std::string_view source, int64_t fixed_now_s) {
   TACTUS_ASSIGN_OR_RETURN(auto compiled, jinja::Template::Compile(source));

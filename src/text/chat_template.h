@@ -18,6 +18,10 @@ class ChatTemplate {
  public:
   // `fixed_now_s`: what strftime_now sees, in seconds since the epoch (tests); below 0 the wall clock.
   static Result<std::unique_ptr<ChatTemplate>> Compile(std::string_view source, int64_t fixed_now_s = -1);
+  // Of two, as transformers chooses: `tool_use` where the variables have tools, else `plain`. Null: there is none, and
+  // such a chat is kInvalidArgument.
+  static std::unique_ptr<ChatTemplate> Choosing(std::unique_ptr<ChatTemplate> plain,
+                                                std::unique_ptr<ChatTemplate> tool_use);
   virtual ~ChatTemplate() = default;
 
   // `variables`: an object with messages, tools, documents, add_generation_prompt, bos_token, eos_token and the

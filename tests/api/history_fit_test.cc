@@ -27,7 +27,7 @@ ChatStyle StyleOf(const std::string& message) {
   return ChatStyleOf(engine);
 }
 HistoryForm Form(const std::string& message) {
-  return StyleOf(message).history;
+  return StyleOf(message).tool_history;
 }
 
 const std::string kCalls =  // NOLINT: a text
@@ -82,8 +82,8 @@ TEST(AskTemplate, FindsTheFormOfCalls) {
 
 TEST(AskTemplate, FindsTemplatesThatShowNoCalls) {
   const ChatStyle without = StyleOf("{{ m.content }}");
-  EXPECT_FALSE(without.history.shows_calls);
-  EXPECT_TRUE(without.history.shows_results);
+  EXPECT_FALSE(without.tool_history.shows_calls);
+  EXPECT_TRUE(without.tool_history.shows_results);
   EXPECT_TRUE(without.template_knows_tools);
   const HistoryForm neither = Form("{% if m.role == 'tool' %}{{ raise_exception('no') }}{% endif %}{{ m.content }}");
   EXPECT_FALSE(neither.shows_calls || neither.shows_results);

@@ -146,6 +146,24 @@ std::vector<Source> SmallTemplates() {
 {{ m.content }}<|im_end|>
 {% endif %}{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}{% if tools %}{{ tools | tojson }}{% endif %})"});
+  all.push_back({"qwen3_like", R"({% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.role == 'assistant' and '</think>' in m.content %}{{ m.content.split('</think>')[-1] }}{% else %}{{ m.content }}{% endif %}{% if m.tool_calls %}{% for c in m.tool_calls %}
+<tool_call>
+{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}
+</tool_call>{% endfor %}{% endif %}<|im_end|>
+{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<|im_start|>assistant
+{% endif %})"});
+  all.push_back({"think_rc", R"({% for m in messages %}<|im_start|>{{ m.role }}
+{% if m.reasoning_content is defined and m.reasoning_content %}<think>
+{{ m.reasoning_content }}
+</think>
+{% endif %}{{ m.content }}<|im_end|>
+{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% if enable_thinking is defined and enable_thinking is false %}<think>
+
+</think>
+
+{% endif %}{% endif %})"});
   for (const char* opens : {"", "<think>\n"}) {
     all.push_back({opens[0] == 0 ? "think_field" : "think_open", R"({% for m in messages %}<|im_start|>{{ m.role }}
 {% if m.thinking is defined %}<think>{{ m.thinking }}</think>{% endif %}{{ m.content }}<|im_end|>

@@ -115,6 +115,9 @@ TEST(Tools, FaultsAreNamedWithTheirPlace) {
             "tools[1].function.parameters|tools[1].function.parameters: expected an object, got a list");
   EXPECT_EQ(function(R"("name":"g","parameters":{"type":"array"})"),
             R"(tools[1].function.parameters.type|tools[1].function.parameters.type: "array" is not "object")");
+  EXPECT_EQ(function(R"("name":"g","strict":true,"parameters":{"type":"dict"})"),
+            R"(tools[1].function.parameters.type|tools[1].function.parameters.type: "dict" is not "object")");
+  EXPECT_EQ(function(R"("name":"g","parameters":{"type":"dict"})"), "none") << "another word for it";
   std::string many = R"("tools":[)";
   for (int i = 0; i < 129; ++i) many += (i > 0 ? "," : "") + std::string("5");
   EXPECT_EQ(Error(many + "]"), "tools|tools: 129 of them are more than 128, the limit");
@@ -172,7 +175,7 @@ TEST(Tools, ArgumentsOfTheHistoryAreWhatTheTemplateTakes) {
   EXPECT_EQ(calls(R"({"a": 1})"), R"({"a":1})");
   EXPECT_EQ(calls("\"\""), "{}");
   RequestLimits as_text = Limits();
-  as_text.style.history.arguments_as_text = true;
+  as_text.style.plain_history.arguments_as_text = true;
   EXPECT_EQ(calls(R"({"a": 1})", as_text), R"("{\"a\":1}")");
   const std::string place = "messages[0].tool_calls[0].function.arguments";
   // The model's own text, which its length may have cut off.
@@ -294,7 +297,7 @@ class ToolChat : public testing::Test {
     limits.style.calls = FindToolFormat("hermes");
     limits.style.reasoning = FindReasoningFormat("think");
     auto parsed = ParseChatRequest(R"({"messages":[{"role":"user","content":"c"}],"stream":)" +
-                                       std::string(stream ? "true" : "false") + more + "," + kTwo + "}",
+                                       std::string(stream ? "true" : "false") + more + "," + tools_ + "}",
                                    limits);
     if (!parsed.ok()) return parsed.status().message();
     auto prepared = PrepareConversation(std::move(*parsed), engine_, limits);
@@ -314,6 +317,7 @@ class ToolChat : public testing::Test {
   }
   FakeEngine engine_;
   OutputRule output_;
+  std::string tools_ = kTwo;
 };
 
 const std::vector<std::string> kPieces = {
@@ -354,6 +358,27 @@ TEST_F(ToolChat, ARequiredCallHasARule) {
   Ask(false, kPieces, R"(,"tool_choice":"required")");
   EXPECT_EQ(output_.kind, OutputRule::Kind::kLark);
   EXPECT_NE(output_.text.find("start: ("), std::string::npos) << output_.text;
+}
+
+TEST_F(ToolChat, WhatAGrammarRefusesIsLeftOutOfAToolThatIsNotStrict) {
+  const auto tools = [](const char* strict, const char* schema) {
+    return std::string(R"("tools":[{"type":"function","function":{"name":"f","strict":)") + strict +
+           R"(,"parameters":{"type":"object","properties":{"a":)" + schema +
+           R"(,"b":{"type":"integer","pattern":"impossible"}},"required":["a"]}}}])";
+  };
+  const char* const kSchema = R"j({"type":"string","pattern":"^(?!impossible)"})j";
+  tools_ = tools("false", kSchema);
+  Ask(false, kPieces, R"(,"tool_choice":"required")");
+  EXPECT_EQ(output_.text.find("impossible"), std::string::npos) << output_.text;
+  EXPECT_NE(output_.text.find(R"("properties":{"a":{"type":"string"},"b":{"type":"integer"}},"required":["a"])"),
+            std::string::npos)
+      << output_.text;
+  tools_ = tools("false", R"({"enum":["impossible"]})");
+  Ask(false, kPieces, R"(,"tool_choice":{"type":"function","function":{"name":"f"}})");
+  EXPECT_NE(output_.text.find(R"("properties":{"a":{},"b":{}},"required":["a"])"), std::string::npos) << output_.text;
+  tools_ = tools("true", kSchema);
+  EXPECT_EQ(Ask(false, kPieces, R"(,"tool_choice":"required")"),
+            "tools[0].function.parameters: 'impossible' is not supported");
 }
 
 TEST(Parsers, UnknownNamesAreAnswered) {

@@ -384,6 +384,18 @@ TEST(GgufConfig, RefusesWhatItCannotRun) {
   EXPECT_REFUSED(ConfigStatus(b), kLoss, "llama.block_count", "missing");
 }
 
+TEST(GgufConfig, TemplatesAreThoseForChatsAndForChatsWithTools) {
+  GgufBuilder b = TinyGguf();
+  b.Text("tokenizer.chat_template", "D");
+  b.Text("tokenizer.chat_template.tool_use", "T");
+  b.Text("tokenizer.chat_template.rag", "R");
+  const std::string bytes = b.Build();
+  ModelDescription d;
+  ASSERT_TRUE(TokenizerFromGguf(*ParseGguf(Bytes(bytes), "m.gguf"), 12, &d).ok());
+  EXPECT_EQ(d.chat_template, "D");
+  EXPECT_EQ(d.tool_use_template, "T");
+}
+
 TEST(GgufConfig, TokenizerTablesMustAgree) {
   const auto tokenizer_status = [](GgufBuilder b, int64_t vocab) {
     const std::string bytes = b.Build();

@@ -134,16 +134,35 @@ TEST(Loader, HuggingFaceExtras) {
 TEST(Loader, ChatTemplateSources) {
   TempFolder folder;
   folder.Write("config.json", ReadFile(GoldenFolder("yi") + "/config.json"));
-  EXPECT_EQ(Describe(folder.path()).chat_template, "");
+  // "for chats, for chats with tools"
+  const auto templates = [&] {
+    const ModelDescription d = Describe(folder.path());
+    return d.chat_template + "," + d.tool_use_template;
+  };
+  EXPECT_EQ(templates(), ",");
   folder.Write("tokenizer_config.json",
-               R"({"chat_template":[{"name":"tool_use","template":"T"},{"name":"default","template":"D"}]})");
-  EXPECT_EQ(Describe(folder.path()).chat_template, "D");
-  folder.Write("tokenizer_config.json", R"({"chat_template":"S"})");
-  EXPECT_EQ(Describe(folder.path()).chat_template, "S");
+               R"({"chat_template":[{"name":"tool_use","template":"T"},{"name":"rag","template":"R"},
+                                    {"name":"default","template":"D"}]})");
+  EXPECT_EQ(templates(), "D,T");
+  folder.Write("tokenizer_config.json", R"({"chat_template":[{"name":"tool_use","template":"T"}]})");
+  EXPECT_EQ(templates(), ",T");
+  folder.Write("tokenizer_config.json", R"({"chat_template":{"tool_use":"T","default":"D"}})");
+  EXPECT_EQ(templates(), "D,T");
+  folder.Write("chat_template.json", R"({"chat_template":"S"})");
+  EXPECT_EQ(templates(), "S,");
+  std::filesystem::remove(folder.path() + "/chat_template.json");
+  std::filesystem::create_directory(folder.path() + "/additional_chat_templates");
+  folder.Write("additional_chat_templates/tool_use.jinja", "F");
+  folder.Write("additional_chat_templates/rag.jinja", "R");
+  EXPECT_EQ(templates(), "D,F");
   folder.Write("chat_template.jinja", "J");
-  EXPECT_EQ(Describe(folder.path()).chat_template, "J");
+  EXPECT_EQ(templates(), "J,F");
+  std::filesystem::remove(folder.path() + "/additional_chat_templates/tool_use.jinja");
+  EXPECT_EQ(templates(), "J,") << "files replace what a JSON file says";
   folder.Write("tokenizer_config.json", R"({"chat_template":7})");
   EXPECT_REFUSED(DescribeModel(folder.path()).status(), kLoss, "tokenizer_config.json", "chat_template");
+  folder.Write("tokenizer_config.json", R"({"chat_template":{"default":7}})");
+  EXPECT_REFUSED(DescribeModel(folder.path()).status(), kLoss, "tokenizer_config.json", "default");
 }
 
 // One golden model with one thing broken.

@@ -82,6 +82,25 @@ TEST(ChatTemplate, OneTemplateRendersOnManyThreads) {
   EXPECT_EQ(wrong, std::vector<int>(4, 0));
 }
 
+TEST(ChatTemplate, OfTwoTheOneForToolsIsTakenWhereThereAreTools) {
+  const auto choose = [](const char* plain, const char* tool_use, const Json& variables) {
+    const auto compile = [](const char* source) {
+      return source == nullptr ? nullptr : std::move(ChatTemplate::Compile(source)).value();
+    };
+    const auto text = ChatTemplate::Choosing(compile(plain), compile(tool_use))->Render(variables);
+    return text.ok() ? *text : "error: " + text.status().message();
+  };
+  const Json with = {{"tools", {1}}}, none = {{"tools", nullptr}}, without = Json::object();
+  EXPECT_EQ(choose("D", "T{{ tools }}", with), "T[1]");
+  EXPECT_EQ(choose("D", "T", none), "D");
+  EXPECT_EQ(choose("D", "T", without), "D");
+  EXPECT_EQ(choose(nullptr, "T", with), "T");
+  EXPECT_EQ(choose("D{{ tools }}", nullptr, with), "D[1]");
+  EXPECT_EQ(choose(nullptr, "T", without),
+            "error: of the model's chat templates none is called \"default\", for chats without tools; give tools, or "
+            "start with --chat-template FILE");
+}
+
 TEST(ChatTemplate, VariablesMustBeAnObject) {
   EXPECT_FALSE(ChatTemplate::Compile("x").value()->Render(Json::array()).ok());
 }
