@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "base/sim_request.h"
 #include "base/step_shape.h"
@@ -24,10 +25,14 @@ class Watcher final : public EventSink {
   bool wants_tokens() const override { return false; }
   void OnStep(const StepEvents& events) override {
     metrics_.OnStep(events);
-    for (const RequestDoneEvent& d : events.done) outputs[d.handle] = d.completion_tokens;
+    for (const RequestDoneEvent& d : events.done) {
+      outputs[d.handle] = d.completion_tokens;
+      if (d.finish == FinishReason::kCancelled) cancelled.insert(d.handle);
+    }
   }
   RunResult Outcome(const EngineStats& stats) const { return metrics_.Outcome(stats); }
   std::map<RequestHandle, int32_t> outputs;  // tokens of all choices
+  std::set<RequestHandle> cancelled;
 
  private:
   EngineMetrics metrics_{"", {}, 0, true};
@@ -235,6 +240,10 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
   out.most = comparison.most;
   out.most_chunk = comparison.most_chunk;
   out.measured = watcher.Outcome(out.recorded.stats);
+  // A client that leaves with its whole answer cancels what has ended; by the model that may still be under way.
+  for (RecordedRequest& r : requests) {
+    if (!watcher.cancelled.contains(r.handle)) r.cancelled_ns = -1;
+  }
   DraftCounts guesses;
   for (const DraftCounts& of :
        {out.recorded.stats.forced_drafts, out.recorded.stats.ngram_drafts, out.recorded.stats.model_drafts}) {
