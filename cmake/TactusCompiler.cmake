@@ -15,11 +15,17 @@ endif()
 # std::string concatenation (GCC bugs 105329 and 105651): shown, but no reason to fail a build.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(tactus_flags INTERFACE -Wno-error=array-bounds -Wno-error=restrict
-    -Wno-error=maybe-uninitialized -Wno-error=stringop-overflow -Wno-error=stringop-overread)
+    -Wno-error=maybe-uninitialized -Wno-error=stringop-overflow -Wno-error=stringop-overread
+    -Wno-error=dangling-pointer -Wno-error=use-after-free -Wno-error=free-nonheap-object
+    -Wno-error=mismatched-new-delete -Wno-error=nonnull)
 endif()
 # The compiler collects its own garbage less often: a few percent of its time for some 100 MB.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(tactus_flags INTERFACE --param=ggc-min-heapsize=524288)
+endif()
+# A unit of several sources is no header: unnamed namespaces in it are of one program.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND TACTUS_UNITY)
+  target_compile_options(tactus_flags INTERFACE -Wno-subobject-linkage)
 endif()
 if(TACTUS_SANITIZE)
   target_compile_options(tactus_flags INTERFACE -fsanitize=${TACTUS_SANITIZE} -fno-omit-frame-pointer)

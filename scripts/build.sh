@@ -27,9 +27,9 @@ if [ ! -f "build/$preset/build.ninja" ]; then
   echo "build: configuring preset '$preset'" >&2
   configure=(--preset "$preset")
   if [ $serving = 1 ]; then configure+=(-DTACTUS_KERNEL_SETS=native -DTACTUS_BUILD_TESTS=OFF); fi
-elif [ $serving = 0 ]; then
+elif [ $serving = 0 ] && [ "$preset" != fuzz ]; then
   [ "$(cached TACTUS_KERNEL_SETS)" = all ] || configure+=(-DTACTUS_KERNEL_SETS=all)
-  [ $tests = OFF ] || [ "$(cached TACTUS_BUILD_TESTS)" != OFF ] || [ "$preset" = fuzz ] || configure+=(-DTACTUS_BUILD_TESTS=ON)
+  [ $tests = OFF ] || [ "$(cached TACTUS_BUILD_TESTS)" != OFF ] || configure+=(-DTACTUS_BUILD_TESTS=ON)
   [ ${#configure[@]} -eq 0 ] || configure+=(-S . -B "build/$preset")
 fi
 if [ ${#configure[@]} -gt 0 ] && ! cmake "${configure[@]}" > "$log" 2>&1; then cat "$log" >&2; exit 1; fi

@@ -63,9 +63,9 @@ run_fuzzer() {  # name, seconds
   echo "fuzz: $name, $2 s, $(grep -E 'stat::number_of_executed_units' "$log")" >&2
 }
 
-fuzz() {  # seconds for each fuzzer; as many at once as there are cores
+fuzz() {  # seconds for each fuzzer, further targets; as many at once as there are cores
   scripts/setup.sh build fuzz
-  scripts/build.sh fuzz fuzzers
+  scripts/build.sh fuzz fuzzers "${@:2}"
   export -f run_fuzzer
   find build/fuzz/tests/fuzz -maxdepth 1 -name '*_fuzz' -type f -executable -printf '%f\0' | sort -z |
     xargs -0 -P "$(nproc)" -I{} bash -c 'run_fuzzer {} '"$1"
@@ -93,7 +93,7 @@ case $mode in
     run_ctest "$preset" -L fast
     ;;
   slow)
-    scripts/setup.sh build test python slow
+    scripts/setup.sh build test python slow fuzz
     python_package release
     clients_venv
     venv .venv-ray tests/python/requirements_ray.txt  # a cluster engine
@@ -104,8 +104,11 @@ case $mode in
     grammars
     test_data
     venv .venv-tools tools/requirements.txt  # the reference implementations
-    echo "test: every chat template of the llama-cpp-python source package against transformers" >&2
-    .venv-tools/bin/python tools/check_templates.py --render build/release/tests/text/jinja_render
+    echo "test: every chat template of the llama-cpp-python source package against transformers, and with answers as history" >&2
+    .venv-tools/bin/python tools/check_templates.py --render build/release/tests/text/jinja_render \
+      --history build/release/tests/api/api_test
+    echo "test: names without linkage in sources that are compiled together" >&2
+    .venv-tools/bin/python tests/lint/unity_names.py build/release
     echo "test: tokenisers against their references on random odd strings" >&2
     .venv-tools/bin/python tools/compare_tokenizers.py build/release/tests/text/tokenize_lines --count 10000 --seed 1 \
       ${TACTUS_DEFAULT_MODEL:+--gguf "$TACTUS_DEFAULT_MODEL"}
