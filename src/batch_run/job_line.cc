@@ -53,7 +53,7 @@ bool IsBlankLine(std::string_view text) {
 
 Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
   *line = {};
-  if (number == 1 && text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   if (IsBlankLine(text)) return InvalidArgument("the line is empty; remove it, or write a request into it");
   json_text::JsonLimits limits;
   ++limits.max_depth;  // around a body of the depth that a server takes

@@ -1,5 +1,9 @@
 // `tactus serve`: options, then serve/run_server.h.
+#include <fmt/format.h>
+
 #include <cstdio>
+#include <memory>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/output_file.h"
@@ -77,13 +81,13 @@ int ServeCommand(const Args& args) {
     return kExitUsage;
   }
   if (const Status status = CheckBeforeModel(options); !status.ok()) return FailServe(status);
-  if (const auto path = ResolveModel(engine.model); !path.ok()) return FailServe(path.status());
-  std::unique_ptr<RunRecorder> recorder;  // made when the port is taken: a start that fails leaves an older file alone
+  std::unique_ptr<RunRecorder> recorder;  // made late: a start without a port or a model leaves an older file alone
   std::optional<RunResult> result;
   StartLog log(options.serve.verbose);
   Status status = RunServer(
       engine, options.serve,
       [&](const EngineOptions& o, const Engine::Progress&) -> Result<std::unique_ptr<Engine>> {
+        TACTUS_RETURN_IF_ERROR(ResolveModel(o.model).status());
         TACTUS_ASSIGN_OR_RETURN(recorder, OpenEngineRecorder(options.run_out, line, SystemClock()));
         return CreateEngine(o, [&log](std::string_view text) { log.Detail(text); },
                             {.clock = &SystemClock(), .recorder = recorder.get()});
@@ -92,8 +96,9 @@ int ServeCommand(const Args& args) {
       options.json || !options.run_out.path.empty() ? &result : nullptr);
   if (status.code() == StatusCode::kUnavailable) {
     // The port is taken, which is found out before anything slow. Another port would not help a model that cannot
-    // start.
-    if (const Status model = CheckModelOf(engine); !model.ok()) status = model;
+    // start: that comes first.
+    if (const Status model = CheckModelOf(engine); !model.ok())
+      status = Status(model.code(), fmt::format("{}; also, {}", model.message(), status.message()), model.param());
   }
   if (result && recorder != nullptr) {
     const Status written = recorder->Close(ToJson(*result));

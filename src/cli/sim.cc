@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -257,9 +258,18 @@ int SimCommand(const Args& args) {
       !status.ok())
     return FailSim(status, kExitUsage);
   for (const auto& [path, option] :
-       {std::pair{&options.output, "output"}, std::pair{&options.sim.steps_out, "steps-out"},
-        std::pair{&options.sim.requests_out, "requests-out"}, std::pair{&options.sim.trace_out, "trace-out"}}) {
+       {std::pair{&options.sim.steps_out, "steps-out"}, std::pair{&options.sim.requests_out, "requests-out"},
+        std::pair{&options.sim.trace_out, "trace-out"}, std::pair{&options.output, "output"}}) {
     if (path->empty()) continue;
+    // Only the result makes its folder.
+    std::error_code error;
+    const auto folder = std::filesystem::absolute(*path, error).parent_path();
+    if (path != &options.output && !std::filesystem::is_directory(folder, error)) {
+      return FailSim(InvalidArgument(fmt::format("cannot write --{} '{}': '{}' is no folder", option, Printable(*path),
+                                                 Printable(folder.string())),
+                                     option),
+                     kExitUsage);
+    }
     if (const Status status = CheckWritable(*path, option); !status.ok()) return FailSim(status, kExitFailed);
   }
   if (const Status status = CheckRunOut(options.run_out); !status.ok()) return FailSim(status, ExitCodeOf(status));

@@ -37,7 +37,9 @@ std::string AsciiClasses(std::string_view expression) {
   std::vector<bool> sets;      // that are open, which may be nested: whether each or one around it is a complement
   bool may_be_member = false;  // a ']' here is the first member of its set, not its end
   BeforeInSet before = BeforeInSet::kNothing;
-  const auto add_member = [&] { before = before == BeforeInSet::kRange ? BeforeInSet::kNothing : BeforeInSet::kMember; };
+  const auto add_member = [&] {
+    before = before == BeforeInSet::kRange ? BeforeInSet::kNothing : BeforeInSet::kMember;
+  };
   for (size_t i = 0; i < expression.size(); ++i) {
     const char c = expression[i];
     const char next = i + 1 < expression.size() ? expression[i + 1] : '\0';

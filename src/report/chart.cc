@@ -21,7 +21,7 @@ constexpr Size kOnPage{400, 290}, kAlone{720, 300};
 constexpr double kLeft = 64, kRight = 16, kBottom = 46;
 constexpr double kTitleY = 20, kLegendY = 40, kLegendRow = 18;
 constexpr double kTextWidth = 7.0;  // of a letter, about
-constexpr double kTickRoom = 70;    // between two on the horizontal axis
+constexpr double kTickRoom = 52;    // between two on the horizontal axis
 
 // Near Okabe and Ito's colours, in the order in which neighbours differ most: any two can be told apart whatever
 // kind of colour-blindness a reader has, and each stands out from the paper (tests/report/palette_test.cc).

@@ -21,13 +21,14 @@ constexpr const char* kPageCss =
     "@media (max-width:600px){main{padding:1rem}}\n"
     "p{margin:.3rem 0}.note{border-left:4px solid #d55e00;padding-left:.7rem}\n"
     ".scroll{overflow-x:auto}\n"
-    // What a row is about stays in sight while its figures are scrolled.
-    "th:first-child,td:first-child{position:sticky;left:0;background:#fff;white-space:normal;min-width:6rem;"
-    "max-width:12rem;overflow-wrap:anywhere}\n"
     "table{border-collapse:collapse;font-size:.85rem;margin:.7rem 0}\n"
     "th,td{padding:.2rem .55rem;text-align:right;border-bottom:1px solid #ddd;white-space:nowrap}\n"
     "th:first-child,td:first-child{text-align:left}thead th{border-bottom:2px solid #888;white-space:normal;"
     "vertical-align:bottom}\n"
+    // What a row is about stays in sight while its figures are scrolled.
+    "th:first-child,td:first-child{position:sticky;left:0;background:#fff}\n"
+    "@media (max-width:600px){th:first-child,td:first-child{white-space:normal;min-width:6rem;max-width:10rem;"
+    "overflow-wrap:anywhere}}\n"
     ".tables{display:flex;flex-wrap:wrap;gap:0 2.5rem}\n"
     ".options{font-family:ui-monospace,'DejaVu Sans Mono',monospace;font-size:.82rem;overflow-wrap:anywhere}\n"
     ".figures{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,400px),1fr));gap:1.2rem;margin:1rem "

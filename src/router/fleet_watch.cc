@@ -535,8 +535,7 @@ void FleetWatch::HeardLocked(Replica* r, ReplicaReport report) {
   r->model = report.model;
   r->other_models = std::move(report.other_models);
   if (model_.empty()) model_ = report.model;
-  const auto& others = r->other_models;
-  if (report.model != model_ && std::find(others.begin(), others.end(), model_) == others.end()) {
+  if (report.model != model_ && std::ranges::find(r->other_models, model_) == r->other_models.end()) {
     return ChangedLocked(
         r, Said::kRefused,
         fmt::format("it serves '{}' and this fleet '{}' (--model)", Printable(report.model), Printable(model_)));

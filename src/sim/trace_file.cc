@@ -185,13 +185,13 @@ class TraceParser {
       }
     }
     const std::array<int64_t, kNumColumns> own = at_;
-    arrival_unit_ns_ = 1e9;
+    arrivals_per_s_ = 1;
     for (size_t i = 0; i < cells_.size(); ++i) {
       const std::string name = Lower(cells_[i]);
       for (const auto& [other, column] : kOtherNames) {
         if (name == other && own[column] < 0) TACTUS_RETURN_IF_ERROR(found(column, i));
       }
-      if (name == kMilliseconds && own[kArrival] < 0) arrival_unit_ns_ = 1e6;
+      if (name == kMilliseconds && own[kArrival] < 0) arrivals_per_s_ = 1e3;
     }
     return Status();
   }
@@ -296,14 +296,14 @@ class TraceParser {
       const auto value = Number<double>(cell);
       if (!value || !std::isfinite(*value)) {
         return Bad(kArrival, fmt::format("'{}' is no number of {}seconds, nor a date such as 2026-11-27 18:17:03.25",
-                                         Printable(cell), arrival_unit_ns_ < 1e9 ? "milli" : ""));
+                                         Printable(cell), arrivals_per_s_ > 1 ? "milli" : ""));
       }
-      const double s = *value * arrival_unit_ns_ * 1e-9;
+      const double s = *value / arrivals_per_s_;
       if (s < 0 || s > kMaxArrivalSeconds) {
         return Bad(kArrival, fmt::format("{} s is outside 0 to {:g}{}", Printable(cell), kMaxArrivalSeconds,
                                          s > 0 ? ": is it in milliseconds? Divide it by 1000" : ""));
       }
-      row->arrival_ns = std::llround(*value * arrival_unit_ns_);
+      row->arrival_ns = std::llround(*value * (1e9 / arrivals_per_s_));
     }
     if (row->arrival_ns < last_arrival_ns_) {
       return Bad(kArrival, fmt::format("{} s comes before the row above ({} s): sort the trace by arrival",
@@ -436,7 +436,7 @@ class TraceParser {
   std::vector<std::string_view> cells_;
   std::vector<std::string> owned_;  // what cells_ shows, where it is not in the line as it is
   bool objects_ = false;            // lines are JSON objects
-  double arrival_unit_ns_ = 1e9;
+  double arrivals_per_s_ = 1;       // in the units of their cells
   size_t width_ = 0;
   int64_t number_ = 1, number_rows_ = 0;
   bool arrivals_ = false;

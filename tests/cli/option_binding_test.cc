@@ -243,7 +243,7 @@ TEST_F(ConfigFile, ValuesAreTakenInEachTypesOwnForms) {
   EXPECT_EQ(p.sample.key, (std::vector<std::string>{"x", "y"}));
   EXPECT_EQ(p.sample.wait.ns, 120'000'000'000);
   EXPECT_EQ(p.sample.memory.bytes, 1024);
-  p = Read("fast = \"on\"\nkey = \"one\"\nwait = 0.25\nmemory = 4096\n");
+  p = Read("fast = \"on\"\nkey = \"one\"\nwait = \"250ms\"\nmemory = 4096\n");
   ASSERT_EQ(p.outcome, CommandLine::Outcome::kRun) << p.errors;
   EXPECT_TRUE(p.sample.fast);
   EXPECT_EQ(p.sample.key, (std::vector<std::string>{"one"}));

@@ -194,10 +194,10 @@ TEST(ServingReport, TheTableHasTheFiguresOfTheObject) {
   input.records.push_back(
       {.outcome = RequestRecord::Outcome::kFailed, .due_ns = kSecond, .sent_ns = kSecond, .done_ns = 5 * kSecond});
   const std::string table = RunTable(ResultOf(input));
-  for (const char* text :
-       {"1 completed, 1 failed, 0 rejected in 4.00 s",
-        "0.250 requests/s, 12.5 input tokens/s, 0.5 output tokens/s; goodput - ", "Times (ms)                   mean     median",
-        "TTFT                       123.00", "gap                         45.00", "total                      168.00"}) {
+  for (const char* text : {"1 completed, 1 failed, 0 rejected in 4.00 s",
+                           "0.250 requests/s, 12.5 input tokens/s, 0.5 output tokens/s; goodput - ",
+                           "Times (ms)                   mean     median", "TTFT                       123.00",
+                           "gap                         45.00", "total                      168.00"}) {
     EXPECT_NE(table.find(text), std::string::npos) << text << "\n" << table;
   }
 }

@@ -133,7 +133,7 @@ TEST_F(FilesRoutesTest, MethodsAndPaths) {
   EXPECT_EQ(refused("DELETE", "/v1/batches/batch_1"), "405 GET, HEAD, OPTIONS");
   EXPECT_EQ(refused("GET", "/v1/batches/batch_1/cancel"), "405 POST, OPTIONS");
   EXPECT_EQ(refused("DELETE", "/v1/models/fake"), "405 GET, HEAD, OPTIONS");
-  for (const char* path : {"/v1/files/", "/v1/files/a/b", "/v1/files/a/content/x", "/v1/batches//cancel"})
+  for (const char* path : {"/v1/files/a/b", "/v1/files/a/content/x", "/v1/batches//cancel"})
     EXPECT_EQ(refused("GET", path), "404") << path;
   for (const char* path : {"/v1/files/..%2Fbatches.db/content", "/v1/files/%2e%2e/content", "/v1/batches/%00"})
     EXPECT_EQ(refused("GET", path), "404") << path;
