@@ -26,7 +26,8 @@ configure=()
 if [ ! -f "build/$preset/build.ninja" ]; then
   echo "build: configuring preset '$preset'" >&2
   configure=(--preset "$preset")
-  if [ $serving = 1 ]; then configure+=(-DTACTUS_KERNEL_SETS=native -DTACTUS_BUILD_TESTS=OFF); fi
+  [ $serving = 0 ] || configure+=(-DTACTUS_KERNEL_SETS=native)
+  [ $tests = ON ] || configure+=(-DTACTUS_BUILD_TESTS=OFF)   # GoogleTest may be missing
 elif [ $serving = 0 ] && [ "$preset" != fuzz ]; then
   [ "$(cached TACTUS_KERNEL_SETS)" = all ] || configure+=(-DTACTUS_KERNEL_SETS=all)
   [ $tests = OFF ] || [ "$(cached TACTUS_BUILD_TESTS)" != OFF ] || configure+=(-DTACTUS_BUILD_TESTS=ON)
