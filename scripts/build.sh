@@ -37,28 +37,27 @@ if [ ${#configure[@]} -gt 0 ] && ! cmake "${configure[@]}" > "$log" 2>&1; then c
 args=()
 [ $# -gt 0 ] && args=(--target "$@")
 echo "build: preset '$preset', ${*:-everything} (the first build takes minutes, later ones seconds)" >&2
-# Ninja's "[3/50] Building ..." becomes percent and time left: on a terminal in place, else a line for every tenth.
-terminal=0
-[ -t 2 ] && terminal=1
+# Ninja's "[3/50] Building ..." becomes percent and time left: on a terminal in place, else a line for every tenth. What
+# else is printed (the compiler's errors) is passed on.
 progress() {
-  awk -v terminal="$terminal" '
-    function now() { "date +%s" | getline t; close("date +%s"); return t }
-    BEGIN { start = now(); shown = -1 }
-    match($0, /^\[[0-9]+\/[0-9]+\] /) {
-      split(substr($0, 2, RLENGTH - 3), n, "/")
-      percent = int(100 * n[1] / n[2])
-      passed = now() - start
-      left = n[1] > 0 ? int(passed * (n[2] - n[1]) / n[1] + 0.5) : 0
-      time = left >= 60 ? sprintf("%d min %02d s", left / 60, left % 60) : left " s"
+  local line percent left text start=$SECONDS shown=-1 clear=
+  [ ! -t 2 ] || clear=$'\r\e[K'
+  while IFS= read -r line; do
+    if [[ $line =~ ^\[([0-9]+)/([0-9]+)\]\  ]]; then
+      percent=$((100 * BASH_REMATCH[1] / BASH_REMATCH[2]))
+      text=$(printf 'build: %3d %%' "$percent")
       # The first steps are the longest ones: they say nothing of the rest.
-      text = sprintf("build: %3d %%", percent) (percent < 25 ? "" : ", about " time " left")
-      if (terminal) { printf "\r%s\033[K", text; fflush() }
-      else if (int(percent / 10) > int(shown / 10)) { print text; fflush() }
-      if (percent > shown) shown = percent
-      next
-    }
-    /^ninja: (no work to do|Entering)/ { next }
-    { if (terminal && shown >= 0) printf "\r\033[K"; print; fflush() }
-    END { if (terminal && shown >= 0) printf "\r\033[K" }'
+      if [ "$percent" -ge 25 ]; then
+        left=$(((SECONDS - start) * (BASH_REMATCH[2] - BASH_REMATCH[1]) / BASH_REMATCH[1]))
+        text+=$(printf ', about %d:%02d min left' $((left / 60)) $((left % 60)))
+      fi
+      if [ -n "$clear" ]; then printf '%s%s' "$clear" "$text"
+      elif [ $((percent / 10)) -gt $((shown / 10)) ] || [ "$shown" -lt 0 ]; then printf '%s\n' "$text"; fi
+      [ "$percent" -le "$shown" ] || shown=$percent
+    elif [ "$line" != "ninja: no work to do." ]; then
+      printf '%s%s\n' "$clear" "$line"
+    fi
+  done
+  [ -z "$clear" ] || printf '%s' "$clear"
 }
 cmake --build "build/$preset" -j "${TACTUS_BUILD_JOBS:-$(nproc)}" "${args[@]}" 2>&1 | progress >&2
