@@ -30,7 +30,7 @@ struct StatedSampling {
             {.unit = "tokens",
              .min = -1,
              .max = 2147483647,
-             .help = "only so many of the likeliest; 0 or -1: all; default: the model's, else 40"});
+             .help = "how many of the likeliest tokens are sampled from; 0 or -1: all; default: the model's, else 40"});
     v.Field(
         "min-p", min_p,
         {.min = 0,

@@ -36,7 +36,7 @@ TokenDelta WithoutTokens(const TokenDelta& delta) {
 
 namespace {
 
-// Before so many bytes from its end a text is what it looks like: no marker is longer.
+// No marker of calls or reasoning is longer. A text that ends further back than this is complete.
 constexpr size_t kUnsureBytes = 256;
 
 bool IsReasoning(const AnswerText& text, size_t at) {

@@ -32,7 +32,7 @@ struct AnswerShape {
   std::string echo_members;  // of a response's object, that say what was asked: EchoOfResponses (api/translations.h)
   bool stream = false;       // answered in chunks; else complete
   bool echo = false;
-  bool prompt_only = false;              // nothing that is generated is told
+  bool prompt_only = false;              // generated tokens are not sent
   bool prompt_logprobs = false;          // the prompt's rows go before those of each choice
   int32_t logprobs = -1;                 // as SamplingParams::logprobs
   bool include_usage = false;            // a stream ends with a chunk of usage

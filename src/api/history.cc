@@ -46,7 +46,7 @@ std::string_view NameOfResult(const Json& result, const CallNames& names) {
   return known == names.end() ? std::string_view() : std::string_view(known->second);
 }
 
-// Calls in the content, as the model has written them or was told to, and results as the user's words.
+// Calls in the content, as the model wrote them or as its system message asks it to, and results as the user's words.
 void WriteInWords(const ToolFormat* calls_format, bool results_too, Json* messages) {
   CallNames names;
   for (Json& message : *messages) {

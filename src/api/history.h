@@ -47,7 +47,7 @@ struct HistoryForm {
 HistoryForm AskTemplate(const Engine& engine, bool with_tools);
 
 // Makes messages fit, whose content is a string or absent and whose calls have arguments that are an object or a
-// string. Without `knows_tools` calls and results are told in words. Precondition: a list of objects with roles.
+// string. Without `knows_tools` calls and results are written as words. Precondition: a list of objects with roles.
 void FitHistory(const HistoryForm& form, const ToolFormat* calls, bool knows_tools, Json* messages);
 // The last of it, behind what else was written into the messages.
 void AlternateRoles(const HistoryForm& form, Json* messages);

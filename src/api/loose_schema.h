@@ -1,5 +1,5 @@
 // Schemas of tools that are not strict, less what a grammar refuses: look-ahead in patterns, types that JSON schema
-// does not have, references that lead out of the schema, keywords whose values make no sense. The model is still told
+// does not have, references that lead out of the schema, keywords whose values make no sense. The model still sees
 // the schema as the client gave it.
 #pragma once
 

@@ -177,7 +177,7 @@ constexpr ForeignField kForeign[] = {
     {"assistant_prefill", "[\"\"]", kContinues},
     {"prefill_assistant", "[false]", kContinues},
     {"continue_assistant_turn", "[false]", kContinues},
-    // --- What is told beside the answer ---
+    // --- What comes beside the answer ---
     {"n_probs", "[0]", "give logprobs and top_logprobs"},
     {"post_sampling_probs", "[false]", "logprobs are those of the raw logits"},
     {"return_logprob", "[false]", "give logprobs"},

@@ -95,7 +95,7 @@ Result<ParsedRequest> ReadCompletionRequest(const Json& body, const RequestLimit
   }
   if (auto v = fields.Integer("logprobs", 0, kMaxLogprobs)) out.base.sampling.logprobs = static_cast<int32_t>(*v);
   out.add_special_tokens = fields.Boolean("add_special_tokens").value_or(true);
-  // One token is computed with the prompt's last step, and not told.
+  // One token is computed with the prompt's last step, and is not sent.
   out.prompt_only = out.max_tokens == 0;
   if (out.prompt_only) out.max_tokens = 1;
   out.base.prompt_logprobs = out.echo && out.base.sampling.logprobs >= 0;

@@ -79,7 +79,7 @@ class CompletionWriter final : public AnswerWriter {
   const CompletionForm form_;
   const std::string id_;
   std::string chunk_head_, whole_head_;
-  std::vector<TextPlace> places_;  // of each choice: what its chunks have told
+  std::vector<TextPlace> places_;  // of each choice: what its chunks have sent
 };
 
 std::string ModelsText(const ModelInfo& model, int64_t created);

@@ -167,7 +167,7 @@ class ResponsesTranslator {
       for (size_t i = 0; i < tools->size(); ++i) {
         const std::string name = fmt::format("tools[{}]", i);
         TACTUS_ASSIGN_OR_RETURN(const std::string type, TypeOf((*tools)[i], name));
-        if (type != "function") {  // it runs on a server, or takes text alone: the model is not told of it
+        if (type != "function") {  // it runs on a server, or takes text alone: the model does not see it
           out_.ignored.push_back(fmt::format("{} ({})", name, type));
           continue;
         }

@@ -13,7 +13,7 @@ struct ContextOverflow {
   int64_t prompt_tokens = 0;
   int64_t max_tokens = 0;  // what is asked for; 1 where nothing is
   int64_t context = 0;
-  bool at_least = false;  // the prompt has so many tokens, or more
+  bool at_least = false;  // the prompt has this number of tokens, or more
 
   int64_t room() const { return context - prompt_tokens; }  // that the prompt leaves
 };

@@ -8,10 +8,10 @@
 
 namespace tactus::batch {
 
-// Seconds; nothing before it can be told. Lines end late: of those that run beside each other the shortest come first,
-// and none of the others counts as done. So what has ended says something once it is as much as what is under way. The
-// plan's own measure of work knows which lines are long, but at first takes answers for as long as they may be: it
-// counts within a factor of what the number of lines says.
+// In seconds; null while too few lines have ended. Short lines end first, so the number of ended lines says something
+// only once it is as large as the number under way. The plan's measure of work (RunProgress::work_share) knows which
+// lines are long, but starts from the longest answers that are possible: it counts within a factor of 3 of what the
+// number of lines gives. `done_here`: lines that ended in this run.
 inline std::optional<double> TimeLeft_s(const RunProgress& p, int64_t done_here) {
   constexpr double kFactor = 3;
   constexpr int64_t kLeastLines = 3;

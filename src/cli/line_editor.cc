@@ -27,7 +27,7 @@ std::unique_ptr<LineEditor> LineEditor::Make(const std::string&) {
 namespace {
 
 constexpr int kHistoryEntries = 1000;
-// Of terminals: pastes come between two sequences, so that their line breaks are told from Enter.
+// A terminal puts a paste between these two sequences, which tells its line breaks from Enter.
 constexpr char kPastesMarked[] = "\033[?2004h", kPastesPlain[] = "\033[?2004l";
 constexpr std::wstring_view kPasteEnds = L"\033[201~";
 

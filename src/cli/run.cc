@@ -88,7 +88,7 @@ constexpr std::string_view kHelp =
     "/set NAME VALUE temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty,\n"
     "                seed, max_tokens; `default` as VALUE takes it back\n"
     "/system TEXT    sets the system message; without TEXT there is none\n"
-    "/clear          starts anew; the system message stays\n"
+    "/clear          forgets the conversation; the system message stays\n"
     "/exit, /quit    ends the chat, as Ctrl-D does\n"
     "Ctrl-C stops an answer, throws away what is typed, and ends the chat where nothing is. A message that begins "
     "with\n"
@@ -147,7 +147,8 @@ class Chat {
     std::fputs("\n", stderr);
     return Next::kEnd;
   }
-  // From a pipe, or a terminal without editing, whose own Ctrl-C throws the typed line away before it tells of it.
+  // From a pipe, or a terminal without editing, whose own Ctrl-C discards the typed line before the program learns of
+  // it.
   Result<Next> ReadPlain(std::string* line) {
     if (terminal_) std::fputs("> ", stderr);
     const auto more = input_.ReadLine(line, kMostLineBytes);

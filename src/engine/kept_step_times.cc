@@ -113,7 +113,7 @@ Result<std::unique_ptr<cost::StepProfile>> QuickStepTimes(Executor* executor, co
   if (!options.measure_step_times) {
     auto kept = ReadKept(place, remarks);
     if (kept.ok()) {
-      say(fmt::format("step times of an earlier start, {}: {}; --measure-step-times measures anew", place,
+      say(fmt::format("step times of an earlier start, {}: {}; --measure-step-times measures again", place,
                       (*kept)->Describe()));
       return kept;
     }

@@ -15,7 +15,7 @@ constexpr size_t kMostGroup = 40;    // letters of a group's name in a legend
 constexpr size_t kMostPoints = 120;  // of a line: every third pixel of a page's picture
 constexpr double kLogAbove = 30;     // largest / typical value from which an axis is logarithmic
 constexpr double kFullAbove = 40;    // % of KV memory from which its axis goes up to 100
-constexpr double kStallGaps = 5;     // without an objective: so many times the median gap is a stall
+constexpr double kStallGaps = 5;     // without an objective: a gap of this many medians is a stall
 
 // Seconds, minutes or hours, for a run of this length.
 struct TimeUnit {
@@ -33,7 +33,7 @@ double LengthOf(const TimeBins& bins) {
 
 enum class Of : uint8_t { kMean, kLargest };
 
-// Bins that were told something, each with its middle, joined by neighbours where there are more than a picture shows
+// Bins that have a value, each with its middle, joined by neighbours where there are more than a picture shows
 // apart: steps that alternate are then a band from the least to the largest about their mean, and no barcode.
 struct Points {
   std::vector<double> middle_ns;

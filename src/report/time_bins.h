@@ -33,7 +33,7 @@ class TimeBins {
   size_t used_ = 0;
 };
 
-// What both were told, in `into`.
+// Adds the values of the other to `into`.
 void Join(const TimeBins::Bin& from, TimeBins::Bin* into);
 
 }  // namespace tactus::report

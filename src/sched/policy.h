@@ -129,7 +129,7 @@ struct ChoiceTraits {
   bool reserves_output = false;    // admission: sets aside what the output is expected to need (ReservationNote)
   bool aborts_outgrown = false;    // preemption: ends the run of a sequence that outgrew it (Preemption::Outgrown)
   bool wants_step_time = false;    // any: asked SchedulerLimits::StepTimes()
-  bool offline = false;            // budget: of a job that nobody waits for, which no measuring should delay
+  bool offline = false;            // budget: for offline jobs, whose start measures nothing
   int64_t max_prefill_tokens = 0;  // budget: the most prefill tokens of one step, whatever else is in it
   int64_t max_tokens = 0;          // budget: the most tokens of one step
 };

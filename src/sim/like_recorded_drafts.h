@@ -13,8 +13,8 @@
 
 namespace tactus {
 
-// The chance p that each guess is right if those before it are: drafts of so many tokens on average then have as many
-// right ones as these had. 0 where nothing was guessed.
+// The chance that a guessed token is right if those before it are, such that drafts of the recorded mean length have
+// the recorded mean number of right tokens. 0 where nothing was guessed.
 inline double AcceptanceOf(const DraftCounts& counts) {
   if (counts.drafts <= 0 || counts.draft_tokens <= 0 || counts.accepted_tokens <= 0) return 0;
   if (counts.accepted_tokens >= counts.draft_tokens) return 1;

@@ -78,7 +78,7 @@ std::string Lower(std::string_view text) {
   return lower;
 }
 
-// Takes a number of so many digits off the front.
+// Takes a number of exactly `digits` digits off the front.
 std::optional<int> TakeDigits(std::string_view* text, size_t digits) {
   if (text->size() < digits) return std::nullopt;
   const auto value = Number<unsigned>(text->substr(0, digits));

@@ -215,7 +215,7 @@ TEST(ServingReport, TheResultStatesTheObjectives) {
   EXPECT_EQ(objectives["ttft_ms"]["most"], 2000);
   EXPECT_EQ(objectives["tbt_ms"]["least"], 50);
   EXPECT_TRUE(objectives["jct_ms"].is_null());
-  EXPECT_EQ(RunTable(ResultOf({})).find("Objectives"), std::string::npos) << "nobody stated any";
+  EXPECT_EQ(RunTable(ResultOf({})).find("Objectives"), std::string::npos) << "no request stated any";
 }
 
 TEST(ServingReport, AFigureThatIsNotKnownIsNull) {

@@ -149,7 +149,7 @@ class StepTimesTest(Folder):
         second = self.start()
         self.assertNotIn("measuring", second)
         self.assertIn(f"step times of an earlier start, {file}", second)
-        self.assertIn("--measure-step-times measures anew", second)
+        self.assertIn("--measure-step-times measures again", second)
         # Anew where that is asked for, and where the file is torn, of other bytes, or another program's.
         whole = file.read_text()
         self.assertIn("step times measured in", self.start("--measure-step-times"))

@@ -111,7 +111,7 @@ class TerminalTest(unittest.TestCase):
         said = done.stderr.decode()
         self.assertEqual(done.returncode, 0, said)
         for line in [
-            "/clear          starts anew",
+            "/clear          forgets the conversation",
             "/set temperature: 9 is out of range; give a value from 0 to 2",
             "temperature 1.5\n",
             "top_k 3\n",

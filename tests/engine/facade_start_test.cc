@@ -212,7 +212,7 @@ TEST_F(FacadeTest, StepTimesOfAStartAreKeptForTheNext) {
   EXPECT_TRUE(std::filesystem::exists(folder_ / "empty_cache" / "step_times"));
   const std::string later = start();
   EXPECT_FALSE(measures(later)) << later;
-  EXPECT_NE(later.find("--measure-step-times measures anew"), std::string::npos) << later;
+  EXPECT_NE(later.find("--measure-step-times measures again"), std::string::npos) << later;
 
   std::ofstream(folder_ / "no_folder") << "a file";
   o.weight_cache = (folder_ / "no_folder").string();
