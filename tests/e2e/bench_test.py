@@ -5,7 +5,7 @@ import json
 import unittest
 import urllib.request
 
-from cli_test import Folder, tactus
+from command_case import Folder, tactus
 from server_process import ServerProcess
 
 

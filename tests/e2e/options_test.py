@@ -9,7 +9,7 @@ import subprocess
 import tomllib
 import unittest
 
-from cli_test import BINARY, Folder, tactus
+from command_case import BINARY, Folder, tactus
 from server_process import TakenPort
 
 # What TOML, a shell and a command line each have a meaning for.

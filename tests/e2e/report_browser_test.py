@@ -11,7 +11,7 @@ import unittest
 import xml.etree.ElementTree
 import zlib
 
-from cli_test import Folder, tactus
+from command_case import Folder, tactus
 
 CHROMIUM = shutil.which("chromium")
 

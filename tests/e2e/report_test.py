@@ -9,7 +9,7 @@ import unittest
 import xml.etree.ElementTree
 import zipfile
 
-from cli_test import BINARY, ENVIRONMENT, Folder, tactus
+from command_case import BINARY, ENVIRONMENT, Folder, tactus
 from router_process import Router
 from server_process import ServerProcess, wait_until
 

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import unittest
 
-from cli_test import Folder, tactus
+from command_case import Folder, tactus
 from router_process import Router
 from server_process import ServerProcess
 
