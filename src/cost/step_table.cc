@@ -267,12 +267,12 @@ Result<double> Number(std::string_view field, const std::string& where, size_t c
 }
 
 Result<StepSample> ParseRow(std::string_view line, const std::string& where) {
-  constexpr double kMost[] = {1 << 24, 1 << 24, 1 << 24, 1e12, 1e9};
+  constexpr double kLimits[] = {1 << 24, 1 << 24, 1 << 24, 1e12, 1e9};
   constexpr const char* kNames[] = {"prefill_tokens", "prefill_context", "decodes", "decode_context_tokens", "step_ms"};
   TACTUS_ASSIGN_OR_RETURN(const std::vector<std::string_view> fields, Split(line, where, kHeader));
   double values[5] = {};
   for (size_t i = 0; i < 5; ++i) {
-    TACTUS_ASSIGN_OR_RETURN(values[i], Number(fields[i], where, i + 1, kNames[i], kMost[i]));
+    TACTUS_ASSIGN_OR_RETURN(values[i], Number(fields[i], where, i + 1, kNames[i], kLimits[i]));
   }
   StepSample s{static_cast<int32_t>(values[0]), static_cast<int32_t>(values[1]), static_cast<int64_t>(values[2]),
                static_cast<int64_t>(values[3]), values[4]};

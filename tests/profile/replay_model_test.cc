@@ -6,6 +6,7 @@
 
 #include <cstdio>
 
+#include "loop/harness.h"
 #include "sim/simulator.h"
 
 namespace tactus {
@@ -25,7 +26,7 @@ class LinearSteps final : public StepTimeModel {
 
 // A run with preemptions, shared prefixes and conversations, recorded.
 std::string Record(const StepTimeModel& model, const std::string& workload) {
-  const std::string path = testing::TempDir() + "replay_model_test.trace";
+  const std::string path = ::testing::TempDir() + "replay_model_test.trace";
   auto spec = ParseWorkload(workload);
   auto arrivals = ParseArrivals("poisson", 6);
   EXPECT_TRUE(spec.ok() && arrivals.ok());
@@ -98,6 +99,37 @@ TEST(ReplayModel, ASlowerModelIsOffBySoMuch) {
   EXPECT_NEAR(replay->errors.total, 0.1, 1e-6);
   EXPECT_GT(replay->predicted.tbt_ms.p50, 1.05 * replay->measured.tbt_ms.p50);
   EXPECT_GT(replay->predicted.ttft_ms.p50, replay->measured.ttft_ms.p50);
+}
+
+// A client that closes its connection behind a whole answer cancels a request that has ended. Where the model is slower
+// the same request is still under way at that time, and its client would have waited.
+TEST(ReplayModel, ACancelBehindAWholeAnswerCancelsNothing) {
+  testing::HarnessConfig config;
+  config.trace_path = ::testing::TempDir() + "replay_model_cancel.trace";
+  testing::Harness h(config);
+  ASSERT_TRUE(h.scheduler_error().ok()) << h.scheduler_error().ToString();
+  Request request;
+  request.prompt = std::make_shared<const std::vector<TokenId>>(10, 1);
+  request.stop.max_tokens = 4;
+  const RequestHandle whole = h.MustSubmit(request);
+  ASSERT_EQ(h.Run(), "");
+  ASSERT_TRUE(h.outputs().at(whole).done);
+  h.Cancel(whole);
+  ASSERT_EQ(h.Settle(), "");
+  request.stop.max_tokens = 64;
+  const RequestHandle left = h.MustSubmit(request);
+  ASSERT_EQ(h.Settle(), "");
+  ASSERT_TRUE(h.Advance());
+  h.Cancel(left);
+  ASSERT_EQ(h.Run(), "");
+  ASSERT_TRUE(h.CloseTrace().ok());
+  const auto replay = ReplayWithModel(config.trace_path, LinearSteps(1000));
+  std::remove(config.trace_path.c_str());
+  ASSERT_TRUE(replay.ok()) << replay.status().ToString();
+  for (const RunResult* run : {&replay->measured, &replay->predicted}) {
+    EXPECT_EQ(run->completed, 1) << "the answer that was whole";
+    EXPECT_EQ(run->failed, 1) << "the one whose client left";
+  }
 }
 
 TEST(ReplayModel, WhatIsNoTraceIsRefused) {

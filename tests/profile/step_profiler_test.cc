@@ -155,7 +155,7 @@ TEST(StepProfiler, MedianOfSoundPlansAndAFileThatPredicts) {
     ASSERT_NEAR(sample->step_ms, ms, 1e-5) << "the disturbed runs are not the median";
     profile.samples.push_back(*sample);
   }
-  const std::string path = testing::TempDir() + "profile_test.csv";
+  const std::string path = ::testing::TempDir() + "profile_test.csv";
   std::ofstream(path) << ProfileText(profile);
   const auto loaded = cost::LoadStepProfile(path);
   std::remove(path.c_str());
