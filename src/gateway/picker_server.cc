@@ -13,6 +13,7 @@
 #include "base/input_file.h"
 #include "base/json_text.h"
 #include "gateway/ext_proc_service.h"
+#include "http/access.h"
 #include "http/server.h"
 
 namespace tactus::gateway {
@@ -108,12 +109,7 @@ struct PickerServer::Impl final : http::Handler {
 
 Status PickerServer::Impl::Start(const EppOptions& options, Clock& clock) {
   if (options.host.empty()) return InvalidArgument("--host is empty; give an address such as 127.0.0.1", "host");
-  if (options.max_body_total.bytes < options.max_body.bytes) {
-    return InvalidArgument(
-        fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
-                    options.max_body_total.bytes, options.max_body.bytes),
-        "max-body-total");
-  }
+  TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
   TACTUS_ASSIGN_OR_RETURN(auto credentials, Credentials(options));
   gpr_set_log_function([](gpr_log_func_args*) {});  // what goes wrong is said here, once
   grpc::EnableDefaultHealthCheckService(true);

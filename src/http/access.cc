@@ -67,6 +67,13 @@ constexpr std::string_view kNoClass = "none";  // in --api-key-class
 
 }  // namespace
 
+Status CheckBodyLimits(int64_t one, int64_t all) {
+  if (all >= one) return Status();
+  return InvalidArgument(
+      fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least {}", all, one, one),
+      "max-body-total");
+}
+
 Status CheckKeyClasses(const std::vector<std::string>& keys, const std::vector<std::string>& classes,
                        const std::vector<std::string>& declared) {
   if (classes.empty()) return Status();

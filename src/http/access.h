@@ -27,6 +27,9 @@ Status CheckApiKeys(const std::vector<std::string>& keys);
 Status CheckKeyClasses(const std::vector<std::string>& keys, const std::vector<std::string>& classes,
                        const std::vector<std::string>& declared);
 
+// kInvalidArgument where all bodies together (--max-body-total, bytes) may hold less than one (--max-body).
+Status CheckBodyLimits(int64_t one, int64_t all);
+
 // How a key is called where its clients are counted, "key 1".
 std::string KeyName(size_t key);
 

@@ -98,13 +98,11 @@ std::vector<const Ops*> RunnableOps() {
 #if defined(TACTUS_HAS_KERNELS_AVXVNNI)
   if (CpuHasAvxVnni()) sets.push_back(&AvxVnniOps());
 #endif
-#if defined(TACTUS_HAS_KERNELS_AVX512)
+#if defined(TACTUS_HAS_KERNELS_AVX512) && defined(TACTUS_HAS_KERNELS_AVX2)
   // Products that the CPU lacks an instruction for go to the AVX2 set.
-#if !defined(TACTUS_HAS_KERNELS_AVX2)
-  if (CpuHasAvx512Bf16() && CpuHasAvx512Vnni()) sets.push_back(&Avx512Ops());
-#else
   if (CpuHasAvx512()) sets.push_back(&Avx512Ops());
-#endif
+#elif defined(TACTUS_HAS_KERNELS_AVX512)
+  if (CpuHasAvx512Bf16() && CpuHasAvx512Vnni()) sets.push_back(&Avx512Ops());
 #endif
 #if defined(TACTUS_HAS_KERNELS_AMX)
   if (CpuHasAmx()) sets.push_back(&AmxOps());

@@ -447,12 +447,7 @@ Status RouterServer::Check(const RouterOptions& options) {
   TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options.api_key));
   if (!options.admin_key.empty()) TACTUS_RETURN_IF_ERROR(http::CheckKey("admin-key", options.admin_key));
   TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options.allowed_hosts));
-  if (options.max_body_total.bytes < options.max_body.bytes) {
-    return InvalidArgument(
-        fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
-                    options.max_body_total.bytes, options.max_body.bytes),
-        "max-body-total");
-  }
+  TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
   TACTUS_RETURN_IF_ERROR(FleetWatch::Check(options.fleet));
   TACTUS_RETURN_IF_ERROR(Discovery::Check(options.fleet));
   return options.kv_secret_file.empty() ? Status() : ReadFleetSecret(options.kv_secret_file).status();

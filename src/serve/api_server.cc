@@ -511,12 +511,7 @@ std::string ApiServerImpl::HttpMetrics() const {
 Status ApiServer::Check(const ServeOptions& options) {
   TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options.api_key));
   TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options.allowed_hosts));
-  if (options.max_body_total.bytes < options.max_body.bytes) {
-    return InvalidArgument(
-        fmt::format("--max-body-total: {} bytes are less than the {} of --max-body; give at least as many",
-                    options.max_body_total.bytes, options.max_body.bytes),
-        "max-body-total");
-  }
+  TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
   TACTUS_RETURN_IF_ERROR(FileApi::Check(options));
   if (!options.kv_secret_file.empty()) return ReadFleetSecret(options.kv_secret_file).status();
   if (options.hand_over_to.empty()) return Status();
