@@ -1,5 +1,6 @@
 """The native part (src/python/module.cc). Internal: its names may change."""
-from typing import Any, Optional, TypedDict, Union
+
+from typing import Any, TypedDict
 
 from .errors import TactusError
 
@@ -8,11 +9,11 @@ version: str
 OptionTexts = list[tuple[str, str]]
 LogprobRows = list[list[tuple[int, float]]]  # per token: the chosen one, then the best
 # text, token ids, logprobs, finish reason, stop reason
-Choice = tuple[str, list[int], Optional[LogprobRows], Optional[str], Union[str, int, None]]
+Choice = tuple[str, list[int], LogprobRows | None, str | None, str | int | None]
 # index, prompt's token ids, cached tokens, choices, error
-Ended = tuple[int, list[int], int, list[Choice], Optional[TactusError]]
+Ended = tuple[int, list[int], int, list[Choice], TactusError | None]
 # index, choice, text, token ids, logprobs, finish reason, stop reason, error
-Piece = tuple[int, int, str, list[int], LogprobRows, Optional[str], Union[str, int, None], Optional[TactusError]]
+Piece = tuple[int, int, str, list[int], LogprobRows, str | None, str | int | None, TactusError | None]
 
 class ReadyRequest:
     @property
@@ -57,8 +58,15 @@ class PlanCosts:
         bytes_per_s: of its memory.
     """
 
-    def __init__(self, *, flops_per_token: float, attention_flops: float, kv_bytes_per_token: float, flops_per_s: float,
-                 bytes_per_s: float) -> None: ...
+    def __init__(
+        self,
+        *,
+        flops_per_token: float,
+        attention_flops: float,
+        kv_bytes_per_token: float,
+        flops_per_s: float,
+        bytes_per_s: float,
+    ) -> None: ...
     @property
     def flops_per_token(self) -> float: ...
     @property

@@ -390,7 +390,7 @@ def main():
 
     ruff = ROOT / ".venv/bin/ruff"
     if ruff.exists():
-        python = [str(path) for path in tracked("*.py")]
+        python = [str(path) for path in tracked("*.py", "*.pyi")]
         for command in (["format", "--check", "--diff", "--quiet"], ["check", "--output-format", "concise", "--quiet"]):
             done = subprocess.run([ruff, *command, *python], capture_output=True, text=True, cwd=ROOT)
             if done.returncode != 0:
