@@ -1,13 +1,31 @@
 # The standard headers (pch.h) are precompiled once for all modules and once, with GoogleTest's, for all tests: both of
 # one set of flags. What a module adds to them must not change what a header says.
 
-# Sources of one target are compiled 24 at a time (docs/build.md): their names without linkage must differ, as if they
+# Sources of one target are compiled 36 at a time (docs/build.md): their names without linkage must differ, as if they
 # were in one file. Sources with flags of their own are compiled alone. A change of one file compiles those beside it
 # again, so the preset `dev` does without.
 function(tactus_unity target)
   if(TACTUS_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 24)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 36)
   endif()
+endfunction()
+
+# Libraries and programs that share the precompiled header, which one set of flags made: that of shared code, for all.
+function(tactus_pch target)
+  if(NOT TACTUS_PCH)
+    return()
+  endif()
+  if(NOT TARGET tactus_pch)
+    add_library(tactus_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
+    target_link_libraries(tactus_pch PRIVATE tactus_flags)
+    target_precompile_headers(tactus_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+  endif()
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL EXECUTABLE)
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
+  target_precompile_headers(${target} REUSE_FROM tactus_pch)
 endfunction()
 
 # tactus_module(NAME kv SOURCES a.cc b.cc DEPS base [LIBS fmt::fmt ...])
@@ -27,18 +45,16 @@ function(tactus_module)
   endforeach()
   target_link_libraries(tactus_${M_NAME} PUBLIC ${M_LIBS})
   tactus_unity(tactus_${M_NAME})
-  if(TACTUS_PCH)
-    if(NOT TARGET tactus_pch)
-      add_library(tactus_pch OBJECT ${CMAKE_SOURCE_DIR}/cmake/pch.cc)
-      target_link_libraries(tactus_pch PRIVATE tactus_flags)
-      target_precompile_headers(tactus_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
-    endif()
-    target_precompile_headers(tactus_${M_NAME} REUSE_FROM tactus_pch)
-  endif()
+  tactus_pch(tactus_${M_NAME})
   set_property(GLOBAL APPEND PROPERTY TACTUS_MODULES tactus_${M_NAME})
 endfunction()
 
 include(GoogleTest)
+
+# Tests call optimised code and need not be it themselves: a third of their compile time.
+function(tactus_test_flags target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
+endfunction()
 
 # main() of every test program and the paths of the sources, made on first use.
 function(tactus_test_main)
@@ -51,6 +67,7 @@ function(tactus_test_main)
   set_source_files_properties(${support}/source_path.cc PROPERTIES COMPILE_DEFINITIONS TACTUS_SOURCE_DIR="${root}")
   target_include_directories(tactus_test_main PRIVATE ${root}/tests)
   target_link_libraries(tactus_test_main PUBLIC GTest::gtest PRIVATE tactus_flags)
+  tactus_test_flags(tactus_test_main)
   if(TACTUS_PCH)
     # As programs are compiled, or they could not use its header.
     set_target_properties(tactus_test_main PROPERTIES POSITION_INDEPENDENT_CODE OFF)
@@ -61,20 +78,20 @@ endfunction()
 
 # tactus_test(NAME kv_test SOURCES block_pool_test.cc ... DEPS kv [LABELS fast|slow] [TIMEOUT s])
 #   One GoogleTest executable per module: few links, quick to build. Label `fast` (default) runs in CI. Every test case is
-#   a test of ctest, `kv_test.Suite.Case`, so that one that skips itself is shown as skipped, with its name. ALONE: each
-#   file is compiled by itself, because names in several are the same.
+#   a test of ctest, `kv_test.Suite.Case`, so that one that skips itself is shown as skipped, with its name. ALONE: files
+#   that are compiled by themselves, because a name of theirs is in another one too.
 function(tactus_test)
-  cmake_parse_arguments(T "ALONE" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS;ALONE" ${ARGN})
   tactus_test_main()
-  add_executable(${T_NAME} ${T_SOURCES})
+  add_executable(${T_NAME} ${T_SOURCES} ${T_ALONE})
+  set_source_files_properties(${T_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  tactus_test_flags(${T_NAME})
   target_include_directories(${T_NAME} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests)
   target_link_libraries(${T_NAME} PRIVATE tactus_flags tactus_test_main ${T_LIBS})
   foreach(dep IN LISTS T_DEPS)
     target_link_libraries(${T_NAME} PRIVATE tactus_${dep})
   endforeach()
-  if(NOT T_ALONE)
-    tactus_unity(${T_NAME})
-  endif()
+  tactus_unity(${T_NAME})
   if(TACTUS_PCH)
     target_precompile_headers(${T_NAME} REUSE_FROM tactus_test_main)
   endif()

@@ -28,7 +28,7 @@ if [ ! -f "build/$preset/build.ninja" ]; then
   configure=(--preset "$preset")
   [ $serving = 0 ] || configure+=(-DTACTUS_KERNEL_SETS=native)
   [ $tests = ON ] || configure+=(-DTACTUS_BUILD_TESTS=OFF)   # GoogleTest may be missing
-elif [ $serving = 0 ] && [ "$preset" != fuzz ]; then
+elif [ $serving = 0 ] && [[ $preset != fuzz* ]]; then
   [ "$(cached TACTUS_KERNEL_SETS)" = all ] || configure+=(-DTACTUS_KERNEL_SETS=all)
   [ $tests = OFF ] || [ "$(cached TACTUS_BUILD_TESTS)" != OFF ] || configure+=(-DTACTUS_BUILD_TESTS=ON)
   [ ${#configure[@]} -eq 0 ] || configure+=(-S . -B "build/$preset")

@@ -49,26 +49,26 @@ grammars() {  # likewise
   scripts/get_llguidance.sh > /dev/null || true
 }
 
-run_fuzzer() {  # name, seconds
-  local name=$1 corpus=build/fuzz/corpus/$1 log=build/fuzz/$1.log
+run_fuzzer() {  # preset, name, seconds
+  local folder=build/$1 name=$2 corpus=build/fuzz/corpus/$2 log=build/$1/$2.log
   local seeds=tests/fuzz/corpus/${name%_fuzz}
   mkdir -p "$corpus"
   [ -d "$seeds" ] || seeds=
-  if ! "build/fuzz/tests/fuzz/$name" -max_total_time="$2" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+  if ! "$folder/tests/fuzz/$name" -max_total_time="$3" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
     "$corpus" $seeds > "$log" 2>&1; then
     tail -40 "$log" >&2
     echo "fuzz: $name failed, see above" >&2
     return 1
   fi
-  echo "fuzz: $name, $2 s, $(grep -E 'stat::number_of_executed_units' "$log")" >&2
+  echo "fuzz: $name, $3 s, $(grep -E 'stat::number_of_executed_units' "$log")" >&2
 }
 
-fuzz() {  # seconds for each fuzzer, further targets; as many at once as there are cores
+fuzz() {  # preset, seconds for each fuzzer, further targets; as many at once as there are cores
   scripts/setup.sh build fuzz
-  scripts/build.sh fuzz fuzzers "${@:2}"
+  scripts/build.sh "$1" fuzzers "${@:3}"
   export -f run_fuzzer
-  find build/fuzz/tests/fuzz -maxdepth 1 -name '*_fuzz' -type f -executable -printf '%f\0' | sort -z |
-    xargs -0 -P "$(nproc)" -I{} bash -c 'run_fuzzer {} '"$1"
+  find "build/$1/tests/fuzz" -maxdepth 1 -name '*_fuzz' -type f -executable -printf '%f\0' | sort -z |
+    xargs -0 -P "$(nproc)" -I{} bash -c "run_fuzzer $1 {} $2"
 }
 
 run_ctest() {  # preset, further arguments
@@ -89,7 +89,7 @@ case $mode in
     default_model
     grammars
     test_data
-    if [ "$mode" = ci ]; then fuzz 10; fi
+    if [ "$mode" = ci ]; then fuzz fuzz_ci 10 programs; fi  # clang builds the programs too
     run_ctest "$preset" -L fast
     ;;
   slow)
@@ -136,7 +136,7 @@ case $mode in
     test_data
     TSAN_OPTIONS=halt_on_error=1:suppressions=$root/tests/tsan_suppressions.txt run_ctest tsan -L fast -LE python
     ;;
-  fuzz) fuzz "${2:-60}" ;;
+  fuzz) fuzz fuzz "${2:-60}" ;;
   abuse)
     scripts/setup.sh build test
     scripts/build.sh release programs

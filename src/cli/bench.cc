@@ -240,7 +240,7 @@ int CodeOfRun(const Status& status) {
 }
 
 // One after the other: they share the server. Ends with the first that fails.
-int RunSeeds(BenchOptions options, const ReportInput& input) {
+int RunLoads(BenchOptions options, const ReportInput& input) {
   RunSet set{"", {}};
   for (int64_t k = 0; k < options.seeds; ++k) {
     options.load.seed = static_cast<uint64_t>(options.seed);
@@ -320,7 +320,7 @@ int BenchCommand(const Args& args) {
   }
 
   CatchInterrupt();
-  if (options.seeds > 1) return RunSeeds(options, input);
+  if (options.seeds > 1) return RunLoads(options, input);
   auto bench = RunOne(options, input, std::move(*work), run_file->get(), series->get());
   if (!bench.ok()) return FailBench(bench.status(), CodeOfRun(bench.status()));
   if (*run_file != nullptr) {

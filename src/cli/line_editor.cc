@@ -74,6 +74,8 @@ class Editor final : public LineEditor {
     interrupted_ = false;
     std::fputs(kPastesMarked, stderr);
     el_resize(editor_);  // the window may have another size by now
+    // Before the prompt: a Ctrl-D that the terminal still takes as the end of a line would be lost to the editor.
+    el_set(editor_, EL_PREP_TERM, 1);
     int bytes = 0;
     const char* line = el_gets(editor_, &bytes);
     std::fputs(kPastesPlain, stderr);

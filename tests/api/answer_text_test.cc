@@ -104,18 +104,18 @@ void ExpectInEveryCut(const AnswerReading& reading, const std::string& text, con
   }
 }
 
-struct Case {
+struct WrittenCase {
   const char* text;
   const char* parts;
 };
 
-void ExpectAll(const char* form, const char* reasoning, std::initializer_list<Case> cases) {
+void ExpectAll(const char* form, const char* reasoning, std::initializer_list<WrittenCase> cases) {
   AnswerReading reading;
   reading.calls = FindToolFormat(form);
   ASSERT_NE(reading.calls, nullptr) << form;
   reading.reasoning = reasoning == nullptr ? nullptr : FindReasoningFormat(reasoning);
   reading.tools = Tools();
-  for (const Case& c : cases) ExpectInEveryCut(reading, c.text, c.parts);
+  for (const WrittenCase& c : cases) ExpectInEveryCut(reading, c.text, c.parts);
 }
 
 TEST(AnswerText, Hermes) {
@@ -377,7 +377,7 @@ TEST(AnswerText, ListsOfObjects) {
 }
 
 TEST(AnswerText, Harmony) {
-  const std::initializer_list<Case> without_calls = {
+  const std::initializer_list<WrittenCase> without_calls = {
       {"<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.", "R:Hm.\nT:Yes.\n"},
       {"<|channel|>final<|message|>Yes.<|return|>", "T:Yes.\n"},
       {"Just words.", "T:Just words.\n"},
@@ -400,15 +400,16 @@ TEST(AnswerText, Harmony) {
         "C:add\nA:{}\nT:Ok\n"}});
   AnswerReading reading;
   reading.calls = FindToolFormat("openai");
-  for (const Case& c : without_calls) ExpectInEveryCut(reading, c.text, c.parts);  // the same without tools
+  for (const WrittenCase& c : without_calls) ExpectInEveryCut(reading, c.text, c.parts);  // the same without tools
 }
 
 TEST(AnswerText, ReasoningThatThePromptHasOpened) {
   AnswerReading reading;
   reading.reasoning = FindReasoningFormat("think");
   reading.begins_in_reasoning = true;
-  for (const Case& c : {Case{"Hm.\n\nSo\n</think>\n\nYes. ", "R:Hm.\n\nSo\nT:Yes. \n"}, Case{"</think>Yes", "T:Yes\n"},
-                        Case{"Hm </thin", "R:Hm </thin\n"}, Case{"", ""}, Case{"\n\n", ""}}) {
+  for (const WrittenCase& c :
+       {WrittenCase{"Hm.\n\nSo\n</think>\n\nYes. ", "R:Hm.\n\nSo\nT:Yes. \n"}, WrittenCase{"</think>Yes", "T:Yes\n"},
+        WrittenCase{"Hm </thin", "R:Hm </thin\n"}, WrittenCase{"", ""}, WrittenCase{"\n\n", ""}}) {
     ExpectInEveryCut(reading, c.text, c.parts);
   }
 }

@@ -20,7 +20,9 @@ struct JobRequest {
 };
 using Job = std::vector<JobRequest>;
 
-inline batch::PromptSet SetOf(const Job& job, int32_t key_tokens = 4) {
+inline constexpr int32_t kKeyTokens = 4;  // of a prefix tree's keys
+
+inline batch::PromptSet SetOf(const Job& job, int32_t key_tokens = kKeyTokens) {
   batch::PromptSet prompts(0, key_tokens);
   for (const JobRequest& r : job) EXPECT_TRUE(prompts.Add(r.prompt, r.traits).ok());
   return prompts;

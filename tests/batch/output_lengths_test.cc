@@ -16,11 +16,10 @@ using batch::PrefixTree;
 using batch::PromptSet;
 using testing::Job;
 using testing::JobRequest;
+using testing::kKeyTokens;
 using testing::RandomJob;
 using testing::SetOf;
 using testing::SharedTokens;
-
-constexpr int32_t kKeyTokens = 4;
 
 // `count` requests below one prefix, each with a question of its own.
 void AddTask(Job* job, TokenId task, int32_t count, bool known = false) {

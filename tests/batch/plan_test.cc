@@ -15,12 +15,12 @@ using batch::PlanOptions;
 using batch::PlanOrder;
 using batch::PrefixTree;
 using testing::Job;
+using testing::kKeyTokens;
 using testing::Llama8bOnA100;
 using testing::RandomJob;
 using testing::SetOf;
 using testing::SharedTokens;
 
-constexpr int32_t kKeyTokens = 4;
 constexpr PlanOrder kOrders[] = {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBalance,
                                  PlanOrder::kBlend};
 

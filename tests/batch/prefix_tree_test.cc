@@ -15,12 +15,11 @@ using batch::PromptSet;
 using batch::TreeNode;
 using testing::Job;
 using testing::JobRequest;
+using testing::kKeyTokens;
 using testing::LeafNodes;
 using testing::RandomJob;
 using testing::SetOf;
 using testing::SharedTokens;
-
-constexpr int32_t kKeyTokens = 4;
 
 std::vector<TokenId> Tokens(TokenId token, int32_t count) {
   return std::vector<TokenId>(static_cast<size_t>(count), token);

@@ -14,13 +14,12 @@ namespace {
 using batch::AssignShards;
 using batch::PrefixTree;
 using testing::Job;
+using testing::kKeyTokens;
 using testing::Llama8bOnA100;
 using testing::RandomJob;
 using testing::SetOf;
 using testing::SlowTotals;
 using testing::TotalsOf;
-
-constexpr int32_t kKeyTokens = 4;
 
 // [shard] Its requests.
 std::vector<std::vector<int32_t>> Cut(const Job& job, const std::vector<int32_t>& outputs, int32_t shards) {

@@ -17,11 +17,11 @@ using batch::PlanOrder;
 using batch::PrefixTree;
 using batch::Sharing;
 using testing::Job;
+using testing::kKeyTokens;
 using testing::Llama8bOnA100;
 using testing::RandomJob;
 using testing::SetOf;
 
-constexpr int32_t kKeyTokens = 4;
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
 std::vector<int32_t> Ascending(const Plan& plan) {

@@ -167,15 +167,15 @@ class Terminal:
         text, self.seen = self.shown[self.seen : at], at
         return text
 
-    def exit_status(self):
+    def exit_status(self, limit_s=60):
         """Reads on, so that the program is not held by a full terminal."""
-        while True:
+        end = time.monotonic() + limit_s
+        while select.select([self.file], [], [], max(0.0, end - time.monotonic()))[0]:
             try:
-                if not self.file.read(65536):
-                    break
-            except OSError:
-                break
-        return self.process.wait(60)
+                self.shown += self.file.read(65536).decode(errors="replace")
+            except OSError:  # the program has closed the terminal
+                return self.process.wait(limit_s)
+        raise AssertionError(f"the program did not end within {limit_s} s, after:\n{self.shown}")
 
 
 class PromptTest(unittest.TestCase):

@@ -12,7 +12,7 @@
 namespace tactus {
 namespace {
 
-constexpr TokenId kEnd = 256;         // special
+constexpr TokenId kEndToken = 256;    // special
 constexpr TokenId kFirstPiece = 257;  // and so on: the pieces given
 
 // Token id = byte, then one special token, then pieces of several bytes.
@@ -37,10 +37,10 @@ class ByteTokenizer final : public Tokenizer {
   }
   std::string_view TokenBytes(TokenId id) const override { return bytes_[static_cast<size_t>(id)]; }
   std::string_view TokenText(TokenId id) const override { return TokenBytes(id); }
-  bool IsSpecial(TokenId id) const override { return id == kEnd; }
+  bool IsSpecial(TokenId id) const override { return id == kEndToken; }
   int32_t vocab_size() const override { return static_cast<int32_t>(bytes_.size()); }
   TokenId bos_id() const override { return -1; }
-  TokenId eos_id() const override { return kEnd; }
+  TokenId eos_id() const override { return kEndToken; }
   TokenId FindToken(std::string_view) const override { return -1; }
   bool strips_leading_space() const override { return strips_leading_space_; }
 
@@ -328,10 +328,10 @@ TEST(Delivery, AStopBeforeMinTokensIsTextEvenWhileItIsHeldBack) {
 // The special token is no text, yet its bytes end a stop string: what is held back of the stop must not come out, and
 // what only might have become another stop must.
 TEST(Delivery, AStopInBytesThatAreNoTextLeaksNothing) {
-  EXPECT_EQ(Answered({}, {'h', 'i', 'd', kEnd}, {"d<end>"})->Text(), "hi");
-  EXPECT_EQ(Answered({}, {'h', 'i', 'd', kEnd}, {"d<end>"})->deltas.back().stop_string, "d<end>");
-  EXPECT_EQ(Answered({}, {'h', 'i', kEnd}, {"<end>"})->Text(), "hi");
-  EXPECT_EQ(Answered({}, {'h', '\n', kEnd}, {"<end>", "\n\n"})->Text(), "h\n");
+  EXPECT_EQ(Answered({}, {'h', 'i', 'd', kEndToken}, {"d<end>"})->Text(), "hi");
+  EXPECT_EQ(Answered({}, {'h', 'i', 'd', kEndToken}, {"d<end>"})->deltas.back().stop_string, "d<end>");
+  EXPECT_EQ(Answered({}, {'h', 'i', kEndToken}, {"<end>"})->Text(), "hi");
+  EXPECT_EQ(Answered({}, {'h', '\n', kEndToken}, {"<end>", "\n\n"})->Text(), "h\n");
 }
 
 TEST(Delivery, AStopAfterBytesThatAreNoCharacterIsFound) {
@@ -352,8 +352,8 @@ TEST(Delivery, AnAnswerContinuesItsPromptsText) {
       std::vector<TokenId> prompt;
       bool at_start;
     };
-    for (const Case& c : {Case{{'p'}, false}, Case{{kEnd, 'p'}, false}, Case{{'p', kEnd}, false}, Case{{kEnd}, true},
-                          Case{{kEnd, kEnd}, true}, Case{{}, true}}) {
+    for (const Case& c : {Case{{'p'}, false}, Case{{kEndToken, 'p'}, false}, Case{{'p', kEndToken}, false},
+                          Case{{kEndToken}, true}, Case{{kEndToken, kEndToken}, true}, Case{{}, true}}) {
       Feed feed({" hi", " you"}, strips);
       auto sink = std::make_shared<Recorder>();
       feed.AnswerTokens(feed.Open({}, sink, 1, c.prompt), {kFirstPiece, kFirstPiece + 1}, {});
@@ -366,7 +366,7 @@ TEST(Delivery, AnAnswerContinuesItsPromptsText) {
 TEST(Delivery, AStopThatBeginsWithTheSpaceThatIsNoTextLeaksNothing) {
   Feed feed({" hi", "x"}, true);
   auto sink = std::make_shared<Recorder>();
-  feed.AnswerTokens(feed.Open({" hi"}, sink, 1, {kEnd}), {kFirstPiece}, {" hi"});
+  feed.AnswerTokens(feed.Open({" hi"}, sink, 1, {kEndToken}), {kFirstPiece}, {" hi"});
   feed.Close();
   EXPECT_EQ(sink->Text(), "");
   EXPECT_EQ(sink->deltas.back().finish, FinishReason::kStop);

@@ -10,7 +10,7 @@
 namespace tactus::test {
 namespace {
 
-constexpr int32_t kPrefix = 144, kMore = 96, kSteps = 6;
+constexpr int32_t kPrefix = 144, kMore = 96, kDecodeSteps = 6;
 
 std::unique_ptr<StepRunner> MakeRunner(const TinyModel& model, const kernels::Ops* ops, int32_t threads, bool cascade) {
   CpuExecutorOptions options = model.Options();
@@ -57,7 +57,7 @@ void RunSteps(StepRunner& runner, const TinyModel& model, std::vector<StepDriver
     driver.Generate(s, 1);
     decodes.push_back({s, 1});
   }
-  for (int32_t step = 0; step < kSteps; ++step) {
+  for (int32_t step = 0; step < kDecodeSteps; ++step) {
     std::vector<StepDriver::Take> takes = decodes;
     takes.insert(takes.begin() + step, {6, 15});
     const StepResult step_result = driver.Step(takes);

@@ -10,13 +10,13 @@
 namespace tactus {
 namespace {
 
-struct Note {
+struct ClientNote {
   int64_t served;
 };
 
 TEST(ClientTable, RemembersWhoIsAwayUntilThePlaceIsNeeded) {
   NoteLayout layout;
-  const NoteColumn<Note> note = layout.Column<Note>();
+  const NoteColumn<ClientNote> note = layout.Column<ClientNote>();
   ClientTable t(1, 2, layout.stride());
   const auto serve = [&](uint64_t hash, int64_t tokens) {
     const ClientId c = t.Acquire(hash);
@@ -46,7 +46,7 @@ TEST(ClientTable, WithoutNotesAllAreOne) {
 // Against a list in order of departure.
 TEST(ClientTable, AgreesWithAList) {
   NoteLayout layout;
-  const NoteColumn<Note> note = layout.Column<Note>();
+  const NoteColumn<ClientNote> note = layout.Column<ClientNote>();
   for (uint64_t seed = 0; seed < 20; ++seed) {
     Rng rng(seed);
     constexpr int32_t kLive = 5, kIdle = 7;
