@@ -1,9 +1,12 @@
 #include "cli/interrupt.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 
 namespace tactus::cli {
 namespace {
@@ -11,8 +14,14 @@ namespace {
 std::atomic<int> g_count{0}, g_last{2};
 static_assert(std::atomic<int>::is_always_lock_free);
 
+// A byte for every Ctrl-C, which a wait for input sees too. Without a pipe a Ctrl-C is seen by what it interrupts.
+int g_pipe[2] = {-1, -1};
+
 void OnInterrupt(int) {
   if (g_count.fetch_add(1) + 1 >= g_last) _exit(130);
+  const int saved = errno;
+  (void)!write(g_pipe[1], "", 1);
+  errno = saved;
 }
 
 void Catch(int signal) {
@@ -27,6 +36,7 @@ void Catch(int signal) {
 
 void CatchInterrupt(int last) {
   g_last = last;
+  if (g_pipe[0] < 0) (void)!pipe2(g_pipe, O_CLOEXEC | O_NONBLOCK);
   Catch(SIGINT);
 }
 void CatchTermination() {
@@ -37,7 +47,16 @@ int InterruptCount() {
   return g_count.load();
 }
 void ClearInterrupt() {
+  char seen[64];
+  while (read(g_pipe[0], seen, sizeof(seen)) > 0) {
+  }
   g_count.store(0);
+}
+
+bool WaitForInput(int fd) {
+  pollfd both[] = {{fd, POLLIN, 0}, {g_pipe[0], POLLIN, 0}};
+  if (poll(both, 2, -1) < 0) return false;
+  return both[1].revents == 0;
 }
 
 }  // namespace tactus::cli

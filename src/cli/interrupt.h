@@ -10,5 +10,8 @@ void CatchTermination();
 // How often Ctrl-C came since the last ClearInterrupt. Async-signal-safe counter; any thread.
 int InterruptCount();
 void ClearInterrupt();
+// Waits until `fd` can be read or has ended; false: Ctrl-C came since the last ClearInterrupt, or another signal now. A
+// read alone would miss the Ctrl-C that comes just before it. One thread at a time, behind CatchInterrupt.
+bool WaitForInput(int fd);
 
 }  // namespace tactus::cli

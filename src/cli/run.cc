@@ -151,7 +151,9 @@ class Chat {
   // it.
   Result<Next> ReadPlain(std::string* line) {
     if (terminal_) std::fputs("> ", stderr);
-    const auto more = input_.ReadLine(line, kMostLineBytes);
+    const bool signalled = terminal_ && !WaitForInput(STDIN_FILENO);
+    const Result<bool> more =
+        signalled ? Result<bool>(Status(StatusCode::kCancelled, "a signal")) : input_.ReadLine(line, kMostLineBytes);
     if (more.status().code() == StatusCode::kCancelled) {
       if (InterruptCount() == 0) return Next::kNothing;  // another signal
       std::fputs("\n", stderr);
