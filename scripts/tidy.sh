@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# clang-tidy 19 over what differs from a revision (default: everything): scripts/tidy.sh [REVISION]. A finding is an error.
+# clang-tidy 19 over the lines that differ from a revision (default: everything): scripts/tidy.sh [REVISION]. A finding is an error.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/setup.sh build fuzz tidy

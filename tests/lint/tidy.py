@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""clang-tidy over the units that hold changed sources and headers. A finding in a changed file is an error.
+"""clang-tidy over the units that hold changed sources and headers. A finding in a changed line is an error.
 
   tests/lint/tidy.py BUILD [REVISION]     changed since REVISION (default: every file of src and include)
 
@@ -19,11 +19,25 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATTERNS = ("src/*.cc", "src/*.h", "include/*.h", ":!src/python")
 
 
-def files_of(revision):
-    """Paths from the root of the files to look at."""
-    command = ["git", "diff", "--name-only", "--diff-filter=d", revision] if revision else ["git", "ls-files"]
-    said = subprocess.run([*command, "--", *PATTERNS], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    return said.split()
+def git(*arguments):
+    return subprocess.run(
+        ["git", *arguments, "--", *PATTERNS], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def lines_of(revision):
+    """{path from the root: ranges of lines to look at; none: all of them}."""
+    if not revision:
+        return {name: [] for name in git("ls-files").split()}
+    found, name = {}, None
+    for line in git("diff", "--unified=0", "--diff-filter=d", revision).splitlines():
+        if line.startswith("+++ b/"):
+            name = line[len("+++ b/") :]
+        elif change := re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", line):
+            first, count = int(change[1]), int(change[2] or 1)
+            if count > 0:
+                found.setdefault(name, []).append([first, first + count - 1])
+    return found
 
 
 def sources_of(unit):
@@ -51,10 +65,10 @@ def units_of(build, files):
 
 def main():
     build = pathlib.Path(sys.argv[1])
-    files = files_of(sys.argv[2] if len(sys.argv) > 2 else None)
+    files = lines_of(sys.argv[2] if len(sys.argv) > 2 else None)
     units = list(units_of(build, files))
     print(f"tidy: {len(files)} files in {len(units)} units", file=sys.stderr)
-    only = json.dumps([{"name": name} for name in files])
+    only = json.dumps([{"name": name, "lines": lines} if lines else {"name": name} for name, lines in files.items()])
     command = ["clang-tidy-19", "-p", str(build), "--quiet", f"--line-filter={only}"]
 
     def check(unit):
