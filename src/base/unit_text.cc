@@ -19,20 +19,32 @@ bool SplitNumber(const std::string& text, double* number, std::string* unit) {
   return true;
 }
 
+// So small that sums and products of a few stay within 64 bits.
+constexpr double kMostNs = 876'000 * 3600e9;  // 100 years
+constexpr double kMostBytes = 0x1p50;
+
 // ParseDuration and ParseBytes share this: a non-negative number times a unit's factor.
 struct UnitFactor {
   const char* name;
   double factor;
 };
-Result<int64_t> ParseWithUnit(const std::string& text, const std::vector<UnitFactor>& units, const char* expected) {
+struct Quantity {
+  std::vector<UnitFactor> units;
+  const char* expected;
+  double most;
+  const char* most_text;
+};
+Result<int64_t> ParseWithUnit(const std::string& text, const Quantity& quantity) {
   double number = 0;
   std::string unit;
   if (SplitNumber(text, &number, &unit) && number >= 0) {
-    for (const UnitFactor& u : units) {
-      if (unit == u.name && number * u.factor < 9.2e18) return static_cast<int64_t>(std::llround(number * u.factor));
+    for (const UnitFactor& u : quantity.units) {
+      if (unit != u.name) continue;
+      if (number * u.factor <= quantity.most) return static_cast<int64_t>(std::llround(number * u.factor));
+      return InvalidArgument(fmt::format("'{}' is more than {}, the limit", text, quantity.most_text));
     }
   }
-  return InvalidArgument(fmt::format("'{}' is not {}", text, expected));
+  return InvalidArgument(fmt::format("'{}' is not {}", text, quantity.expected));
 }
 
 }  // namespace
@@ -51,28 +63,33 @@ Result<DurationText> ParseDuration(const std::string& text) {
   if (SplitNumber(text, &number, &unit) && unit.empty() && number == 0) return DurationText{0};
   if (const std::string missing = MissingUnit(text); !missing.empty())
     return InvalidArgument(fmt::format("'{}' {}", text, missing));
-  auto ns = ParseWithUnit(text, {{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9}},
-                          "a duration such as 50ms, 1.5s or 2m");
+  static const Quantity kDuration = {{{"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"ns", 1}, {"m", 60e9}, {"h", 3600e9}},
+                                     "a duration such as 50ms, 1.5s or 2m",
+                                     kMostNs,
+                                     "876000h"};
+  auto ns = ParseWithUnit(text, kDuration);
   if (!ns.ok()) return ns.status();
   return DurationText{*ns};
 }
 
 Result<BytesText> ParseBytes(const std::string& text) {
   constexpr double kKi = 1024;
-  auto bytes = ParseWithUnit(text,
-                             {{"", 1},
-                              {"B", 1},
-                              {"K", kKi},
-                              {"KiB", kKi},
-                              {"M", kKi * kKi},
-                              {"MiB", kKi * kKi},
-                              {"G", kKi * kKi * kKi},
-                              {"GiB", kKi * kKi * kKi},
-                              {"TiB", kKi * kKi * kKi * kKi},
-                              {"KB", 1e3},
-                              {"MB", 1e6},
-                              {"GB", 1e9}},
-                             "a size such as 8GiB, 512MiB or a number of bytes");
+  static const Quantity kSize = {{{"", 1},
+                                  {"B", 1},
+                                  {"K", kKi},
+                                  {"KiB", kKi},
+                                  {"M", kKi * kKi},
+                                  {"MiB", kKi * kKi},
+                                  {"G", kKi * kKi * kKi},
+                                  {"GiB", kKi * kKi * kKi},
+                                  {"TiB", kKi * kKi * kKi * kKi},
+                                  {"KB", 1e3},
+                                  {"MB", 1e6},
+                                  {"GB", 1e9}},
+                                 "a size such as 8GiB, 512MiB or a number of bytes",
+                                 kMostBytes,
+                                 "1024TiB"};
+  auto bytes = ParseWithUnit(text, kSize);
   if (!bytes.ok()) return bytes.status();
   return BytesText{*bytes};
 }

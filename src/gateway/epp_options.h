@@ -52,11 +52,12 @@ struct EppOptions {
              .help = "most requests in flight for each ready replica; more get 429; 0: any number"});
     v.Field("max-body", max_body, {.unit = "bytes", .help = "largest request body; a larger one gets 413"});
     v.Field("max-body-total", max_body_total,
-            {.unit = "bytes", .help = "all bodies together that are held until they are whole; more get 503"});
+            {.unit = "bytes",
+             .help = "all bodies that are held until they are whole, with headers that are being read; more get 503"});
     v.Field("body-timeout", body_timeout,
             {.unit = "duration",
-             .help = "longest time from a request's headers to the end of its body, where the picker waits for that; "
-                     "then 408; 0: any time"});
+             .help = "longest time from a stream's beginning to the end of its request's body, where the picker waits "
+                     "for that; then 408, or the stream's end where nothing has come; 0: any time"});
     v.Field("shutdown-timeout", shutdown_timeout,
             {.unit = "duration", .help = "how long streams may finish after SIGTERM"});
   }

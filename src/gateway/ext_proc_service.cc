@@ -141,10 +141,19 @@ proto::ProcessingResponse MessageOf(Reply reply) {
   return message;
 }
 
-using Reactor = grpc::ServerBidiReactor<proto::ProcessingRequest, proto::ProcessingResponse>;
+// Bytes, so that what is no message is seen: parsed by gRPC it looks like the stream's end.
+using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-// When a body takes too long. The timer and the read that waits for the next piece race for the stream: whoever finds
-// it waiting has it.
+grpc::ByteBuffer BytesOf(const proto::ProcessingResponse& message) {
+  grpc::ByteBuffer bytes;
+  bool own = false;
+  // Fails for messages of 2 GiB alone, and pieces are small.
+  (void)grpc::SerializationTraits<proto::ProcessingResponse>::Serialize(message, &bytes, &own);
+  return bytes;
+}
+
+// When a body takes too long. The timer and the read that waits for the next piece race for the stream: the first that
+// finds it waiting has it.
 struct BodyLimit {
   enum State { kBusy, kWaiting, kOver };
   std::atomic<State> state{kBusy};
@@ -157,13 +166,25 @@ class StreamReactor final : public Reactor {
  public:
   StreamReactor(Picker& picker, BodyMode assumed)
       : body_timeout_ns_(picker.options().body_timeout_ns), stream_(picker, assumed, assumed) {
-    StartRead(&request_);
+    Read();
   }
 
   void OnReadDone(bool ok) override {
     if (limited_ && !Swap(BodyLimit::kWaiting, BodyLimit::kBusy)) return;
-    if (!ok) return Finish(grpc::Status::OK);  // half-closed, or gone
-    Hear();
+    if (!ok) return End();
+    {
+      const auto bytes = static_cast<int64_t>(request_.Length());
+      proto::ProcessingRequest message;
+      if (const grpc::Status parsed =
+              grpc::SerializationTraits<proto::ProcessingRequest>::Deserialize(&request_, &message);
+          !parsed.ok()) {
+        return Finish(grpc::Status(
+            grpc::StatusCode::INVALID_ARGUMENT,
+            "the message of " + std::to_string(bytes) + " bytes is no envoy.service.ext_proc.v3.ProcessingRequest"));
+      }
+      request_.Clear();
+      Hear(bytes, message);
+    }
     SendNext();
   }
   void OnWriteDone(bool ok) override {
@@ -173,6 +194,15 @@ class StreamReactor final : public Reactor {
   void OnDone() override { delete this; }
 
  private:
+  // Half-closed, or gone. A status of OK lets a data plane send the request on without a replica of the picker's.
+  void End() {
+    if (!watched_ && stream_.seen() && stream_.waits_for_request()) {
+      return Finish(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                 "the stream ended before the request's body did; send end_of_stream or trailers"));
+    }
+    Finish(grpc::Status::OK);
+  }
+
   bool Swap(BodyLimit::State from, BodyLimit::State to) { return limit_->state.compare_exchange_strong(from, to); }
 
   void SendNext() {
@@ -181,13 +211,13 @@ class StreamReactor final : public Reactor {
       if (stream_.refused()) return Finish(grpc::Status::OK);
       return Read();
     }
-    response_ = MessageOf(std::move(replies_.front()));
+    response_ = BytesOf(MessageOf(std::move(replies_.front())));
     replies_.pop_front();
     StartWrite(&response_);
   }
 
   void Read() {
-    const bool limits = body_timeout_ns_ > 0 && stream_.waits_for_body();
+    const bool limits = body_timeout_ns_ > 0 && !watched_ && stream_.waits_for_request();
     if (limits && !limit_) {
       limit_ = std::make_shared<BodyLimit>();
       alarm_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(body_timeout_ns_, GPR_TIMESPAN)),
@@ -203,17 +233,26 @@ class StreamReactor final : public Reactor {
 
   // This object lives on until Finish, since the end of a stream waits for it.
   void EndLate() {
-    response_ = MessageOf(std::move(stream_.BodyIsLate().front()));
+    Reply late = std::move(stream_.BodyIsLate().front());
+    if (!stream_.seen())
+      return Finish(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "no request came within --body-timeout"));
+    response_ = BytesOf(MessageOf(std::move(late)));
     StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
   }
 
-  void Hear() {
-    if (request_.observability_mode()) return;  // it goes its way without us
-    if (request_.has_protocol_config()) {
-      stream_.SetModes(ModeOf(request_.protocol_config().request_body_mode()),
-                       ModeOf(request_.protocol_config().response_body_mode()));
+  void Hear(int64_t bytes, proto::ProcessingRequest& message) {
+    if (message.observability_mode()) {  // it goes its way without us
+      watched_ = true;
+      return;
     }
-    for (Reply& reply : RepliesTo(request_)) replies_.push_back(std::move(reply));
+    if (message.has_protocol_config()) {
+      stream_.SetModes(ModeOf(message.protocol_config().request_body_mode()),
+                       ModeOf(message.protocol_config().response_body_mode()));
+    }
+    Stream::Replies replies;
+    // The stream counts a body's bytes itself, for as long as it holds them.
+    if (message.has_request_body() || stream_.TakeMessage(bytes, &replies)) replies = RepliesTo(message);
+    for (Reply& reply : replies) replies_.push_back(std::move(reply));
   }
 
   Stream::Replies RepliesTo(proto::ProcessingRequest& message) {
@@ -249,13 +288,14 @@ class StreamReactor final : public Reactor {
   Stream stream_;
   std::shared_ptr<BodyLimit> limit_;  // null: no body was waited for
   bool limited_ = false;              // the read that is under way
+  bool watched_ = false;              // the data plane wants no replies
   grpc::Alarm alarm_;
-  proto::ProcessingRequest request_;
-  proto::ProcessingResponse response_;
+  grpc::ByteBuffer request_, response_;
   std::deque<Reply> replies_;
 };
 
-class ExtProcService final : public proto::ExternalProcessor::CallbackService {
+class ExtProcService final
+    : public proto::ExternalProcessor::WithRawCallbackMethod_Process<proto::ExternalProcessor::Service> {
  public:
   ExtProcService(Picker& picker, BodyMode assumed) : picker_(picker), assumed_(assumed) {}
 

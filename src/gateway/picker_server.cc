@@ -6,6 +6,7 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 
 #include <atomic>
 #include <optional>
@@ -25,6 +26,7 @@ constexpr const char* kReadyNames[] = {"readiness", "envoy.service.ext_proc.v3.E
                                        "inference-extension"};
 // A data plane that is gone without a word: its streams end after both. It may ping as often as it likes.
 constexpr int kPingMs = 30'000, kPingAnswerMs = 10'000;
+constexpr int64_t kGrpcBytes = 64 << 20;        // of connections and streams, beside their messages
 constexpr int kMessageOverheadBytes = 1 << 20;  // headers and metadata beside a body
 constexpr int64_t kPemBytes = 1 << 20;
 constexpr DurationNs kTickNs = 50 * kMillisecond;
@@ -118,6 +120,10 @@ Status PickerServer::Impl::Start(const EppOptions& options, Clock& clock) {
   serving.RegisterService(service.get());
   serving.SetMaxReceiveMessageSize(
       static_cast<int>(std::min<int64_t>(2 * options.max_body.bytes + kMessageOverheadBytes, INT32_MAX)));
+  // What gRPC itself holds: messages that have not come whole, which it ends streams for when there are too many.
+  grpc::ResourceQuota quota("tactus-epp");
+  quota.Resize(static_cast<size_t>(options.max_body_total.bytes + kGrpcBytes));
+  serving.SetResourceQuota(quota);
   TACTUS_ASSIGN_OR_RETURN(service_server, StartGrpc("grpc-port", AddressOf(options.host, options.grpc_port),
                                                     std::move(credentials), serving, &service_port));
   probed.RegisterCallbackGenericService(&others);

@@ -76,6 +76,7 @@ Stream::Stream(Picker& picker, BodyMode request_mode, BodyMode response_mode)
 
 Stream::~Stream() {
   DropBody();
+  picker_.GiveRoom(message_room_);
   // Of a response whose body it does not see the headers are the last news.
   if (response_mode_ == BodyMode::kNone && status_ > 0) EndResponse();
   if (has_ticket_) picker_.Ended(choice_, -1, Picker::Outcome::kAborted);
@@ -239,6 +240,16 @@ std::string Stream::TakeDestination() {
 // Its room is kept for as long as the replies have its bytes.
 void Stream::Passed() {
   if (request_ended_) DropBody();
+  picker_.GiveRoom(std::exchange(message_room_, 0));
+}
+
+bool Stream::TakeMessage(int64_t bytes, Replies* replies) {
+  if (picker_.TakeRoom(bytes)) {
+    message_room_ += bytes;
+    return true;
+  }
+  Refuse(picker_.Refuse(Refusal::Reason::kBodiesTooLarge), replies);
+  return false;
 }
 
 Stream::Replies Stream::BodyIsLate() {

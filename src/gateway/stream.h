@@ -66,10 +66,14 @@ class Stream {
   Replies ResponseTrailers();
   // All replies have been sent on: what was held for them is let go.
   void Passed();
-  // Whether the request has no replica yet, since its body has not come whole.
-  bool waits_for_body() const { return seen_ && !chosen_ && !refused_; }
+  // Whether the request has no replica yet: nothing of it has come, or its body has not come whole.
+  bool waits_for_request() const { return !chosen_ && !refused_; }
+  // Whether anything of the request has come.
+  bool seen() const { return seen_; }
   // The answer to one whose body takes too long.
   Replies BodyIsLate();
+  // Room for the bytes of a message, until Passed; false: there is none, and `replies` has the refusal.
+  bool TakeMessage(int64_t bytes, Replies* replies);
   // The request got an answer of the picker's own: nothing more is to be read.
   bool refused() const { return refused_; }
 
@@ -92,7 +96,7 @@ class Stream {
   Choice choice_;
   std::string destination_;
   std::string body_;                              // of the request, until it is whole
-  int64_t room_ = 0;                              // taken for it
+  int64_t room_ = 0, message_room_ = 0;           // taken for it, and for the message that is being answered
   enum class Form { kUnknown, kWhole, kEvents };  // kUnknown: compressed, or neither of the others
   Form form_ = Form::kUnknown;                    // of the response
   router::AnswerScan answer_;

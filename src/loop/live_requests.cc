@@ -241,14 +241,20 @@ void LiveRequests::Answered(SlotId s, const sched::GateAnswer& answer) {
       answer.fixed_ns + static_cast<DurationNs>(static_cast<double>(answer.by_model_ns) * first_token_ratio_.factor());
   if (!answer.refused) return;
   request->refused = true;
-  // Nothing is learned from those that are refused: without this a correction that refuses all would stay for ever.
+  const auto worst_ns =
+      answer.fixed_ns + static_cast<DurationNs>(static_cast<double>(answer.by_model_ns) * first_token_ratio_.high());
+  // Nothing is learned from those that are refused: without this a correction or a margin that refuses all would stay
+  // for ever.
   if (answer.fixed_ns + answer.by_model_ns <= request->in.request->slo.ttft_ns && answer.by_model_ns > 0)
     first_token_ratio_.Observe(answer.by_model_ns, answer.by_model_ns);
+  const DurationNs objective_ns = request->in.request->slo.ttft_ns;
+  const bool only_late_at_worst = request->predicted_ttft_ns <= objective_ns;
   Status why(StatusCode::kResourceExhausted,
-             fmt::format("the first token is predicted {} after the request came and its objective is {}; try again in "
-                         "{}, or allow more time (slo.ttft_ms)",
-                         SecondsText(request->predicted_ttft_ns), SecondsText(request->in.request->slo.ttft_ns),
-                         SecondsText(answer.retry_after_ns)));
+             fmt::format("the first token is predicted {}{} after the request came and its objective is {}; try again "
+                         "in {}, or allow more time (slo.ttft_ms)",
+                         SecondsText(request->predicted_ttft_ns),
+                         only_late_at_worst ? fmt::format(", at worst {},", SecondsText(worst_ns)) : "",
+                         SecondsText(objective_ns), SecondsText(answer.retry_after_ns)));
   why.set_retry_after_ns(answer.retry_after_ns);
   End(request, FinishReason::kError, events_.Error(why));
 }

@@ -16,19 +16,24 @@ namespace tactus {
 class MeasuredRatio {
  public:
   static constexpr double kLeast = 0.25, kMost = 4;
+  static constexpr double kUnknown = 1.5;
   static constexpr size_t kWindow = 32;
 
   // Precondition: both are more than 0.
   void Observe(DurationNs measured_ns, DurationNs predicted_ns);
   double factor() const { return factor_; }  // 1: nothing was observed
+  // What one in sixteen of the last kWindow exceeded, each alike, for a promise that is to be kept. Those that are
+  // missing count as kUnknown, so that few observations promise little.
+  double high() const { return high_; }
 
  private:
   struct Observed {
     double ratio = 1, weight = 0;
   };
   double WeightedMedian();
+  double High() const;
 
-  double factor_ = 1;
+  double factor_ = 1, high_ = kUnknown;
   std::array<Observed, kWindow> window_{};  // a ring
   size_t observed_ = 0;
   std::array<Observed, kWindow> sorted_{};  // scratch

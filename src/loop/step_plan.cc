@@ -87,6 +87,7 @@ sched::StepView Planning::View() {
   view.previous_prefill_tokens = previous_prefill_tokens_;
   view.steps_in_flight = steps_.count();
   view.first_token_correction = live_.first_token_ratio().factor();
+  view.first_token_margin = std::max(live_.first_token_ratio().high(), view.first_token_correction);
   view.has_drafts = parts_.drafts != nullptr;
   view.has_guesses = config_.guesses;
   return view;

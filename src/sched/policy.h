@@ -50,6 +50,8 @@ struct StepView {
   int32_t steps_in_flight = 0;
   // Measured / predicted of what gates predicted of the last first tokens (GateAnswer::by_model_ns); 1: nothing yet.
   double first_token_correction = 1;
+  // The same of those that took longest: a promise of a first token by this one is kept.
+  double first_token_margin = 1;
   bool has_drafts = false;   // SequenceColumns::draft_tokens may be more than 0
   bool has_guesses = false;  // of them, some that are not sure
 };

@@ -301,6 +301,11 @@ TEST(CommandLine, DurationsAndSizesByUnit) {
   for (const auto& [text, bytes] : sizes) EXPECT_EQ(ParseBytes(text)->bytes, bytes) << text;
   for (const char* bad : {"", "s", "-1s", "1d", "nan", "inf", "1e30s", "1ss"})
     EXPECT_FALSE(ParseDuration(bad).ok()) << bad;
+  EXPECT_EQ(ParseBytes("1024TiB")->bytes, int64_t{1} << 50);
+  for (const char* large : {"1025TiB", "5000000TiB", "8388608TiB", "9e18", "1e30GiB"})
+    EXPECT_NE(ParseBytes(large).status().message().find("is more than 1024TiB"), std::string::npos) << large;
+  for (const char* large : {"876001h", "1e18s", "9.3e18ns"})
+    EXPECT_NE(ParseDuration(large).status().message().find("is more than 876000h"), std::string::npos) << large;
   for (const char* bad : {"", "GiB", "-1", "1kb", "1e30", "1 parsec"}) EXPECT_FALSE(ParseBytes(bad).ok()) << bad;
   for (const int64_t ns : {0L, 1L, 999L, 1000L, 1001L, 1'000'000L, 50'000'000L, 1'000'000'000L, 61'000'000'000L}) {
     EXPECT_EQ(ParseDuration(FormatDuration(ns))->ns, ns) << FormatDuration(ns);

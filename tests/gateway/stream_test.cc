@@ -366,19 +366,38 @@ TEST_F(StreamTest, TheRoomOfABodyIsFreeOnceItHasBeenPassedOn) {
 
 TEST_F(StreamTest, ABodyThatIsLateIsRefusedAndItsRoomFree) {
   auto stream = Make(BodyMode::kFullDuplex);
-  EXPECT_FALSE(stream->waits_for_body());
+  EXPECT_TRUE(stream->waits_for_request() && !stream->seen()) << "nothing has come yet";
   stream->RequestHeaders(kPost, false, {});
-  EXPECT_TRUE(stream->waits_for_body());
+  EXPECT_TRUE(stream->seen());
+  EXPECT_TRUE(stream->waits_for_request());
   stream->RequestBody(std::string(1000, 'x'), false, {});
-  EXPECT_TRUE(stream->waits_for_body());
+  EXPECT_TRUE(stream->waits_for_request());
   ExpectRefused(*stream, stream->BodyIsLate(), 408);
-  EXPECT_FALSE(stream->waits_for_body());
+  EXPECT_FALSE(stream->waits_for_request());
   EXPECT_NE(picker.MetricsText().find("tactus_epp_body_bytes 0\n"), std::string::npos);
   EXPECT_NE(picker.MetricsText().find("tactus_epp_refused_total{reason=\"body_late\"} 1"), std::string::npos);
   auto whole = Make(BodyMode::kFullDuplex);
   whole->RequestHeaders(kPost, false, {});
   whole->RequestBody("x", true, {});
-  EXPECT_FALSE(whole->waits_for_body());
+  EXPECT_FALSE(whole->waits_for_request());
+}
+
+TEST_F(StreamTest, AMessageCountsUntilItsRepliesArePassedOn) {
+  const auto held = [this](int64_t bytes) {
+    return picker.MetricsText().find(fmt::format("tactus_epp_body_bytes {}\n", bytes)) != std::string::npos;
+  };
+  const int64_t all = picker.options().max_body_total_bytes;
+  auto stream = Make(BodyMode::kFullDuplex), other = Make(BodyMode::kFullDuplex);
+  Stream::Replies replies;
+  EXPECT_TRUE(stream->TakeMessage(all - 10, &replies) && replies.empty());
+  EXPECT_TRUE(held(all - 10));
+  EXPECT_FALSE(other->TakeMessage(11, &replies));
+  ExpectRefused(*other, replies, 503);
+  stream->Passed();
+  EXPECT_TRUE(held(0));
+  EXPECT_TRUE(stream->TakeMessage(10, &replies));
+  stream.reset();
+  EXPECT_TRUE(held(0)) << "a stream that goes gives its room back";
 }
 
 TEST_F(StreamTest, RubbishGoesToAReplica) {

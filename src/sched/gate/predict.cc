@@ -6,13 +6,13 @@
 // its order up to the newcomer, in chunks of what the next step's budget leaves beside the decodes, each step as long
 // as the step-time model says. A prompt starts when it has a place and its blocks; both come free as running sequences
 // reach their predicted lengths (the history predictor's). Prompts that have ended become decodes. What the steps in
-// flight still take is known. The rest is multiplied by how wrong the last predictions were
-// (StepView::first_token_correction), which also covers what the play leaves out: requests that come later and go
+// flight still take is known. The rest is multiplied by how wrong the last predictions were, nearly at worst
+// (StepView::first_token_margin), which also covers what the play leaves out: requests that come later and go
 // first, blocks that a step shares, another way of composing steps.
 //
 // Bounds: kMostAhead prompts and kMostSteps steps are played; what is left beyond them takes as long as what was
 // played, by its tokens. A request that waits again after a preemption is not asked again. Without a step-time model
-// nothing is predicted, and nobody refused.
+// nothing is predicted, and no request refused.
 #include <algorithm>
 #include <vector>
 
@@ -68,8 +68,9 @@ class PredictGate final : public Gate {
     answer.fixed_ns = view.now_ns - seq.arrival_ns[arrived] + InFlightNs(view);
     See(view, arrived, context);
     answer.by_model_ns = Play(context);
-    const auto predicted_ns = answer.fixed_ns + static_cast<DurationNs>(static_cast<double>(answer.by_model_ns) *
-                                                                        view.first_token_correction);
+    // A request that is let in is promised its first token, so the prediction bears its own error.
+    const auto predicted_ns =
+        answer.fixed_ns + static_cast<DurationNs>(static_cast<double>(answer.by_model_ns) * view.first_token_margin);
     const DurationNs objective_ns = seq.slo[arrived].ttft_ns;
     answer.refused = objective_ns > 0 && predicted_ns > objective_ns;
     if (answer.refused) answer.retry_after_ns = std::max(kLeastRetryNs, predicted_ns - objective_ns);
