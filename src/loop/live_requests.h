@@ -145,6 +145,7 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   std::vector<SlotEntry> slots_;
   Timelines timelines_;
   MeasuredRatio first_token_ratio_;
+  int refused_in_a_row_ = 0;  // that the step-time model alone would have let in, since the last first token
   const bool gate_asks_;
   std::vector<RequestHandle> arrived_;  // from next_arrived_ on: the gate has not been asked about
   size_t next_arrived_ = 0;

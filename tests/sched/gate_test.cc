@@ -162,8 +162,8 @@ TEST_F(Gate, FollowsTheOrderOfTheQueue) {
 TEST_F(Gate, RefusesWhatCannotBeKeptAndNothingElse) {
   Harness h(config_);
   const RequestHandle fits = Add(&h, 100, 8, 6 * kMillisecond);
-  const RequestHandle late = Add(&h, 100, 8, 6 * kMillisecond);  // behind it: 10 ms
-  const RequestHandle patient = Add(&h, 100, 8, 11 * kMillisecond);
+  const RequestHandle late = Add(&h, 100, 8, 6 * kMillisecond);      // behind it: 10 ms
+  const RequestHandle patient = Add(&h, 100, 8, 16 * kMillisecond);  // 10 ms, and half as much again: nothing was seen
   ASSERT_EQ(h.Run(), "");
   EXPECT_FALSE(h.outputs()[fits].done_event.refused);
   EXPECT_FALSE(h.outputs()[patient].done_event.refused) << "what is refused is no longer ahead of it";
@@ -256,6 +256,31 @@ TEST_F(Gate, LearnsHowWrongItIs) {
   }
   EXPECT_NEAR(ErrorOf(h.outputs()[h.handles()[0]]), 0.5, 0.02);
   EXPECT_LT(ErrorOf(h.outputs()[h.handles()[3]]), 0.02);
+}
+
+// A second prompt behind a first one has its first token after 10 ms. It is promised that where first tokens have come
+// as predicted, and not where they varied, or where few have come.
+TEST_F(Gate, PromisesWhatIsKeptNearlyAtWorst) {
+  const auto refused_at = [this](int seen, double slow, int slow_ones, DurationNs objective_ns) {
+    steps_.times = 1;
+    Harness h(config_);
+    for (int i = 0; i < seen; ++i) {
+      steps_.times = i % (seen / std::max(1, slow_ones)) == 0 && slow_ones > 0 ? 1 / slow : 1;
+      Add(&h, 100, 8);
+      EXPECT_EQ(h.Run(), "");
+    }
+    steps_.times = 1;
+    Add(&h, 100, 8);
+    const RequestHandle second = Add(&h, 100, 8, objective_ns);
+    EXPECT_EQ(h.Run(), "");
+    return h.outputs()[second].done_event.refused;
+  };
+  EXPECT_FALSE(refused_at(32, 1, 0, 11 * kMillisecond)) << "all as predicted";
+  EXPECT_TRUE(refused_at(32, 1.4, 4, 11 * kMillisecond)) << "4 of 32 took 1.4 times as long";
+  EXPECT_FALSE(refused_at(32, 1.4, 4, 15 * kMillisecond)) << "which is time enough";
+  EXPECT_FALSE(refused_at(32, 1.4, 1, 11 * kMillisecond)) << "one alone is a disturbance";
+  EXPECT_TRUE(refused_at(4, 1, 0, 11 * kMillisecond)) << "4 say little";
+  EXPECT_FALSE(refused_at(4, 1, 0, 16 * kMillisecond));
 }
 
 // An hour passes within a step. What is in flight is late; what is predicted afterwards is as exact as before.

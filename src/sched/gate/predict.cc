@@ -68,9 +68,12 @@ class PredictGate final : public Gate {
     answer.fixed_ns = view.now_ns - seq.arrival_ns[arrived] + InFlightNs(view);
     See(view, arrived, context);
     answer.by_model_ns = Play(context);
-    // A request that is let in is promised its first token, so the prediction bears its own error.
+    // A request that is let in is promised its first token, so the prediction bears its own error. On an idle engine
+    // nothing is lost by trying, and something learned.
+    const bool idle = answer.by_model_ns > 0 && prompts_.size() == 1 && view.running.empty();
+    const double error = idle ? view.first_token_correction : view.first_token_margin;
     const auto predicted_ns =
-        answer.fixed_ns + static_cast<DurationNs>(static_cast<double>(answer.by_model_ns) * view.first_token_margin);
+        answer.fixed_ns + static_cast<DurationNs>(static_cast<double>(answer.by_model_ns) * error);
     const DurationNs objective_ns = seq.slo[arrived].ttft_ns;
     answer.refused = objective_ns > 0 && predicted_ns > objective_ns;
     if (answer.refused) answer.retry_after_ns = std::max(kLeastRetryNs, predicted_ns - objective_ns);
