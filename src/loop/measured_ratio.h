@@ -16,7 +16,7 @@ namespace tactus {
 class MeasuredRatio {
  public:
   static constexpr double kLeast = 0.25, kMost = 4;
-  static constexpr double kUnknown = 1.5;
+  static constexpr double kUnknown = 1.75;
   static constexpr size_t kWindow = 32;
 
   // Precondition: both are more than 0.

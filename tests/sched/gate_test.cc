@@ -163,7 +163,7 @@ TEST_F(Gate, RefusesWhatCannotBeKeptAndNothingElse) {
   Harness h(config_);
   const RequestHandle fits = Add(&h, 100, 8, 6 * kMillisecond);
   const RequestHandle late = Add(&h, 100, 8, 6 * kMillisecond);      // behind it: 10 ms
-  const RequestHandle patient = Add(&h, 100, 8, 16 * kMillisecond);  // 10 ms, and half as much again: nothing was seen
+  const RequestHandle patient = Add(&h, 100, 8, 18 * kMillisecond);  // 10 ms, and three quarters more: nothing was seen
   ASSERT_EQ(h.Run(), "");
   EXPECT_FALSE(h.outputs()[fits].done_event.refused);
   EXPECT_FALSE(h.outputs()[patient].done_event.refused) << "what is refused is no longer ahead of it";
@@ -280,7 +280,7 @@ TEST_F(Gate, PromisesWhatIsKeptNearlyAtWorst) {
   EXPECT_FALSE(refused_at(32, 1.4, 4, 15 * kMillisecond)) << "which is time enough";
   EXPECT_FALSE(refused_at(32, 1.4, 1, 11 * kMillisecond)) << "one alone is a disturbance";
   EXPECT_TRUE(refused_at(4, 1, 0, 11 * kMillisecond)) << "4 say little";
-  EXPECT_FALSE(refused_at(4, 1, 0, 16 * kMillisecond));
+  EXPECT_FALSE(refused_at(4, 1, 0, 18 * kMillisecond));
 }
 
 // An hour passes within a step. What is in flight is late; what is predicted afterwards is as exact as before.

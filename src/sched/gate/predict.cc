@@ -65,7 +65,8 @@ class PredictGate final : public Gate {
         seq.known_committed[arrived] - context.plan.CachedTokens(view, arrived);
     GateAnswer answer;
     if (model_ == nullptr) return answer;
-    answer.fixed_ns = view.now_ns - seq.arrival_ns[arrived] + InFlightNs(view);
+    const DurationNs in_flight_ns = InFlightNs(view);
+    answer.fixed_ns = view.now_ns - seq.arrival_ns[arrived] + in_flight_ns;
     See(view, arrived, context);
     answer.by_model_ns = Play(context);
     // A request that is let in is promised its first token, so the prediction bears its own error. On an idle engine
