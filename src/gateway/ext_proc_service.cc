@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -163,17 +164,30 @@ class StreamReactor final : public Reactor {
   void OnReadDone(bool ok) override {
     if (limited_ && !Swap(BodyLimit::kWaiting, BodyLimit::kBusy)) return;
     if (!ok) return Finish(grpc::Status::OK);  // half-closed, or gone
-    Hear();
-    SendNext();
+    Guarded([this] {
+      Hear();
+      SendNext();
+    });
   }
   void OnWriteDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::CANCELLED);
-    SendNext();
+    Guarded([this] { SendNext(); });
   }
   void OnDone() override { delete this; }
 
  private:
   bool Swap(BodyLimit::State from, BodyLimit::State to) { return limit_->state.compare_exchange_strong(from, to); }
+
+  // What is thrown here, as when memory is short, is this stream's loss, not the process's. It comes before an
+  // operation was begun.
+  template <class Fn>
+  void Guarded(Fn fn) {
+    try {
+      fn();
+    } catch (const std::exception&) {
+      Finish(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory for this request"));
+    }
+  }
 
   void SendNext() {
     if (replies_.empty()) {
@@ -192,7 +206,8 @@ class StreamReactor final : public Reactor {
       limit_ = std::make_shared<BodyLimit>();
       alarm_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(body_timeout_ns_, GPR_TIMESPAN)),
                  [this, limit = limit_](bool due) {
-                   if (due && limit->state.exchange(BodyLimit::kOver) == BodyLimit::kWaiting) EndLate();
+                   if (due && limit->state.exchange(BodyLimit::kOver) == BodyLimit::kWaiting)
+                     Guarded([this] { EndLate(); });
                  });
     }
     if (!limits && limited_) alarm_.Cancel();
