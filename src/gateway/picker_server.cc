@@ -86,6 +86,16 @@ struct GrpcServer {
   // `builder` has what is served.
   Status Start(const char* flag, const std::string& host, int64_t port, int64_t connections,
                std::shared_ptr<grpc::ServerCredentials> credentials, grpc::ServerBuilder& builder) {
+    const std::string why =
+        fmt::format("{} connections are open, or half of them by this client: the limit (ulimit -n)", connections);
+    auto listening = http::Acceptor::Listen(
+        {.host = host, .port = static_cast<uint16_t>(port), .max_connections = connections, .refusal = GoAway(why)});
+    if (!listening.ok()) {
+      return Status(StatusCode::kUnavailable,
+                    fmt::format("--{}: cannot listen on {}: {}; give another port or --host, or 0 for any free port",
+                                flag, AddressOf(host, port), listening.status().message()),
+                    flag);
+    }
     using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
     door = builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, std::move(credentials));
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
@@ -96,24 +106,13 @@ struct GrpcServer {
     server = builder.BuildAndStart();
     if (server == nullptr)
       return Status(StatusCode::kUnavailable, fmt::format("--{}: gRPC does not start", flag), flag);
-    const std::string why =
-        fmt::format("{} connections are open, or half of them by this client: the limit (ulimit -n)", connections);
-    auto listening = http::Acceptor::Listen(
-        {.host = host, .port = static_cast<uint16_t>(port), .max_connections = connections, .refusal = GoAway(why)},
-        [to = door.get()](int socket) {
-          grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
-          connection.fd = socket;
-          to->HandleNewConnection(&connection);
-        });
-    if (listening.ok()) {
-      listener = std::move(*listening);
-      return Status();
-    }
-    return Status(StatusCode::kUnavailable,
-                  fmt::format("--{}: cannot listen on {} ({}): it is in use, or --host is no address of this machine; "
-                              "give another, or 0 for any free one",
-                              flag, AddressOf(host, port), listening.status().message()),
-                  flag);
+    listener = std::move(*listening);
+    listener->Start([to = door.get()](int socket) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = socket;
+      to->HandleNewConnection(&connection);
+    });
+    return Status();
   }
 };
 

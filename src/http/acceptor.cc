@@ -22,8 +22,8 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 struct Acceptor::Impl {
-  Impl(const Options& o, std::function<void(int)> t)
-      : options(o), take(std::move(t)), places(o.max_connections, std::max<int64_t>(1, o.max_connections / 2), 0) {}
+  explicit Impl(const Options& o)
+      : options(o), places(o.max_connections, std::max<int64_t>(1, o.max_connections / 2), 0) {}
 
   void Wait();
   void AcceptAll();
@@ -40,7 +40,7 @@ struct Acceptor::Impl {
   };
 
   const Options options;
-  const std::function<void(int)> take;
+  std::function<void(int)> take;
   ConnectionPlaces places;
   std::unordered_map<int, Handed> handed;
   std::atomic<int64_t> refused{0};
@@ -129,8 +129,8 @@ void Acceptor::Impl::ForgetClosed() {
   });
 }
 
-Result<std::unique_ptr<Acceptor>> Acceptor::Listen(const Options& options, std::function<void(int)> take) {
-  auto impl = std::make_unique<Impl>(options, std::move(take));
+Result<std::unique_ptr<Acceptor>> Acceptor::Listen(const Options& options) {
+  auto impl = std::make_unique<Impl>(options);
   error_code ec;
   tcp::resolver resolver(impl->io);
   const auto found = resolver.resolve(options.host, fmt::format("{}", options.port), tcp::resolver::passive, ec);
@@ -144,19 +144,23 @@ Result<std::unique_ptr<Acceptor>> Acceptor::Listen(const Options& options, std::
     if (!ec) impl->acceptor.non_blocking(true, ec);
   }
   if (ec) return Status(StatusCode::kUnavailable, ec.message());
-  impl->Wait();
-  impl->thread = std::thread([raw = impl.get()] {
-    SetThreadRole(ThreadRole::kService, "tactus-accept");
-    raw->loop.Run();
-  });
   return std::unique_ptr<Acceptor>(new Acceptor(std::move(impl)));
 }
 
 Acceptor::Acceptor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
+void Acceptor::Start(std::function<void(int)> take) {
+  impl_->take = std::move(take);
+  impl_->Wait();
+  impl_->thread = std::thread([impl = impl_.get()] {
+    SetThreadRole(ThreadRole::kService, "tactus-accept");
+    impl->loop.Run();
+  });
+}
+
 Acceptor::~Acceptor() {
   impl_->loop.Stop();
-  impl_->thread.join();
+  if (impl_->thread.joinable()) impl_->thread.join();
 }
 
 uint16_t Acceptor::port() const {

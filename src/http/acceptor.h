@@ -22,13 +22,14 @@ class Acceptor {
     int64_t max_connections = 0;  // one address has half of them at most
     std::string refusal;          // what one beyond them is sent
   };
-  // `take` owns the socket from then on, and closes it when it likes. kUnavailable: the port is in use, or the host is
-  // no address of this machine.
-  static Result<std::unique_ptr<Acceptor>> Listen(const Options& options, std::function<void(int socket)> take);
+  // Connections wait until Start. kUnavailable: the port is in use, or the host is no address of this machine.
+  static Result<std::unique_ptr<Acceptor>> Listen(const Options& options);
   ~Acceptor();  // no more are taken; joins
   Acceptor(const Acceptor&) = delete;
   Acceptor& operator=(const Acceptor&) = delete;
 
+  // `take` owns the socket from then on, and closes it when it likes. Once.
+  void Start(std::function<void(int socket)> take);
   uint16_t port() const;
   int64_t refused() const;
 

@@ -15,13 +15,13 @@ namespace {
 class AcceptorTest : public testing::Test {
  protected:
   void Listen(int64_t connections) {
-    auto listening =
-        Acceptor::Listen({.host = "127.0.0.1", .max_connections = connections, .refusal = "full"}, [this](int socket) {
-          std::lock_guard lock(mutex_);
-          taken_.push_back(socket);
-        });
+    auto listening = Acceptor::Listen({.host = "127.0.0.1", .max_connections = connections, .refusal = "full"});
     ASSERT_TRUE(listening.ok()) << listening.status().ToString();
     acceptor_ = std::move(*listening);
+    acceptor_->Start([this](int socket) {
+      std::lock_guard lock(mutex_);
+      taken_.push_back(socket);
+    });
   }
   ~AcceptorTest() override {
     acceptor_.reset();
@@ -82,10 +82,9 @@ TEST_F(AcceptorTest, AnotherFileInItsPlaceIsNoConnection) {
 
 TEST_F(AcceptorTest, SaysWhyItCannotListen) {
   Listen(1);
-  const auto taken =
-      Acceptor::Listen({.host = "127.0.0.1", .port = acceptor_->port(), .max_connections = 1}, [](int) {});
+  const auto taken = Acceptor::Listen({.host = "127.0.0.1", .port = acceptor_->port(), .max_connections = 1});
   EXPECT_EQ(taken.status().code(), StatusCode::kUnavailable);
-  EXPECT_EQ(Acceptor::Listen({.host = "no such host.invalid", .max_connections = 1}, [](int) {}).status().code(),
+  EXPECT_EQ(Acceptor::Listen({.host = "no such host.invalid", .max_connections = 1}).status().code(),
             StatusCode::kUnavailable);
 }
 
