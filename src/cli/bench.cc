@@ -9,6 +9,7 @@
 
 #include "base/json_text.h"
 #include "base/objectives.h"
+#include "base/one_line.h"
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "cli/alone_latency.h"
@@ -79,6 +80,8 @@ struct BenchOptions : OfferedLoad {
 };
 
 // The first model that the server lists; also says early and clearly when there is no server.
+constexpr size_t kMostNameBytes = 1024;  // of a model
+
 Result<std::string> FirstModel(const LoadOptions& load) {
   TACTUS_ASSIGN_OR_RETURN(http::Url url, http::ParseUrl(load.url));
   http::ClientRequest request;
@@ -89,12 +92,15 @@ Result<std::string> FirstModel(const LoadOptions& load) {
                           http::Fetch(url, std::move(request), 30 * kSecond, SystemClock()));
   if (response.status != 200) {
     return InvalidArgument(
-        fmt::format("{}/v1/models answered {}: {}", load.url, response.status, response.body.substr(0, 300)));
+        fmt::format("{}/v1/models answered {}: {}", load.url, response.status, OneLine(response.body)));
   }
   const auto json = nlohmann::json::parse(response.body, nullptr, false);
   if (json.is_object() && json.contains("data") && json["data"].is_array() && !json["data"].empty()) {
     const auto& first = json["data"][0];
-    if (first.is_object() && first.contains("id") && first["id"].is_string()) return first["id"].get<std::string>();
+    const std::string id = first.is_object() && first.contains("id") && first["id"].is_string()
+                               ? first["id"].get<std::string>()
+                               : std::string();
+    if (!id.empty() && id.size() <= kMostNameBytes) return id;
   }
   return InvalidArgument(fmt::format("{}/v1/models lists no model; name one with --model", load.url));
 }

@@ -24,9 +24,15 @@ void OnInterrupt(int) {
   errno = saved;
 }
 
-void Catch(int signal) {
+// As when a terminal closes: asks to stop, and never more than that.
+void OnHangUp(int) {
+  int none = 0;
+  g_count.compare_exchange_strong(none, 1);
+}
+
+void Catch(int signal, void (*handler)(int) = OnInterrupt) {
   struct sigaction action = {};
-  action.sa_handler = OnInterrupt;
+  action.sa_handler = handler;
   sigemptyset(&action.sa_mask);
   action.sa_flags = 0;  // no SA_RESTART: a blocked read of the terminal returns
   sigaction(signal, &action, nullptr);
@@ -38,6 +44,9 @@ void CatchInterrupt(int last) {
   g_last = last;
   if (g_pipe[0] < 0) (void)!pipe2(g_pipe, O_CLOEXEC | O_NONBLOCK);
   Catch(SIGINT);
+  struct sigaction before = {};
+  const bool ignored = sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler == SIG_IGN;  // nohup
+  if (!ignored) Catch(SIGHUP, OnHangUp);
 }
 void CatchTermination() {
   Catch(SIGTERM);

@@ -3,7 +3,8 @@
 
 namespace tactus::cli {
 
-// Installs the SIGINT handler. The `last`th Ctrl-C since the last ClearInterrupt stops the process. Idempotent.
+// Installs the SIGINT handler. The `last`th Ctrl-C since the last ClearInterrupt stops the process. SIGHUP counts as
+// the first one, however often it comes, unless it is ignored (nohup). Idempotent.
 void CatchInterrupt(int last = 2);
 // SIGTERM counts as Ctrl-C, for a command that cluster managers run. Idempotent.
 void CatchTermination();

@@ -6,6 +6,7 @@
 #include <deque>
 #include <nlohmann/json.hpp>
 
+#include "base/one_line.h"
 #include "base/rng.h"
 
 namespace tactus::cli {
@@ -19,6 +20,7 @@ constexpr const char* kWords[] = {
     "school", "state",   "family", "student", "group",    "country", "problem",    "hand",   "part",  "place", "case",
     "week",   "company", "system", "program", "question", "work",    "government", "number", "night", "point"};
 constexpr int64_t kTraceBlockTokens = 512;  // of the traces' prefix_hash_ids
+constexpr int64_t kErrorBytes = 1 << 20;    // of an answer that is no stream
 
 // Streams of the seed: text that is shared must not depend on the request that carries it.
 enum Stream : uint64_t { kOwn = uint64_t{1} << 40, kPrefix = uint64_t{2} << 40, kBlock = uint64_t{3} << 40 };
@@ -55,8 +57,10 @@ const Json& Field(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found == object.end() ? kNone : *found;
 }
-int64_t IntegerOr(const Json& value, int64_t otherwise) {
-  return value.is_number_integer() ? value.get<int64_t>() : otherwise;
+int64_t CountOr(const Json& value, int64_t otherwise) {
+  constexpr int64_t kMost = int64_t{1} << 40;  // tokens of an answer
+  if (!value.is_number_integer()) return otherwise;
+  return value >= 0 && value <= kMost ? value.get<int64_t>() : otherwise;
 }
 std::string TextOr(const Json& value, const std::string& otherwise) {
   return value.is_string() ? value.get<std::string>() : otherwise;
@@ -75,10 +79,7 @@ std::string ReasonOf(const http::HttpResponse& response) {
 
 void CountReason(std::string reason, std::map<std::string, int64_t>* reasons) {
   constexpr size_t kMostBytes = 200, kMostReasons = 100;
-  if (reason.size() > kMostBytes) reason = reason.substr(0, kMostBytes) + "...";
-  for (char& c : reason) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
+  reason = OneLine(reason, kMostBytes);
   // Messages may hold a number of their own each.
   if (reasons->size() >= kMostReasons && !reasons->contains(reason)) reason = "other reasons";
   ++(*reasons)[reason];
@@ -118,7 +119,7 @@ class Load {
         clock_(clock),
         path_(url.path),
         progress_(progress),
-        client_(std::move(url), {.timeout_ns = options.timeout_ns}, clock) {
+        client_(std::move(url), {.timeout_ns = options.timeout_ns, .max_response_bytes = kErrorBytes}, clock) {
     if (path_ == "/" || path_ == "/v1" || path_ == "/v1/") {
       path_ = options.endpoint == "chat" ? "/v1/chat/completions" : "/v1/completions";
     }
@@ -173,9 +174,9 @@ class Load {
     if (warming_) return;
     RequestRecord& r = records_[static_cast<size_t>(index)];
     if (const Json& usage = Field(chunk, "usage"); usage.is_object()) {
-      r.prompt_tokens = IntegerOr(Field(usage, "prompt_tokens"), r.prompt_tokens);
-      r.output_tokens = IntegerOr(Field(usage, "completion_tokens"), r.output_tokens);
-      r.cached_tokens = IntegerOr(Field(Field(usage, "prompt_tokens_details"), "cached_tokens"), r.cached_tokens);
+      r.prompt_tokens = CountOr(Field(usage, "prompt_tokens"), r.prompt_tokens);
+      r.output_tokens = CountOr(Field(usage, "completion_tokens"), r.output_tokens);
+      r.cached_tokens = CountOr(Field(Field(usage, "prompt_tokens_details"), "cached_tokens"), r.cached_tokens);
     }
     bool has_text = false;
     if (const Json& choices = Field(chunk, "choices"); choices.is_array()) {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/json_text.h"
+#include "base/one_line.h"
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
@@ -49,15 +50,20 @@ struct AskOptions {
   }
 };
 
-void PrintFleet(const json_text::Json& fleet) {
+// False: the answer is none of a router's.
+bool PrintFleet(const json_text::Json& fleet) {
+  const auto replicas = fleet.find("replicas");
+  if (replicas == fleet.end() || !replicas->is_array()) return false;
+  if (!std::all_of(replicas->begin(), replicas->end(),
+                   [](const auto& r) { return !json_text::TextOf(r, "url").empty(); }))
+    return false;
   std::printf("%-32s %-12s %-8s %9s %8s %8s %8s\n", "replica", "state", "kind", "in flight", "requests", "failures",
               "waiting");
-  const auto replicas = fleet.find("replicas");
-  if (replicas == fleet.end() || !replicas->is_array()) return;
   const auto text = [](const json_text::Json& r, const char* name) { return Printable(json_text::TextOf(r, name)); };
   const auto number = [](const json_text::Json& r, const char* name) {
-    const auto found = r.is_object() ? r.find(name) : r.end();
-    return r.is_object() && found != r.end() && found->is_number() ? found->get<long long>() : 0LL;
+    const auto found = r.find(name);
+    const bool count = found != r.end() && found->is_number_integer() && *found >= 0;
+    return count ? found->get<long long>() : 0LL;
   };
   for (const auto& r : *replicas) {
     const std::string why = text(r, "why");
@@ -65,6 +71,7 @@ void PrintFleet(const json_text::Json& fleet) {
                 text(r, "kind").c_str(), number(r, "in_flight"), number(r, "requests"), number(r, "failures"),
                 number(r, "waiting"), why.empty() ? "" : "  ", why.c_str());
   }
+  return true;
 }
 
 int FailAction(const Action& action, const std::string& message) {
@@ -100,9 +107,10 @@ int Ask(const Action& action, const Args& args) {
   if (answer->status != 200) {
     const auto error = parsed->find("error");
     const std::string message = error != parsed->end() ? json_text::TextOf(*error, "message") : std::string();
-    return FailAction(action, message.empty() ? fmt::format("{} says {}", options.router, answer->status) : message);
+    return FailAction(action,
+                      message.empty() ? fmt::format("{} says {}", options.router, answer->status) : OneLine(message));
   }
-  PrintFleet(*parsed);
+  if (!PrintFleet(*parsed)) return FailAction(action, options.router + " is no router: its answer lists no replicas");
   return kExitOk;
 }
 

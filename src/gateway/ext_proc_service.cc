@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -172,6 +173,16 @@ class StreamReactor final : public Reactor {
   void OnReadDone(bool ok) override {
     if (limited_ && !Swap(BodyLimit::kWaiting, BodyLimit::kBusy)) return;
     if (!ok) return End();
+    Guarded([this] { TakeMessage(); });
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::CANCELLED);
+    Guarded([this] { SendNext(); });
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void TakeMessage() {
     {
       const auto bytes = static_cast<int64_t>(request_.Length());
       proto::ProcessingRequest message;
@@ -187,13 +198,7 @@ class StreamReactor final : public Reactor {
     }
     SendNext();
   }
-  void OnWriteDone(bool ok) override {
-    if (!ok) return Finish(grpc::Status::CANCELLED);
-    SendNext();
-  }
-  void OnDone() override { delete this; }
 
- private:
   // Half-closed, or gone. A status of OK lets a data plane send the request on without a replica of the picker's.
   void End() {
     if (!watched_ && stream_.seen() && stream_.waits_for_request()) {
@@ -204,6 +209,17 @@ class StreamReactor final : public Reactor {
   }
 
   bool Swap(BodyLimit::State from, BodyLimit::State to) { return limit_->state.compare_exchange_strong(from, to); }
+
+  // What is thrown here, as when memory is short, is this stream's loss, not the process's. It comes before an
+  // operation was begun.
+  template <class Fn>
+  void Guarded(Fn fn) {
+    try {
+      fn();
+    } catch (const std::exception&) {
+      Finish(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory for this request"));
+    }
+  }
 
   void SendNext() {
     if (replies_.empty()) {
@@ -222,7 +238,8 @@ class StreamReactor final : public Reactor {
       limit_ = std::make_shared<BodyLimit>();
       alarm_.Set(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_nanos(body_timeout_ns_, GPR_TIMESPAN)),
                  [this, limit = limit_](bool due) {
-                   if (due && limit->state.exchange(BodyLimit::kOver) == BodyLimit::kWaiting) EndLate();
+                   if (due && limit->state.exchange(BodyLimit::kOver) == BodyLimit::kWaiting)
+                     Guarded([this] { EndLate(); });
                  });
     }
     if (!limits && limited_) alarm_.Cancel();

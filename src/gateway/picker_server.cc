@@ -14,8 +14,11 @@
 #include "base/input_file.h"
 #include "base/json_text.h"
 #include "gateway/ext_proc_service.h"
+#include "http/acceptor.h"
 #include "http/access.h"
+#include "http/connection_places.h"
 #include "http/server.h"
+#include "http/serving_process.h"
 
 namespace tactus::gateway {
 namespace {
@@ -27,6 +30,7 @@ constexpr const char* kReadyNames[] = {"readiness", "envoy.service.ext_proc.v3.E
 // A data plane that is gone without a word: its streams end after both. It may ping as often as it likes.
 constexpr int kPingMs = 30'000, kPingAnswerMs = 10'000;
 constexpr int64_t kGrpcBytes = 64 << 20;        // of connections and streams, beside their messages
+constexpr int kGreetingMs = 10'000;             // for a connection to say that it speaks HTTP/2
 constexpr int kMessageOverheadBytes = 1 << 20;  // headers and metadata beside a body
 constexpr int64_t kPemBytes = 1 << 20;
 constexpr DurationNs kTickNs = 50 * kMillisecond;
@@ -62,34 +66,63 @@ std::string AddressOf(const std::string& host, int64_t port) {
   return fmt::format("{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port);
 }
 
-// `builder` has what is served.
-Result<std::unique_ptr<grpc::Server>> StartGrpc(const char* flag, const std::string& address,
-                                                std::shared_ptr<grpc::ServerCredentials> credentials,
-                                                grpc::ServerBuilder& builder, int* port) {
-  builder.AddListeningPort(address, std::move(credentials), port);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // two processes on one port would each get half
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);  // none is too many
-  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server != nullptr && *port != 0) return server;
-  return Status(StatusCode::kUnavailable,
-                fmt::format("--{}: cannot listen on {}: it is in use, or --host is no address of this machine; give "
-                            "another, or 0 for any free one",
-                            flag, address),
-                flag);
+// What a data plane beyond the limit of connections gets: HTTP/2's greeting and a GOAWAY that says why.
+std::string GoAway(std::string_view why) {
+  constexpr std::string_view kSettings("\0\0\0\x04\0\0\0\0\0", 9);
+  constexpr std::string_view kLastStreamAndCalm("\0\0\0\0\0\0\0\x0b", 8);  // none, ENHANCE_YOUR_CALM
+  constexpr std::string_view kGoAwayType("\x07\0\0\0\0\0", 6);
+  std::string frame(kSettings);
+  const size_t length = kLastStreamAndCalm.size() + why.size();
+  for (const int shift : {16, 8, 0}) frame += static_cast<char>(length >> shift);
+  frame += kGoAwayType;
+  frame += kLastStreamAndCalm;
+  return frame += why;
 }
+
+// A gRPC server behind a listener of ours: its own one stops for good where descriptors run out.
+struct GrpcServer {
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> door;
+  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<http::Acceptor> listener;  // goes first
+
+  // `builder` has what is served.
+  Status Start(const char* flag, const std::string& host, int64_t port, int64_t connections,
+               std::shared_ptr<grpc::ServerCredentials> credentials, grpc::ServerBuilder& builder) {
+    const std::string why =
+        fmt::format("{} connections are open, or half of them by this client: the limit (ulimit -n)", connections);
+    auto listening = http::Acceptor::Listen(
+        {.host = host, .port = static_cast<uint16_t>(port), .max_connections = connections, .refusal = GoAway(why)});
+    if (!listening.ok()) {
+      return Status(StatusCode::kUnavailable,
+                    fmt::format("--{}: cannot listen on {}: {}; give another port or --host, or 0 for any free port",
+                                flag, AddressOf(host, port), listening.status().message()),
+                    flag);
+    }
+    using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+    door = builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, std::move(credentials));
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);  // none is too many
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kGreetingMs);
+    server = builder.BuildAndStart();
+    if (server == nullptr)
+      return Status(StatusCode::kUnavailable, fmt::format("--{}: gRPC does not start", flag), flag);
+    listener = std::move(*listening);
+    listener->Start([to = door.get()](int socket) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = socket;
+      to->HandleNewConnection(&connection);
+    });
+    return Status();
+  }
+};
 
 }  // namespace
 
 struct PickerServer::Impl final : http::Handler {
   Impl(Picker& p, EndpointSource& s) : picker(p), source(s) {}
-  ~Impl() override {
-    http_server.reset();  // it ticks
-    service_server.reset();
-    health_server.reset();
-  }
+  ~Impl() override { http_server.reset(); }  // first: it ticks
 
   Status Start(const EppOptions& options, Clock& clock);
   void TellHealth();
@@ -104,8 +137,7 @@ struct PickerServer::Impl final : http::Handler {
   std::atomic<bool> seen_ready{false}, stopping{false};
   std::shared_ptr<grpc::Service> service;
   grpc::CallbackGenericService others;  // of health_server, which must have something beside gRPC's own service
-  std::unique_ptr<grpc::Server> service_server, health_server;
-  int service_port = 0, health_port = 0;
+  GrpcServer service_server, health_server;
   std::unique_ptr<http::Server> http_server;
 };
 
@@ -124,16 +156,21 @@ Status PickerServer::Impl::Start(const EppOptions& options, Clock& clock) {
   grpc::ResourceQuota quota("tactus-epp");
   quota.Resize(static_cast<size_t>(options.max_body_total.bytes + kGrpcBytes));
   serving.SetResourceQuota(quota);
-  TACTUS_ASSIGN_OR_RETURN(service_server, StartGrpc("grpc-port", AddressOf(options.host, options.grpc_port),
-                                                    std::move(credentials), serving, &service_port));
+  const int64_t files = http::MostOpenFiles();
+  const int64_t connections = http::RoomWithin(files, kMostConnections, 1).connections;
+  const int64_t probes = std::clamp<int64_t>(connections / 8, 2, 256);
+  TACTUS_RETURN_IF_ERROR(service_server.Start("grpc-port", options.host, options.grpc_port,
+                                              std::max<int64_t>(2, connections - probes), std::move(credentials),
+                                              serving));
   probed.RegisterCallbackGenericService(&others);
-  TACTUS_ASSIGN_OR_RETURN(health_server, StartGrpc("health-port", AddressOf(options.host, options.health_port),
-                                                   grpc::InsecureServerCredentials(), probed, &health_port));
+  TACTUS_RETURN_IF_ERROR(health_server.Start("health-port", options.host, options.health_port, probes,
+                                             grpc::InsecureServerCredentials(), probed));
   TellHealth();
   http::ServerOptions http;
   http.host = options.host;
   http.port = static_cast<uint16_t>(options.metrics_port);
   http.max_connections = 64;
+  http.max_files = std::max<int64_t>(16, files / 8);
   http.max_body_bytes = 4096;
   http.max_body_total_bytes = 1 << 20;
   http.tick_ns = kTickNs;
@@ -148,7 +185,7 @@ Status PickerServer::Impl::Start(const EppOptions& options, Clock& clock) {
 
 void PickerServer::Impl::TellHealth() {
   if (!seen_ready.load() && source.ready() > 0) seen_ready.store(true);
-  for (grpc::Server* server : {service_server.get(), health_server.get()}) {
+  for (grpc::Server* server : {service_server.server.get(), health_server.server.get()}) {
     grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
     for (const char* name : kAliveNames) health->SetServingStatus(name, true);
     for (const char* name : kReadyNames) health->SetServingStatus(name, Ready());
@@ -193,10 +230,10 @@ Result<std::unique_ptr<PickerServer>> PickerServer::Start(const EppOptions& opti
 }
 
 int PickerServer::grpc_port() const {
-  return impl_->service_port;
+  return impl_->service_server.listener->port();
 }
 int PickerServer::health_port() const {
-  return impl_->health_port;
+  return impl_->health_server.listener->port();
 }
 int PickerServer::metrics_port() const {
   return impl_->http_server->port();
@@ -207,8 +244,10 @@ bool PickerServer::Stop(DurationNs timeout_ns) {
   impl_->TellHealth();
   const auto now = [] { return gpr_now(GPR_CLOCK_MONOTONIC); };
   const gpr_timespec until = gpr_time_add(now(), gpr_time_from_nanos(timeout_ns, GPR_TIMESPAN));
-  impl_->service_server->Shutdown(until);
-  impl_->health_server->Shutdown(now());
+  impl_->service_server.listener.reset();
+  impl_->service_server.server->Shutdown(until);
+  impl_->health_server.listener.reset();
+  impl_->health_server.server->Shutdown(now());
   return gpr_time_cmp(now(), until) < 0;
 }
 

@@ -17,6 +17,9 @@ namespace tactus::gateway {
 
 class PickerServer {
  public:
+  // Of data planes and probes; fewer where the process may have few descriptors (http::RoomWithin).
+  static constexpr int64_t kMostConnections = 4096;
+
   // Binds and answers. kInvalidArgument names the option, kUnavailable a port that is taken. The others outlive it.
   static Result<std::unique_ptr<PickerServer>> Start(const EppOptions& options, Picker& picker, EndpointSource& source,
                                                      Clock& clock);

@@ -14,12 +14,10 @@
 namespace tactus::gateway {
 namespace {
 
-constexpr int64_t kMostConnections = 4096;  // of data planes, probes and to replicas
-
 Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
   signal(SIGPIPE, SIG_IGN);
   http::StopSignals signals;
-  http::RaiseFileLimit(kMostConnections, log);
+  http::RaiseFileLimit(PickerServer::kMostConnections, 1, log);
   Clock& clock = SystemClock();
   TACTUS_ASSIGN_OR_RETURN(const Hash128 secret, SystemRandom());
   TACTUS_ASSIGN_OR_RETURN(const auto fleet, WatchedFleet::Create(options.fleet, clock, log));

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <netinet/tcp.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -18,12 +19,18 @@
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
+#include <cerrno>
+#include <exception>
 #include <limits>
 #include <map>
+#include <new>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/printable.h"
+#include "http/framing_limit.h"
+#include "http/head_check.h"
 #include "http/loop_impl.h"
 
 namespace tactus::http {
@@ -34,7 +41,12 @@ using boost::system::error_code;
 
 namespace {
 
-constexpr int kMaxInterimAnswers = 16;  // in a row
+constexpr int kMaxInterimAnswers = 16;        // in a row
+constexpr uint32_t kMaxHeadBytes = 64 << 10;  // of an answer, as of a request; also its chunk extensions and trailers
+constexpr size_t kAnswerReadBytes = 16 << 10;
+constexpr int64_t kFetchBytes = 16 << 20;
+
+using AnswerParser = beast::http::response_parser<beast::http::buffer_body>;
 
 // A machine that has gone says nothing: the system asks it after 15 s of silence, and gives up 15 s later.
 void NoticeDeadPeer(int socket) {
@@ -43,6 +55,20 @@ void NoticeDeadPeer(int socket) {
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
   setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+// Whether a kept connection is as its last answer left it. One that the server has closed is of no use, and what comes
+// without a request is no answer to the next.
+bool IsQuiet(int socket) {
+  char byte = 0;
+  return recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+// This process is short of something; the server is not to blame.
+bool IsShortage(error_code ec) {
+  namespace errc = boost::system::errc;
+  return ec == errc::too_many_files_open || ec == errc::too_many_files_open_in_system ||
+         ec == errc::not_enough_memory || ec == errc::no_buffer_space;
 }
 
 struct ClientConnection {
@@ -86,6 +112,7 @@ struct Call {
   bool paused = false;                      // by OnPiece
   bool got_bytes = false;                   // of the answer: no retry then
   bool keep = false;                        // the connection may serve another call
+  bool ended = false;                       // its handler has been told
   asio::steady_timer* resolving = nullptr;  // while a name server is asked
 
   void Drop() {
@@ -103,12 +130,15 @@ struct Client::Impl {
       : base(std::move(url)), options(opts), clock(c), io(context) {}
 
   asio::awaitable<void> RunCall(std::shared_ptr<Impl> self, std::shared_ptr<Call> call);
-  asio::awaitable<Status> Attempt(std::shared_ptr<Call> call, bool reuse);
+  asio::awaitable<Status> Ask(std::shared_ptr<Call> call);
+  asio::awaitable<Status> Attempt(std::shared_ptr<Call> call, std::shared_ptr<ClientConnection> kept);
   asio::awaitable<error_code> Connect(std::shared_ptr<Call> call);
   asio::awaitable<error_code> Resolve(std::shared_ptr<Call> call);
+  asio::awaitable<error_code> ReadHead(std::shared_ptr<ClientConnection> connection, AnswerParser* parser);
   asio::awaitable<Status> ReadAnswer(std::shared_ptr<Call> call);
   asio::awaitable<void> WaitUntilResumed(std::shared_ptr<Call> call);
-  void Ended(const std::shared_ptr<Call>& call, const Status& status);
+  std::shared_ptr<ClientConnection> TakeSpare();
+  void Ended(const std::shared_ptr<Call>& call, const Status& status) noexcept;
   std::string HeadText(const ClientRequest& request) const;
   Status Failed(const Call& call, const char* what, error_code ec) const;
 
@@ -136,7 +166,17 @@ std::string Client::Impl::HeadText(const ClientRequest& request) const {
 Status Client::Impl::Failed(const Call& call, const char* what, error_code ec) const {
   if (call.cancelled) return Status(StatusCode::kCancelled, "cancelled");
   if (call.timed_out) return Status(StatusCode::kDeadlineExceeded, fmt::format("{}: timed out", what));
-  return Status(StatusCode::kUnavailable, fmt::format("{} ({}:{}): {}", what, base.host, base.port, ec.message()));
+  if (IsShortage(ec)) {
+    return Status(StatusCode::kResourceExhausted,
+                  fmt::format("{} ({}:{}): {} here; raise 'ulimit -n' or the limit on memory", what, base.host,
+                              base.port, ec.message()));
+  }
+  std::string why = ec.message();
+  if (ec == beast::http::error::header_limit)
+    why = fmt::format("its head, or what it has beside its body, is longer than {} bytes", kMaxHeadBytes);
+  if (ec == beast::http::error::body_limit)
+    why = fmt::format("its body is longer than {} bytes", options.max_response_bytes);
+  return Status(StatusCode::kUnavailable, fmt::format("{} ({}:{}): {}", what, base.host, base.port, why));
 }
 
 // Fills `endpoints`. A name server that does not answer is waited for no longer than the call waits, though the system
@@ -192,34 +232,50 @@ asio::awaitable<error_code> Client::Impl::Connect(std::shared_ptr<Call> call) {
   const std::vector<tcp::endpoint> tried = endpoints;  // another call may learn others meanwhile
   co_await asio::async_connect(connection->socket, tried, asio::redirect_error(asio::use_awaitable, ec));
   limit.cancel();
-  if (ec) endpoints.clear();  // the name may mean another machine by now
+  if (IsShortage(ec)) spare.clear();  // what is kept for later is missing now
+  if (ec) endpoints.clear();          // the name may mean another machine by now
   if (!ec) connection->socket.set_option(tcp::no_delay(true), ec);
   if (!ec) NoticeDeadPeer(connection->socket.native_handle());
   co_return ec;
+}
+
+// Read here and not by Beast's own operation: what the parser throws there passes by the coroutine and ends the loop.
+asio::awaitable<error_code> Client::Impl::ReadHead(std::shared_ptr<ClientConnection> connection, AnswerParser* parser) {
+  error_code ec;
+  beast::flat_buffer& buffer = connection->buffer;
+  for (;;) {
+    if (buffer.size() > 0) {
+      buffer.consume(parser->put(buffer.data(), ec));
+      if (parser->is_header_done() || (ec && ec != beast::http::error::need_more)) co_return ec;
+    }
+    const size_t size = co_await connection->socket.async_read_some(buffer.prepare(kAnswerReadBytes),
+                                                                    asio::redirect_error(asio::use_awaitable, ec));
+    buffer.commit(size);
+    if (!ec) continue;
+    if (ec == asio::error::eof) ec = beast::http::error::end_of_stream;
+    if (ec == beast::http::error::end_of_stream && parser->got_some()) ec = beast::http::error::partial_message;
+    co_return ec;
+  }
 }
 
 asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
   error_code ec;
   std::shared_ptr<ClientConnection> connection = call->connection;
   // Interim answers (100 Continue, 103 Early Hints) come before the final one, each a message of its own.
-  std::optional<beast::http::response_parser<beast::http::buffer_body>> message;
+  std::optional<AnswerParser> message;
   for (int heads = 0;; ++heads) {
     message.emplace();
-    if (options.pieces)
-      message->body_limit(boost::none);
-    else
-      message->body_limit(static_cast<uint64_t>(options.max_response_bytes));
-    message->header_limit(1 << 20);
+    message->body_limit(boost::none);  // it depends on what the head says
+    message->header_limit(kMaxHeadBytes);
     message->skip(call->request.method == "HEAD");
-    co_await beast::http::async_read_header(connection->socket, connection->buffer, *message,
-                                            asio::redirect_error(asio::use_awaitable, ec));
+    ec = co_await ReadHead(connection, &*message);
     if (message->got_some()) call->got_bytes = true;
     if (ec) co_return Failed(*call, "reading the answer's head", ec);
     const int status = static_cast<int>(message->get().result_int());
     if (status / 100 != 1) break;
     if (status == 101 || heads == kMaxInterimAnswers) {
       co_return Status(StatusCode::kUnavailable,
-                       status == 101 ? std::string("the server switches to another protocol, which nobody asked for")
+                       status == 101 ? std::string("the server switches to another protocol, which nothing asked for")
                                      : fmt::format("{} interim answers (1xx) and no final one", heads + 1));
     }
   }
@@ -230,34 +286,63 @@ asio::awaitable<Status> Client::Impl::ReadAnswer(std::shared_ptr<Call> call) {
   for (const auto& field : parser.get()) {
     response.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   }
+  const bool asked_for_coding = FindHeader(call->request.headers, "Accept-Encoding") != nullptr;
+  if (const std::string wrong =
+          CheckAnswerHead(response.status, response.headers, parser.get().version() < 11, asked_for_coding);
+      !wrong.empty()) {
+    co_return Status(StatusCode::kUnavailable,
+                     fmt::format("the answer's head ({}:{}): {}", base.host, base.port, wrong));
+  }
   if (const std::string* type = response.Find("Content-Type")) response.content_type = *type;
   call->request.counted.reset();  // it is not sent again
   if (call->cancelled) co_return Failed(*call, "", ec);
   call->handler->OnHead(response.status, response.headers, clock.NowNs());
   const bool events = response.status / 100 == 2 && response.content_type.rfind("text/event-stream", 0) == 0;
+  const auto most = static_cast<uint64_t>(options.max_response_bytes);
+  const bool held = !events && !options.pieces;
+  if (held && parser.content_length().value_or(0) > most)
+    co_return Failed(*call, "reading the answer", beast::http::error::body_limit);
   SseParser sse;
-  TimeNs now_ns = 0;
+  TimeNs now_ns = clock.NowNs();
   const SseParser::OnData on_data = [&call, &now_ns](std::string_view data) { call->handler->OnEvent(data, now_ns); };
-  std::array<char, 16384> piece;
+  beast::flat_buffer& buffer = connection->buffer;
+  FramingLimit framing(kMaxHeadBytes);
+  int64_t body_bytes = 0;
+  std::array<char, kAnswerReadBytes> piece;
+  parser.eager(true);
   while (!parser.is_done()) {
-    parser.get().body().data = piece.data();
-    parser.get().body().size = piece.size();
-    co_await beast::http::async_read_some(connection->socket, connection->buffer, parser,
-                                          asio::redirect_error(asio::use_awaitable, ec));
-    now_ns = clock.NowNs();
-    const std::string_view bytes(piece.data(), piece.size() - parser.get().body().size);
-    if (call->cancelled) co_return Failed(*call, "", ec);
-    if (options.pieces)
-      call->paused = !bytes.empty() && !call->handler->OnPiece(bytes);
-    else if (events)
-      sse.Feed(bytes, on_data);
-    else
-      response.body += bytes;
-    if (call->paused) co_await WaitUntilResumed(call);
     if (call->cancelled || call->timed_out) co_return Failed(*call, "reading the answer", ec);
-    if (ec && ec != beast::http::error::need_buffer) co_return Failed(*call, "reading the answer", ec);
+    if (buffer.size() > 0) {
+      parser.get().body().data = piece.data();
+      parser.get().body().size = piece.size();
+      const size_t parsed = parser.put(buffer.data(), ec);
+      buffer.consume(parsed);
+      if (ec == beast::http::error::need_more || ec == beast::http::error::need_buffer) ec = {};
+      const std::string_view bytes(piece.data(), piece.size() - parser.get().body().size);
+      body_bytes += static_cast<int64_t>(bytes.size());
+      if (!ec && !framing.Add(parsed, body_bytes)) ec = beast::http::error::header_limit;
+      if (!ec && held && static_cast<uint64_t>(body_bytes) > most) ec = beast::http::error::body_limit;
+      if (options.pieces)
+        call->paused = !bytes.empty() && !call->handler->OnPiece(bytes);
+      else if (held)
+        response.body += bytes;
+      else if (!sse.Feed(bytes, on_data))
+        co_return Status(StatusCode::kUnavailable,
+                         fmt::format("an event of more than {} bytes", SseParser::kMostEventBytes));
+      if (call->paused) co_await WaitUntilResumed(call);
+      if (call->cancelled || call->timed_out || ec) co_return Failed(*call, "reading the answer", ec);
+      if (!bytes.empty() || parser.is_done()) continue;
+    }
+    const size_t wanted = framing.Room(buffer.size(), kAnswerReadBytes);
+    if (wanted == 0) co_return Failed(*call, "reading the answer", beast::http::error::header_limit);
+    const size_t size = co_await connection->socket.async_read_some(buffer.prepare(wanted),
+                                                                    asio::redirect_error(asio::use_awaitable, ec));
+    now_ns = clock.NowNs();
+    buffer.commit(size);
+    if (ec == asio::error::eof) parser.put_eof(ec);
+    if (ec) co_return Failed(*call, "reading the answer", ec);
   }
-  call->keep = parser.get().keep_alive() && connection->buffer.size() == 0;
+  call->keep = parser.get().keep_alive() && buffer.size() == 0;
   co_return Status();
 }
 
@@ -269,12 +354,21 @@ asio::awaitable<void> Client::Impl::WaitUntilResumed(std::shared_ptr<Call> call)
   }
 }
 
-asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, bool reuse) {
-  error_code ec;
-  if (reuse) {
-    call->connection = std::move(spare.back());
+// The one that was used last, of those that are still of use.
+std::shared_ptr<ClientConnection> Client::Impl::TakeSpare() {
+  while (!spare.empty()) {
+    std::shared_ptr<ClientConnection> kept = std::move(spare.back());
     spare.pop_back();
-  } else {
+    if (IsQuiet(kept->socket.native_handle())) return kept;
+  }
+  return nullptr;
+}
+
+// `kept`: over this connection; null: over a new one.
+asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, std::shared_ptr<ClientConnection> kept) {
+  error_code ec;
+  call->connection = std::move(kept);
+  if (!call->connection) {
     ec = co_await Connect(call);
     if (ec) co_return Failed(*call, "cannot connect", ec);
   }
@@ -290,12 +384,11 @@ asio::awaitable<Status> Client::Impl::Attempt(std::shared_ptr<Call> call, bool r
   co_return status;
 }
 
-asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::shared_ptr<Call> call) {
-  (void)self;  // held by this frame
+asio::awaitable<Status> Client::Impl::Ask(std::shared_ptr<Call> call) {
   Status status;
-  if (call->cancelled) co_return Ended(call, Failed(*call, "", {}));  // before it began
+  if (call->cancelled) co_return Failed(*call, "", {});  // before it began
   status = CheckRequest(call->request);
-  if (!status.ok()) co_return Ended(call, status);
+  if (!status.ok()) co_return status;
   if (options.timeout_ns > 0) {
     call->timer.expires_after(std::chrono::nanoseconds(options.timeout_ns));
     call->timer.async_wait([weak = std::weak_ptr<Call>(call)](error_code ec) {
@@ -305,25 +398,50 @@ asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::sha
       held->Drop();
     });
   }
-  const bool reuse = !spare.empty();
-  status = co_await Attempt(call, reuse);
+  std::shared_ptr<ClientConnection> kept = TakeSpare();
+  const bool reuse = kept != nullptr;
+  status = co_await Attempt(call, kept);
   // A kept connection may have been closed by the server meanwhile: once more, on a new one.
   if (!status.ok() && reuse && !call->got_bytes && !call->cancelled && !call->timed_out) {
-    status = co_await Attempt(call, false);
+    status = co_await Attempt(call, nullptr);
   }
-  call->timer.cancel();
+  co_return status;
+}
+
+asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::shared_ptr<Call> call) {
+  // Also where this frame goes without having come to its end.
+  struct Ending {
+    std::shared_ptr<Impl> impl;
+    std::shared_ptr<Call> call;
+    ~Ending() { impl->Ended(call, Internal("the call broke off")); }
+  };
+  const Ending ending{self, call};
+  Status status;
+  try {
+    status = co_await Ask(call);
+  } catch (const std::bad_alloc&) {
+    status = Status(StatusCode::kResourceExhausted, "no memory for the answer");
+  } catch (const std::exception& e) {
+    status = Status(StatusCode::kUnavailable, fmt::format("reading the answer: {}", Printable(e.what())));
+  }
   if (status.ok() && call->keep && call->connection->socket.is_open()) {
     call->connection->spare_since_ns = clock.NowNs();
     spare.push_back(call->connection);
-  } else {
-    call->Drop();
+    call->connection = nullptr;
   }
   Ended(call, status);
 }
 
-void Client::Impl::Ended(const std::shared_ptr<Call>& call, const Status& status) {
+void Client::Impl::Ended(const std::shared_ptr<Call>& call, const Status& status) noexcept {
+  if (std::exchange(call->ended, true)) return;
   calls.erase(call->id);
-  if (call->handler) call->handler->OnDone(status, call->response, clock.NowNs());
+  try {
+    call->timer.cancel();
+    call->Drop();
+    if (call->handler) call->handler->OnDone(status, call->response, clock.NowNs());
+  } catch (...) {
+    // The handler's own: nothing is left to tell it.
+  }
 }
 
 Client::Client(Url base, ClientOptions options, Clock& clock)
@@ -348,7 +466,12 @@ Client::CallId Client::Send(ClientRequest request, std::shared_ptr<ResponseHandl
   auto call = std::make_shared<Call>(impl_->io, std::move(request), std::move(handler));
   call->id = impl_->next_id++;
   impl_->calls[call->id] = call.get();
-  asio::co_spawn(impl_->io, impl_->RunCall(impl_, call), asio::detached);
+  try {
+    asio::co_spawn(impl_->io, impl_->RunCall(impl_, call), asio::detached);
+  } catch (...) {  // as when memory is short
+    impl_->calls.erase(call->id);
+    throw;
+  }
   return call->id;
 }
 
@@ -402,6 +525,7 @@ Result<HttpResponse> Fetch(const Url& base, ClientRequest request, DurationNs ti
   };
   ClientOptions options;
   options.timeout_ns = timeout_ns;
+  options.max_response_bytes = kFetchBytes;
   auto keep = std::make_shared<Keep>();
   Client client(base, options, clock);
   client.Send(std::move(request), keep);

@@ -32,8 +32,10 @@ Result<Url> ParseUrl(std::string_view text);
 // lines are joined with '\n'.
 class SseParser {
  public:
+  static constexpr size_t kMostEventBytes = size_t{16} << 20;
   using OnData = std::function<void(std::string_view data)>;
-  void Feed(std::string_view bytes, const OnData& on_data);
+  // False: an event is longer than kMostEventBytes. Nothing more can be read then.
+  bool Feed(std::string_view bytes, const OnData& on_data);
 
  private:
   void Line(std::string_view line, const OnData& on_data);
@@ -42,7 +44,8 @@ class SseParser {
   bool has_data_ = false;
 };
 
-// What one request produces, in this order. OnDone is always the last call, once.
+// What one request produces, in this order. OnDone is always the last call, once. What a handler throws ends its call:
+// OnDone says so.
 class ResponseHandler {
  public:
   virtual ~ResponseHandler() = default;
@@ -52,7 +55,8 @@ class ResponseHandler {
   // With ClientOptions::pieces, instead: bytes of the body, of whatever kind. False: no more before Resume.
   virtual bool OnPiece(std::string_view /*bytes*/) { return true; }
   // `status` is ok when the whole answer arrived, whatever its HTTP status; else what went wrong (connect, reset,
-  // time-out, cancelled). `response` has status and headers if they arrived, and the body when it was no event stream.
+  // time-out, cancelled, an answer that is none of HTTP's; kResourceExhausted: this process has no memory or no file
+  // descriptor left). `response` has status and headers if they arrived, and the body when it was no event stream.
   virtual void OnDone(const Status& status, const HttpResponse& response, TimeNs received_ns) = 0;
 };
 
@@ -69,10 +73,10 @@ struct ClientRequest {
 };
 
 struct ClientOptions {
-  DurationNs connect_timeout_ns = 30 * kSecond;  // the name server's time included
-  DurationNs timeout_ns = 0;                     // whole request; 0: none
-  int64_t max_response_bytes = int64_t{256} << 20;
-  bool pieces = false;  // of answers of any length
+  DurationNs connect_timeout_ns = 30 * kSecond;     // the name server's time included
+  DurationNs timeout_ns = 0;                        // whole request; 0: none
+  int64_t max_response_bytes = int64_t{256} << 20;  // of an answer that is held: no event stream, no pieces
+  bool pieces = false;                              // of answers of any length
 };
 
 class Client {
@@ -108,7 +112,7 @@ class Client {
   std::shared_ptr<Impl> impl_;  // its coroutines keep it
 };
 
-// One request, blocking.
+// One request, blocking; an answer of at most 16 MiB.
 Result<HttpResponse> Fetch(const Url& base, ClientRequest request, DurationNs timeout_ns, Clock& clock);
 
 }  // namespace tactus::http

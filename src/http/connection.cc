@@ -7,6 +7,7 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/use_awaitable.hpp>
 
+#include "http/framing_limit.h"
 #include "http/head_check.h"
 
 namespace tactus::http {
@@ -18,7 +19,6 @@ constexpr size_t kPipelineBytes = 64 << 10;       // read ahead of the exchange 
 constexpr DurationNs kPipelineGraceNs = kSecond;  // so much waits unanswered for so long, then it is dropped
 constexpr int64_t kLingerBytes = 4 << 20;         // swallowed so that the client sees the answer, or its end
 constexpr DurationNs kProbeHeadNs = 2 * kSecond;  // for the one request of a connection without a place
-constexpr int64_t kFramingBytesPerBodyByte = 8;   // a chunk of one byte takes five
 constexpr int64_t kTimedBytes = 1 << 20;          // to a receiver: within each body_timeout_ns
 constexpr size_t kReadBytes = 64 << 10, kSmallReadBytes = 4 << 10;
 constexpr size_t kKeptBufferBytes = 16 << 10;  // of a connection whose answer is being made
@@ -143,22 +143,18 @@ void Connection::LimitBody(Parser* parser, const BodyReceiver* receiver) {
   parser->body_limit(static_cast<uint64_t>(max_body_bytes_));
 }
 
-// Beast bounds a body but neither chunk extensions nor trailers: it waits for the end of the line, or of all trailers,
-// however long they are. Here both are held to max_header_bytes at once, and to little more in sum.
 asio::awaitable<error_code> Connection::ReadBody(Parser* parser, BodyReceiver* receiver) {
   error_code ec;
   parser->eager(true);
-  const int64_t limit = server_.options.max_header_bytes;
-  int64_t read_bytes = 0, given_bytes = 0, timed_bytes = 0;
+  FramingLimit framing(server_.options.max_header_bytes);
+  int64_t given_bytes = 0, timed_bytes = 0;
   for (;;) {
     if (buffer_.size() > 0) {
       const size_t parsed = parser->put(buffer_.data(), ec);
       buffer_.consume(parsed);
-      read_bytes += static_cast<int64_t>(parsed);
       if (ec && ec != bh::error::need_more) co_return ec;
       const int64_t body_bytes = given_bytes + parser->get().body().bytes();
-      const bool too_much_framing = read_bytes - body_bytes > limit + kFramingBytesPerBodyByte * body_bytes;
-      if (too_much_framing) co_return make_error_code(bh::error::header_limit);
+      if (!framing.Add(parsed, body_bytes)) co_return make_error_code(bh::error::header_limit);
       if (receiver != nullptr && body_bytes > given_bytes) {
         given_bytes = body_bytes;
         ec = co_await HandOver(parser, receiver);
@@ -169,10 +165,11 @@ asio::awaitable<error_code> Connection::ReadBody(Parser* parser, BodyReceiver* r
         }
       }
       if (parser->is_done()) co_return error_code();
-      if (static_cast<int64_t>(buffer_.size()) > limit) co_return make_error_code(bh::error::header_limit);
     }
     const uint64_t missing = parser->content_length_remaining().value_or(kReadBytes);
-    const size_t wanted = static_cast<size_t>(std::clamp<uint64_t>(missing, kSmallReadBytes, kReadBytes));
+    const size_t wanted =
+        framing.Room(buffer_.size(), static_cast<size_t>(std::clamp<uint64_t>(missing, kSmallReadBytes, kReadBytes)));
+    if (wanted == 0) co_return make_error_code(bh::error::header_limit);
     const size_t size =
         co_await socket_.async_read_some(buffer_.prepare(wanted), asio::redirect_error(asio::use_awaitable, ec));
     // Bytes that came in the moment in which its time was up do not give it more.

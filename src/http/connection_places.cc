@@ -6,6 +6,22 @@
 
 namespace tactus::http {
 
+namespace {
+constexpr int64_t kOtherFiles = 128;  // weights, logs, stored files, listener, ...
+}
+
+int64_t FilesFor(int64_t connections, int64_t files_each) {
+  return files_each * connections + kOtherFiles + kPlacesBeyondLimit;
+}
+
+ConnectionRoom RoomWithin(int64_t files, int64_t connections, int64_t files_each) {
+  if (files >= FilesFor(connections, files_each)) return {.connections = connections};
+  const int64_t left = files - std::min(kOtherFiles, files / 2);
+  const int64_t beyond = std::clamp<int64_t>(left / 4, 2, kPlacesBeyondLimit);
+  const int64_t most = std::max<int64_t>(1, (left - beyond) / files_each);
+  return {.connections = std::min(connections, most), .beyond = beyond, .less = most < connections};
+}
+
 Place ConnectionPlaces::Enter(const std::string& client) {
   Counts& own = clients_[client];
   if (all_.served < max_connections_ && own.served < max_per_client_) {
@@ -13,7 +29,7 @@ Place ConnectionPlaces::Enter(const std::string& client) {
     ++own.served;
     return Place::kServed;
   }
-  if (all_.probe_only < kProbePlaces && own.probe_only < kProbePlacesPerClient) {
+  if (all_.probe_only < max_probes_ && own.probe_only < max_probes_per_client_) {
     ++all_.probe_only;
     ++own.probe_only;
     return Place::kProbeOnly;

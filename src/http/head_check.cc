@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/printable.h"
+
 namespace tactus::http {
 namespace {
 
@@ -88,6 +90,27 @@ std::optional<HeadFault> CheckHeadFraming(const HttpRequest& head, bool http10) 
     return Fault(fmt::format("{} takes no body; leave out Content-Length and Transfer-Encoding", head.method));
   }
   return std::nullopt;
+}
+
+std::string CheckAnswerHead(int status, const Headers& headers, bool http10, bool asked_for_coding) {
+  if (status < 100 || status > 599) return fmt::format("status {}; HTTP has 100 to 599", status);
+  const auto lengths = ValuesOf(headers, "Content-Length");
+  if (lengths.size() > 1 || (!lengths.empty() && lengths[0].find(',') != std::string_view::npos))
+    return "Content-Length is given more than once";
+  if (const auto encodings = ValuesOf(headers, "Transfer-Encoding"); !encodings.empty()) {
+    const auto codings = Codings(encodings);
+    if (http10) return "Transfer-Encoding in an answer of HTTP/1.0, which does not know it";
+    if (!lengths.empty()) return "Content-Length and Transfer-Encoding, which exclude each other";
+    if (codings.size() != 1 || !EqualsIgnoreCase(codings[0], "chunked")) {
+      return fmt::format("Transfer-Encoding '{}'; only 'chunked' is understood",
+                         Printable(encodings.size() == 1 ? encodings[0] : std::string_view("several")));
+    }
+  }
+  for (const std::string_view coding : ValuesOf(headers, "Content-Encoding")) {
+    if (!asked_for_coding && !coding.empty() && !EqualsIgnoreCase(coding, "identity"))
+      return fmt::format("Content-Encoding '{}', which the request did not ask for", Printable(coding));
+  }
+  return {};
 }
 
 bool ValidAuthority(std::string_view authority) {

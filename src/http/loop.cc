@@ -6,6 +6,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <exception>
 #include <utility>
 
 #include "http/loop_impl.h"
@@ -45,7 +46,14 @@ void Loop::Resolve(const std::string& host, std::function<void(Result<std::vecto
 }
 
 void Loop::Run() {
-  impl_->io.run();
+  for (bool ended = false; !ended;) {
+    try {
+      impl_->io.run();
+      ended = true;
+    } catch (const std::exception&) {
+      // As when memory is short: what else waits goes on.
+    }
+  }
   impl_->io.restart();  // afterwards: a Stop that came before Run is not forgotten
 }
 

@@ -25,7 +25,8 @@ class Loop {
   void After(DurationNs time_ns, std::function<void()> call);
   // The addresses of a host, ascending, each once; an address is its own. Inside Run, or before it; called back later.
   void Resolve(const std::string& host, std::function<void(Result<std::vector<std::string>>)> found);
-  // Returns when nothing is left to do, or after Stop, also one that came before. May be called again.
+  // Returns when nothing is left to do, or after Stop, also one that came before. May be called again. What a callback
+  // throws ends that callback alone.
   void Run();
   void Stop();
 

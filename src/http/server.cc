@@ -13,11 +13,9 @@
 
 #include "base/thread_role.h"
 #include "http/connection.h"
+#include "http/serving_process.h"
 
 namespace tactus::http {
-
-static_assert(kPlacesBeyondLimit >= kProbePlaces);
-constexpr size_t kRefusedSockets = static_cast<size_t>(kPlacesBeyondLimit - kProbePlaces);
 
 asio::awaitable<void> Server::Impl::AcceptLoop() {
   error_code ec;
@@ -25,7 +23,9 @@ asio::awaitable<void> Server::Impl::AcceptLoop() {
     tcp::socket socket(io);
     co_await acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, ec));
     if (ec == asio::error::operation_aborted) co_return;
-    if (ec) {  // out of file descriptors, or a connection that died in the queue
+    const bool no_files = ec == asio::error::no_descriptors || ec == boost::system::errc::too_many_files_open_in_system;
+    if (no_files && RefuseForWantOfFiles()) continue;
+    if (ec) {  // as of a connection that died in the queue
       asio::steady_timer pause(io);
       pause.expires_after(std::chrono::milliseconds(20));
       co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ec));
@@ -62,21 +62,47 @@ HttpResponse Server::Impl::NoPlace(const std::string& client) {
       503,
       places.ClientIsFull(client)
           ? fmt::format("{} connections of this client are open, the limit (--max-connections-per-client)", per_client)
-          : fmt::format("{} connections are open, the limit (--max-connections)", options.max_connections));
+          : fmt::format("{} connections are open, the limit ({})", options.max_connections,
+                        room.less ? "ulimit -n" : "--max-connections"));
+}
+
+// One client: for the next there may be a descriptor again.
+bool Server::Impl::RefuseForWantOfFiles() {
+  while (!lingering.empty()) CloseRefused();
+  if (!spare_file.Give()) {
+    spare_file.Take();
+    return false;
+  }
+  error_code ec;
+  {
+    tcp::socket socket(io);
+    acceptor.non_blocking(true, ec);
+    acceptor.accept(socket, ec);
+    if (!ec) {
+      opened.fetch_add(1, std::memory_order_relaxed);
+      SayNo(socket,
+            handler->ErrorResponse(503, "this process has no file descriptor left for another connection (ulimit -n)"));
+    }
+  }
+  spare_file.Take();
+  return !ec;
 }
 
 // A closed socket answers what still arrives with a reset, which may overtake the 503: the socket stays for a while.
 void Server::Impl::RefuseAtOnce(tcp::socket socket, const std::string& client) {
+  SayNo(socket, NoPlace(client));
+  if (!lingering.empty() && static_cast<int64_t>(lingering.size()) >= room.beyond / 2) CloseRefused();
+  lingering.push_back({std::move(socket), clock.NowNs() + kLingerNs});
+}
+
+void Server::Impl::SayNo(tcp::socket& socket, const HttpResponse& response) {
   refused.fetch_add(1, std::memory_order_relaxed);
-  const HttpResponse response = NoPlace(client);
   Count(response.status);
   const std::string text = HeadText(response, false, response.body.size(), true, false) + response.body;
   error_code ignored;
   socket.non_blocking(true, ignored);
   socket.write_some(asio::buffer(text), ignored);  // a new connection's buffer takes all of it
   socket.shutdown(tcp::socket::shutdown_send, ignored);
-  if (lingering.size() >= kRefusedSockets) CloseRefused();
-  lingering.push_back({std::move(socket), clock.NowNs() + kLingerNs});
 }
 
 // Reads what came, so that closing does not reset.
@@ -91,7 +117,11 @@ void Server::Impl::ScheduleTick() {
   tick.expires_after(std::chrono::nanoseconds(tick_ns));
   tick.async_wait([this](error_code ec) {
     if (ec) return;
-    Tick();
+    try {
+      Tick();
+    } catch (const std::exception&) {
+      // As when memory is short: the next one may do it.
+    }
     ScheduleTick();
   });
 }
@@ -112,7 +142,13 @@ void Server::Impl::TakeDirty() {
     ready.swap(wake_list->dirty);
     calls.swap(wake_list->calls);
   }
-  for (const auto& call : calls) call();
+  for (const auto& call : calls) {
+    try {
+      call();
+    } catch (const std::exception&) {
+      // Its own connection's loss.
+    }
+  }
   for (const auto& exchange : ready) {
     if (exchange->on_ready) exchange->on_ready();
   }
@@ -124,8 +160,12 @@ void Server::Impl::ExchangeEnded() {
   idle.notify_all();
 }
 
-Result<std::unique_ptr<Server>> Server::Listen(const ServerOptions& options, Handler* handler, Clock& clock) {
-  auto impl = std::make_unique<Impl>(options, handler, clock);
+Result<std::unique_ptr<Server>> Server::Listen(const ServerOptions& wanted, Handler* handler, Clock& clock) {
+  ServerOptions options = wanted;
+  const int64_t files = options.max_files > 0 ? options.max_files : MostOpenFiles();
+  const ConnectionRoom room = RoomWithin(files, options.max_connections, options.files_per_connection);
+  options.max_connections = room.connections;
+  auto impl = std::make_unique<Impl>(options, room, handler, clock);
   error_code ec;
   tcp::resolver resolver(impl->io);
   const auto found = resolver.resolve(options.host, fmt::format("{}", options.port), tcp::resolver::passive, ec);

@@ -24,14 +24,14 @@
 
 namespace tactus::http {
 
-// Sockets that a server may hold beyond max_connections, while it tells their clients so.
-constexpr int64_t kPlacesBeyondLimit = 512;
-
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 0;                           // 0: any free one
-  int64_t max_connections = 4096;              // beyond it a connection gets 503 (a probe its answer) and is closed
-  int64_t max_connections_per_client = 0;      // the same for one address; 0: half of max_connections
+  uint16_t port = 0;  // 0: any free one
+  // Beyond it a connection gets 503 (a probe its answer) and is closed. Fewer where descriptors are few (RoomWithin).
+  int64_t max_connections = 4096;
+  int64_t files_per_connection = 1;            // 2: each has one of its own to somewhere else
+  int64_t max_files = 0;                       // descriptors that it may count on; 0: all that the process may have
+  int64_t max_connections_per_client = 0;      // as max_connections, for one address; 0: half of it
   int64_t max_body_bytes = int64_t{16} << 20;  // 413
   int64_t max_body_total_bytes = int64_t{256} << 20;  // all bodies that are held; beyond it 503
   int64_t max_header_bytes = 64 << 10;                // 431; also chunk extensions and trailers of one body

@@ -22,6 +22,7 @@
 #include "http/exchange.h"
 #include "http/loop_impl.h"
 #include "http/server.h"
+#include "http/spare_file.h"
 
 namespace tactus::http {
 namespace asio = boost::asio;
@@ -34,13 +35,15 @@ constexpr DurationNs kLingerNs = 2 * kSecond;  // for the client to read why it 
 constexpr int kMaxStatus = 600;
 
 struct Server::Impl {
-  Impl(const ServerOptions& opts, Handler* h, Clock& c)
+  // `opts` has the connections of `r`.
+  Impl(const ServerOptions& opts, const ConnectionRoom& r, Handler* h, Clock& c)
       : options(opts),
+        room(r),
         handler(h),
         clock(c),
         per_client(opts.max_connections_per_client > 0 ? opts.max_connections_per_client
                                                        : std::max<int64_t>(1, opts.max_connections / 2)),
-        places(opts.max_connections, per_client),
+        places(opts.max_connections, per_client, r.beyond / 2),
         max_body_bytes(opts.max_body_bytes),
         bodies(std::make_shared<BodyTotal>(opts.max_body_total_bytes)) {}
 
@@ -48,6 +51,10 @@ struct Server::Impl {
   void Accepted(tcp::socket socket);
   // Writes the 503 without waiting and leaves the socket to be closed a little later.
   void RefuseAtOnce(tcp::socket socket, const std::string& client);
+  void SayNo(tcp::socket& socket, const HttpResponse& response);
+  // The process has no descriptor left: the client that waits to be accepted is told so. False: that did not work
+  // either.
+  bool RefuseForWantOfFiles();
   void CloseRefused();  // the oldest
   void ScheduleTick();
   void Tick();
@@ -64,6 +71,7 @@ struct Server::Impl {
   };
 
   const ServerOptions options;
+  const ConnectionRoom room;
   Handler* const handler;
   Clock& clock;
   const int64_t per_client;
@@ -81,8 +89,9 @@ struct Server::Impl {
   Loop loop;
   asio::io_context& io = loop.impl().io;
   tcp::acceptor acceptor{io};
+  SpareFile spare_file;
   asio::steady_timer tick{io};
-  std::deque<Refused> lingering;  // io thread; answered, waiting to be closed; at most kRefusedSockets
+  std::deque<Refused> lingering;  // io thread; answered, waiting to be closed; at most half of room.beyond
   std::thread thread;
 };
 

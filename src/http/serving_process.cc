@@ -7,19 +7,15 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "http/server.h"
+#include "http/connection_places.h"
 
 namespace tactus::http {
-namespace {
-
-constexpr int64_t kOtherFiles = 128 + kPlacesBeyondLimit;  // weights, logs, listener, refusals, ...
-
-}  // namespace
-
 StopSignals::StopSignals() {
   sigemptyset(&set_);
   sigaddset(&set_, SIGTERM);
   sigaddset(&set_, SIGINT);
+  struct sigaction hang_up{};
+  if (sigaction(SIGHUP, nullptr, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) sigaddset(&set_, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &set_, &before_);
   thread_ = std::thread([this] { Watch(); });
 }
@@ -39,26 +35,35 @@ void StopSignals::Watch() {
   int received = 0;
   while (!quit_.load()) {
     const timespec pause{0, 100'000'000};
-    if (sigtimedwait(&set_, nullptr, &pause) < 0) continue;  // EAGAIN, EINTR
+    const int came = sigtimedwait(&set_, nullptr, &pause);
+    if (came < 0) continue;  // EAGAIN, EINTR
     if (!serving_.load()) _exit(0);
-    if (++received == 2) _exit(1);
+    if (came != SIGHUP && ++received == 2) _exit(1);
     std::lock_guard lock(mutex_);
     stop_ = true;
     came_.notify_all();
   }
 }
 
-void RaiseFileLimit(int64_t connections, const Log& log) {
+int64_t MostOpenFiles() {
   rlimit limit{};
-  const auto wanted = static_cast<rlim_t>(connections + kOtherFiles);
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= wanted) return;
-  const rlim_t before = limit.rlim_cur;
-  limit.rlim_cur = limit.rlim_max == RLIM_INFINITY ? wanted : std::min(wanted, limit.rlim_max);
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
-  if (limit.rlim_cur < wanted) {
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return int64_t{1} << 30;
+  return static_cast<int64_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 30));
+}
+
+void RaiseFileLimit(int64_t connections, int64_t files_each, const Log& log) {
+  rlimit limit{};
+  const int64_t wanted = FilesFor(connections, files_each);
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || MostOpenFiles() >= wanted) return;
+  limit.rlim_cur = limit.rlim_max == RLIM_INFINITY ? static_cast<rlim_t>(wanted)
+                                                   : std::min(static_cast<rlim_t>(wanted), limit.rlim_max);
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+  const int64_t files = MostOpenFiles();
+  if (const ConnectionRoom room = RoomWithin(files, connections, files_each); room.less) {
     log(fmt::format(
-        "warning: {} open files allowed, {} connections need {}; raise 'ulimit -n' or lower --max-connections",
-        limit.rlim_cur, connections, wanted));
+        "warning: {} open files are allowed: at most {} connections instead of {}; raise 'ulimit -n' to {}, "
+        "or lower --max-connections",
+        files, room.connections, connections, wanted));
   }
 }
 

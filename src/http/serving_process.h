@@ -16,8 +16,9 @@
 
 namespace tactus::http {
 
-// Waits for SIGTERM and SIGINT on a thread of its own; made before any other thread, which inherit that they are
-// blocked. The second one ends the process, and so does the first while there is nothing to finish.
+// Waits for SIGTERM, SIGINT and SIGHUP on a thread of its own; made before any other thread, which inherit that they
+// are blocked. The second one ends the process, and so does the first while there is nothing to finish. SIGHUP, as of a
+// terminal that closes, asks to stop and ends nothing, however often it comes; under nohup it is ignored.
 class StopSignals {
  public:
   StopSignals();
@@ -43,8 +44,11 @@ class StopSignals {
 
 using Log = std::function<void(std::string_view line)>;
 
-// Every connection is a file: asks for as many as they may need, and logs a warning where there are fewer.
-void RaiseFileLimit(int64_t connections, const Log& log);
+// File descriptors that this process may have.
+int64_t MostOpenFiles();
+// Asks for as many as the connections may need, `files_each` for one. Where there are fewer a server takes fewer
+// connections (RoomWithin), which is logged.
+void RaiseFileLimit(int64_t connections, int64_t files_each, const Log& log);
 
 bool IsLoopback(const std::string& host);
 // "http://host:port", IPv6 addresses in brackets.

@@ -44,12 +44,12 @@ Result<Url> ParseUrl(std::string_view text) {
   return url;
 }
 
-void SseParser::Feed(std::string_view bytes, const OnData& on_data) {
+bool SseParser::Feed(std::string_view bytes, const OnData& on_data) {
   while (!bytes.empty()) {
     const size_t newline = bytes.find('\n');
     if (newline == std::string_view::npos) {
       partial_ += bytes;
-      return;
+      return partial_.size() + data_.size() <= kMostEventBytes;
     }
     std::string_view line = bytes.substr(0, newline);
     bytes.remove_prefix(newline + 1);
@@ -61,7 +61,9 @@ void SseParser::Feed(std::string_view bytes, const OnData& on_data) {
       whole += line;
       Line(whole, on_data);
     }
+    if (data_.size() > kMostEventBytes) return false;
   }
+  return true;
 }
 
 void SseParser::Line(std::string_view line, const OnData& on_data) {

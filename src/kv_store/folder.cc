@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <unordered_set>
 
 #include "base/on_exit.h"
 #include "base/system_random.h"
@@ -101,7 +102,7 @@ Result<std::unique_ptr<KvFolder>> KvFolder::Open(const std::string& path) {
     if (!empty) return Bad(path, fmt::format("it is not empty and has no file '{}'; name a folder of its own", kFile));
   }
   if (access(path.c_str(), W_OK) != 0) return Bad(path, fmt::format("not writable: {}", std::strerror(errno)));
-  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return Bad(path, fmt::format("'{}' cannot be opened: {}", kFile, std::strerror(errno)));
   std::unique_ptr<KvFolder> folder(new KvFolder());
   folder->path_ = path;
@@ -141,10 +142,11 @@ KvFolder::~KvFolder() {
 
 Result<std::vector<KvFolder::SegmentFiles>> KvFolder::Segments() const {
   std::vector<SegmentFiles> all;
+  std::unordered_set<std::string> seen;
   std::error_code error;
   for (fs::directory_iterator sub(path_, error), end; !error && sub != end; sub.increment(error)) {
-    if (!sub->is_directory()) continue;
     std::error_code inner;
+    if (sub->symlink_status(inner).type() != fs::file_type::directory) continue;
     for (fs::directory_iterator file(sub->path(), inner), last; !inner && file != last; file.increment(inner)) {
       // Blocks without an index are of a process that was killed before it wrote the first record.
       const fs::path& p = file->path();
@@ -153,8 +155,7 @@ Result<std::vector<KvFolder::SegmentFiles>> KvFolder::Segments() const {
       SegmentFiles s;
       s.stem = (p.parent_path() / p.stem()).string();
       s.subfolder = sub->path().filename().string();
-      if (std::any_of(all.begin(), all.end(), [&](const SegmentFiles& other) { return other.stem == s.stem; }))
-        continue;
+      if (!seen.insert(s.stem).second) continue;
       for (const char* extension : {".index", ".blocks"}) {
         struct stat at{};
         if (stat((s.stem + extension).c_str(), &at) != 0) continue;
@@ -183,7 +184,7 @@ Result<std::string> KvFolder::Subfolder(const std::string& identity) const {
   if (mkdir(sub.c_str(), 0700) != 0 && errno != EEXIST)
     return Bad(path_, fmt::format("no subfolder can be made in it: {}", std::strerror(errno)));
   const std::string about = sub + "/about";
-  const int fd = open(about.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int fd = open(about.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (fd >= 0) {  // for people; nobody reads it
     (void)!write(fd, identity.data(), identity.size());
     close(fd);

@@ -21,6 +21,7 @@ static_assert(std::endian::native == std::endian::little, "the files have the ma
 constexpr char kMagic[8] = {'T', 'A', 'C', 'T', 'U', 'S', 'K', 'V'};
 constexpr uint64_t kVersion = 1;
 constexpr int64_t kMostPlaces = int64_t{1} << 24;
+constexpr int64_t kRecordsAtOnce = 4096;
 
 struct Header {
   char magic[8];
@@ -92,7 +93,7 @@ Segment::~Segment() {
 
 Status Segment::OpenFiles(int flags) {
   const auto open_one = [&](const char* extension, int* fd) {
-    *fd = open((stem_ + extension).c_str(), O_RDWR | O_CLOEXEC | flags, 0600);
+    *fd = open((stem_ + extension).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
     return *fd >= 0 ? Status() : DataLoss(fmt::format("'{}{}': {}", stem_, extension, std::strerror(errno)));
   };
   TACTUS_RETURN_IF_ERROR(open_one(".blocks", &blocks_));
@@ -122,18 +123,26 @@ Result<std::unique_ptr<Segment>> Segment::Open(const std::string& stem, const Se
   const int64_t index_bytes = SizeOf(segment->index_), block_file_bytes = SizeOf(segment->blocks_);
   const int64_t places = std::min(kMostPlaces, (index_bytes - kSegmentHeaderBytes) / kSegmentRecordBytes);
   const int64_t there = block_file_bytes / format.block_bytes;
-  std::vector<Record> records(static_cast<size_t>(std::max<int64_t>(0, places)));
-  if (!records.empty() &&
-      !ReadAll(segment->index_, records.data(), records.size() * sizeof(Record), kSegmentHeaderBytes))
-    return DataLoss(fmt::format("'{}.index' cannot be read", stem));
-  for (size_t i = 0; i < records.size(); ++i) {
-    const Record& r = records[i];
-    const bool sound = r.place == i && r.record_check == CheckOf(format.secret, &r, offsetof(Record, record_check));
-    if (!sound || static_cast<int64_t>(i) >= there) {
-      ++*dropped;
-      continue;
+  // Piece by piece: a file is as long as its author likes. Records without a block are not looked at.
+  const int64_t looked_at = std::min(places, there);
+  *dropped += places - looked_at;
+  std::vector<Record> records;
+  for (int64_t first = 0; first < looked_at; first += kRecordsAtOnce) {
+    records.resize(static_cast<size_t>(std::min(kRecordsAtOnce, looked_at - first)));
+    const int64_t at = kSegmentHeaderBytes + first * kSegmentRecordBytes;
+    if (!ReadAll(segment->index_, records.data(), records.size() * sizeof(Record), at))
+      return DataLoss(fmt::format("'{}.index' cannot be read", stem));
+    for (size_t i = 0; i < records.size(); ++i) {
+      const Record& r = records[i];
+      const int64_t place = first + static_cast<int64_t>(i);
+      const bool sound = r.place == static_cast<uint64_t>(place) &&
+                         r.record_check == CheckOf(format.secret, &r, offsetof(Record, record_check));
+      if (!sound) {
+        ++*dropped;
+        continue;
+      }
+      blocks->push_back({r.key, r.check, static_cast<int32_t>(place)});
     }
-    blocks->push_back({r.key, r.check, static_cast<int32_t>(i)});
   }
   segment->size_ = static_cast<int32_t>(std::min(places, there));
   // Half a record, or blocks without one: the next is written in their place. What is whole keeps its time of last use.

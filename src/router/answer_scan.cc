@@ -157,8 +157,9 @@ bool AnswerScan::Event(std::string_view event) {
 }
 
 bool AnswerScan::Data(std::string_view data, bool* counts) {
+  if (closed_) return false;
   if (data == "[DONE]") {
-    done_ = true;
+    done_ = closed_ = true;
     return true;
   }
   if (IsError(data)) {
@@ -169,11 +170,22 @@ bool AnswerScan::Data(std::string_view data, bool* counts) {
   }
   *counts = true;
   done_ = done_ || IsLast(data);
+  FindFinishes(data);
   FindUsage(data);
   return true;
 }
 
+// Inside a text its quotes would be escaped.
+void AnswerScan::FindFinishes(std::string_view text) {
+  constexpr std::string_view kName = "\"finish_reason\"";
+  for (size_t at = text.find(kName); at != std::string_view::npos; at = text.find(kName, at)) {
+    at = text.find_first_not_of(": \t", at + kName.size());
+    finishes_ += at != std::string_view::npos && text[at] == '"';
+  }
+}
+
 void AnswerScan::FindUsage(std::string_view text) {
+  if (text.find("_tokens\"") == std::string_view::npos) return;  // as in most events
   for (const char* name : {"\"completion_tokens\"", "\"output_tokens\""}) {
     if (const int64_t tokens = LastNumber(text, name); tokens > 0) completion_tokens_ = tokens;
   }

@@ -1,6 +1,7 @@
 // Reads an answer as it passes: how much of it tells the client something, what it says of its tokens, how it ends, and
 // whether the sequence has moved to another replica. Comments of event streams that are meant for the router go no
-// further. Events pass on when they are whole, so that what ends an answer never ends it in the midst of an event.
+// further, nor do events behind [DONE]. Events pass on when they are whole, so that what ends an answer never ends it
+// in the midst of an event.
 //
 // Memory: an event that has not ended, up to kEventBytes; of a longer one the rest passes as it comes.
 #pragma once
@@ -32,9 +33,10 @@ class AnswerScan {
 
   // Events with data that have passed; the closing [DONE] and errors are not counted.
   int64_t events() const { return events_; }
-  bool done() const { return done_; }          // [DONE] has passed, or an error
-  bool failed() const { return failed_; }      // an error has passed
-  bool in_event() const { return in_event_; }  // a part of an event has passed
+  int64_t finishes() const { return finishes_; }  // choices that have said why they ended (finish_reason)
+  bool done() const { return done_; }             // [DONE] has passed, or an error
+  bool failed() const { return failed_; }         // an error has passed
+  bool in_event() const { return in_event_; }     // a part of an event has passed
   // The data of an error that came before any event and was not passed on: nothing was told. Empty: none.
   const std::string& first_error() const { return first_error_; }
   const std::optional<Moved>& moved() const { return moved_; }
@@ -49,13 +51,14 @@ class AnswerScan {
   bool Event(std::string_view event);
   bool Data(std::string_view data, bool* counts);
   void FindUsage(std::string_view text);
+  void FindFinishes(std::string_view text);
 
   std::string partial_;  // an event that has not ended
   size_t line_ = 0;      // where its last line begins
   std::string kept_;     // for the client, where it is no piece of what came
   bool in_event_ = false, in_line_ = false;
-  int64_t events_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
-  bool done_ = false, failed_ = false;
+  int64_t events_ = 0, finishes_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
+  bool done_ = false, failed_ = false, closed_ = false;  // closed_: by [DONE]
   std::string first_error_;
   std::optional<Moved> moved_;
 };

@@ -109,8 +109,8 @@ Status Discovery::ReadFile() {
 }
 
 void Discovery::ReadFileAgain() {
+  Later(kFileNs, &Discovery::ReadFileAgain);  // first: whatever comes of this time
   Say("--replicas-file", ReadFile());
-  Later(kFileNs, &Discovery::ReadFileAgain);
 }
 
 // Once for each fault, however long it lasts.
@@ -124,6 +124,7 @@ void Discovery::Say(const std::string& option, const Status& status) {
 void Discovery::AskDns() {
   loop_.Resolve(dns_host_, [this, alive = std::weak_ptr<bool>(alive_)](Result<std::vector<std::string>> found) {
     if (!alive.lock()) return;
+    Later(kDnsNs, &Discovery::AskDns);
     if (found.ok()) {
       std::vector<std::string> urls;
       for (const std::string& address : *found) {
@@ -133,7 +134,6 @@ void Discovery::AskDns() {
       Follow(&from_dns_, std::move(urls));
     }
     Say("--replicas-dns", found.status());  // a name server that is down says nothing of the replicas
-    Later(kDnsNs, &Discovery::AskDns);
   });
 }
 

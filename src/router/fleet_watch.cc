@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
+#include "base/one_line.h"
 #include "base/printable.h"
 #include "http/access.h"
 #include "route/rebalance.h"
@@ -61,7 +63,12 @@ struct FleetWatch::Reply final : http::ResponseHandler {
   std::weak_ptr<bool> alive;
   int32_t replica = 0;
   void OnDone(const Status& status, const http::HttpResponse& response, TimeNs) override {
-    if (alive.lock()) watch->Answered(replica, status, response);
+    if (!alive.lock()) return;
+    try {
+      watch->Answered(replica, status, response);
+    } catch (const std::exception&) {  // as when memory is short: it is asked again
+      watch->Schedule(replica, watch->options_.poll_interval.ns);
+    }
   }
 };
 
@@ -376,36 +383,6 @@ std::string FleetWatch::model() const {
   return model_;
 }
 
-void FleetWatch::AppendMetrics(PrometheusText* text) const {
-  using Type = PrometheusText::Type;
-  const std::vector<Endpoint> all = Endpoints();
-  text->Family("tactus_route_replicas", Type::kGauge, "Replicas, by state.");
-  for (const char* state : {"ready", "starting", "unready", "unreachable", "ejected", "draining", "refused"}) {
-    const auto count =
-        std::count_if(all.begin(), all.end(), [&](const Endpoint& e) { return std::string_view(e.state) == state; });
-    text->Sample(static_cast<double>(count), {{"state", state}});
-  }
-  const auto each = [&](const char* name, Type type, const char* help, auto value) {
-    text->Family(name, type, help);
-    for (const Endpoint& e : all) text->Sample(static_cast<double>(value(e)), {{"replica", e.address}});
-  };
-  each("tactus_route_in_flight", Type::kGauge, "Requests that were routed to a replica and have not ended.",
-       [](const Endpoint& e) { return e.view.outstanding_requests; });
-  each("tactus_route_ejections_total", Type::kCounter, "How often a replica was ejected.",
-       [](const Endpoint& e) { return e.ejections; });
-  each("tactus_route_replica_failures_total", Type::kCounter, "Requests that failed at a replica, retried or not.",
-       [](const Endpoint& e) { return e.failures; });
-  each("tactus_route_replica_running", Type::kGauge, "Sequences that run at a replica, as it said last.",
-       [](const Endpoint& e) { return e.view.running; });
-  each("tactus_route_replica_waiting", Type::kGauge, "Requests that wait at a replica, as it said last.",
-       [](const Endpoint& e) { return e.waiting_requests; });
-  each("tactus_route_replica_free_kv_tokens", Type::kGauge,
-       "KV memory of a replica that is free, less what waits and was routed there since it was asked.",
-       [](const Endpoint& e) { return e.view.free_kv_tokens; });
-  std::lock_guard lock(mutex_);
-  text->Histogram("tactus_route_decision_seconds", "Time to choose a replica.", decision_s_);
-}
-
 void FleetWatch::Schedule(int32_t number, DurationNs after_ns) {
   loop_.After(after_ns, [this, alive = std::weak_ptr<bool>(alive_), number] {
     if (alive.lock()) Poll(number);
@@ -426,7 +403,11 @@ void FleetWatch::Poll(int32_t number) {
   request.path = replica->path;
   if (!options_.replica_api_key.empty())
     request.headers.emplace_back("Authorization", "Bearer " + options_.replica_api_key);
-  replica->client->Send(std::move(request), std::move(reply));
+  try {
+    replica->client->Send(std::move(request), std::move(reply));
+  } catch (const std::exception&) {  // as when memory is short
+    Schedule(number, options_.poll_interval.ns);
+  }
 }
 
 void FleetWatch::Answered(int32_t number, const Status& status, const http::HttpResponse& response) {
@@ -439,7 +420,14 @@ void FleetWatch::Answered(int32_t number, const Status& status, const http::Http
     const TimeNs now_ns = clock_.NowNs();
     if (status.ok()) {
       replica->heard_ns = now_ns;  // whatever it says: it is there
-      after_ns = ReadLocked(replica, response);
+      try {
+        after_ns = ReadLocked(replica, response);
+      } catch (const std::exception& e) {
+        NotHeardLocked(replica, fmt::format("{} cannot be read: {}", replica->path, e.what()));
+      }
+    } else if (status.code() == StatusCode::kResourceExhausted) {  // that says nothing of the replica
+      if (now_ns - std::exchange(replica->logged_ns, now_ns) >= kSameAgainNs)
+        log_(fmt::format("warning: replica {} cannot be asked: {}", replica->url, status.message()));
     } else {
       NotHeardLocked(replica, status.message());
       if (replica->failed_polls >= kFailedPolls) after_ns = std::max(after_ns, std::min(kSlowPollNs, 10 * after_ns));
@@ -567,7 +555,7 @@ void FleetWatch::NotHeardLocked(Replica* r, const std::string& why) {
   r->path = kStatePath;  // who comes back may be somebody else
   r->kind = ReplicaKind::kUnknown;
   r->model.clear();
-  ChangedLocked(r, Said::kNothing, why);
+  ChangedLocked(r, Said::kNothing, OneLine(why));
 }
 
 void FleetWatch::ChangedLocked(Replica* r, Said said, const std::string& why) {

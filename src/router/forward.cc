@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -11,6 +10,8 @@
 #include "api/paths.h"
 #include "base/json_text.h"
 #include "base/printable.h"
+#include "router/hop_headers.h"
+#include "router/json_end.h"
 #include "router/mover.h"
 
 namespace tactus::router {
@@ -21,41 +22,8 @@ constexpr int64_t kFreeRetries = 3;         // at once, whatever the budget
 constexpr int kMostFollows = 8;
 constexpr double kFollowUsage = 0.05;
 constexpr const char* kMovedHeader = "x-tactus-migrated";
-
-// Of one connection, not of the message (RFC 9110, 7.6.1), and what each side writes for itself.
-bool HopByHop(std::string_view name) {
-  constexpr std::array<std::string_view, 11> kNames = {"Connection",
-                                                       "Keep-Alive",
-                                                       "Proxy-Connection",
-                                                       "Proxy-Authenticate",
-                                                       "Proxy-Authorization",
-                                                       "TE",
-                                                       "Trailer",
-                                                       "Transfer-Encoding",
-                                                       "Upgrade",
-                                                       "Content-Length",
-                                                       "Expect"};
-  return std::any_of(kNames.begin(), kNames.end(), [&](std::string_view n) { return http::EqualsIgnoreCase(n, name); });
-}
-
-bool Lists(std::string_view list, std::string_view name) {
-  for (size_t at = 0; at < list.size();) {
-    const size_t end = std::min(list.find(',', at), list.size());
-    std::string_view token = list.substr(at, end - at);
-    while (token.starts_with(' ') || token.starts_with('\t')) token.remove_prefix(1);
-    while (token.ends_with(' ') || token.ends_with('\t')) token.remove_suffix(1);
-    if (http::EqualsIgnoreCase(token, name)) return true;
-    at = end + 1;
-  }
-  return false;
-}
-
-// Whether a header is named by a Connection header.
-bool NamedByConnection(const http::Headers& headers, std::string_view name) {
-  return std::any_of(headers.begin(), headers.end(), [name](const auto& header) {
-    return http::EqualsIgnoreCase(header.first, "Connection") && Lists(header.second, name);
-  });
-}
+constexpr const char* kCutText = "its answer ended before its end";
+constexpr size_t kMessageBytes = 500;  // of what an error of a replica's says
 
 bool Begins(std::string_view name, std::string_view with) {
   return http::EqualsIgnoreCase(name.substr(0, with.size()), with);
@@ -82,7 +50,7 @@ bool EndsByClosing(const http::Headers& headers) {
 }
 
 // What an error says, as the API writes it.
-std::string MessageOf(const std::string& error) {
+std::string MessageIn(const std::string& error) {
   const auto parsed = json_text::ParseJson(error, {.max_values = 1000});
   if (parsed.ok() && parsed->is_object()) {
     const auto inner = parsed->find("error");
@@ -91,13 +59,18 @@ std::string MessageOf(const std::string& error) {
     const auto message = holder.find("message");
     if (message != holder.end() && message->is_string()) return message->get<std::string>();
   }
-  return error.substr(0, 500);
+  return error;
 }
 
 // Of an answer with this status, as a load test counts it.
 RouteRecorder::End::How HowOf(int status) {
   using How = RouteRecorder::End::How;
   return status / 100 == 2 ? How::kCompleted : status == 429 || status == 503 ? How::kRejected : How::kFailed;
+}
+
+// An answer that its client would have to get elsewhere, with its key and its prompt: a replica does not say where.
+bool IsRedirect(int status) {
+  return status / 100 == 3 && status != 304;
 }
 
 // Somebody else may do better.
@@ -115,6 +88,7 @@ class Forward::Attempt final : public http::ResponseHandler {
     status = head_status;
     headers = head_headers;
     streams = status / 100 == 2 && IsEventStream(headers);
+    ends_by_closing = status / 100 == 2 && EndsByClosing(headers);
     heard_ns = received_ns;
   }
   bool OnPiece(std::string_view bytes) override {
@@ -145,7 +119,9 @@ class Forward::Attempt final : public http::ResponseHandler {
   http::Headers headers;
   std::string body;  // held
   AnswerScan scan;
+  JsonEnd json;
   bool streams = false;
+  bool ends_by_closing = false;
   bool ended = false;     // its ticket
   bool followed = false;  // a request for the rest of an answer
   int64_t before = 0;     // events of that answer that came from other replicas
@@ -224,7 +200,7 @@ http::ClientRequest Forward::Request() const {
         (own_keys && (http::EqualsIgnoreCase(name, "Authorization") || http::EqualsIgnoreCase(name, "x-api-key"))) ||
         http::EqualsIgnoreCase(name, "x-tactus-route") ||
         http::EqualsIgnoreCase(name, "Accept-Encoding");  // it is read on its way
-    if (!ours && !HopByHop(name) && !NamedByConnection(from.headers, name)) request.headers.emplace_back(name, value);
+    if (!ours && !StaysBehind(from.headers, name)) request.headers.emplace_back(name, value);
   }
   if (!replica_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + replica_key);
   if (const std::string* id = http::FindHeader(headers_, "X-Request-Id"))
@@ -269,7 +245,7 @@ http::HttpResponse Forward::Head(const Attempt& attempt) const {
     }
     const bool ours = http::EqualsIgnoreCase(name, "Server") || http::EqualsIgnoreCase(name, "X-Request-Id") ||
                       http::EqualsIgnoreCase(name, kMovedHeader) || Begins(name, "Access-Control-");
-    if (!ours && !HopByHop(name) && !NamedByConnection(attempt.headers, name)) head.headers.emplace_back(name, value);
+    if (!ours && !StaysBehind(attempt.headers, name)) head.headers.emplace_back(name, value);
   }
   head.headers.emplace_back("x-tactus-replica", attempt.at.address);
   return head;
@@ -289,6 +265,8 @@ bool Forward::OnPiece(Attempt& attempt, std::string_view bytes) {
     if (leader_ == nullptr) Lead(attempt);
     return Pass(attempt, told);
   }
+  if (IsRedirect(attempt.status)) return true;  // it is not passed on
+  if (attempt.ends_by_closing) attempt.json.Feed(bytes);
   if (leader_ == &attempt) return Write(attempt, bytes);
   attempt.body += bytes;
   if (static_cast<int64_t>(attempt.body.size()) <= kHeldBytes || leader_ != nullptr) return true;
@@ -341,12 +319,18 @@ std::shared_ptr<Forward::Attempt> Forward::Take(Attempt& attempt) {
 void Forward::OnDone(Attempt& attempt, const Status& status) {
   const std::shared_ptr<Attempt> held = Take(attempt);
   if (over_ || !held) return;
+  if (status.code() == StatusCode::kResourceExhausted && leader_ != &attempt) return Short(attempt, status.message());
   if (leader_ == &attempt || attempt.streams) return StreamEnded(attempt, status);
   if (attempt.followed && (!status.ok() || attempt.status / 100 != 2)) {
     return Broken(attempt, status.ok() ? fmt::format("it does not give the rest of the answer ({})", attempt.status)
                                        : status.message());
   }
   if (!status.ok()) return Failed(attempt, status.message(), Why::kLost);
+  if (IsRedirect(attempt.status)) {
+    const std::string text = fmt::format("it says {}, a redirect, which is not followed", attempt.status);
+    return Failed(attempt, text, Why::kFault);
+  }
+  if (IsCut(attempt)) return Broken(attempt, kCutText);
   if (Elsewhere(attempt.status)) {
     best_failure_ = held;
     return Failed(attempt, fmt::format("it says {}", attempt.status), attempt.status == 503 ? Why::kFull : Why::kFault);
@@ -366,12 +350,12 @@ void Forward::StreamEnded(Attempt& attempt, const Status& status) {
   std::string rest;
   if (attempt.streams && status.ok()) rest = attempt.scan.Rest();
   told_events_ += attempt.scan.events();
+  told_finishes_ += attempt.scan.finishes();
   in_event_ = attempt.scan.in_event();
   if (!attempt.scan.first_error().empty()) return ErrorFirst(attempt);
   if (attempt.streams && attempt.scan.moved()) return Follow(attempt, *attempt.scan.moved());
   if (!status.ok()) return Broken(attempt, status.message());
-  if (attempt.streams && !attempt.scan.done() && EndsByClosing(attempt.headers))
-    return Broken(attempt, "the connection ended before the answer");
+  if (IsCut(attempt)) return Broken(attempt, kCutText);
   if (!led) Lead(attempt);
   if (!rest.empty()) exchange_->Write(rest);
   NoteEvents(attempt);
@@ -386,13 +370,29 @@ void Forward::StreamEnded(Attempt& attempt, const Status& status) {
   End();
 }
 
+// It has ended well as HTTP sees it, and yet before its end: an event stream without [DONE] and without the last
+// finish_reason, or an answer without a length that is not the whole of a JSON text.
+bool Forward::IsCut(const Attempt& attempt) const {
+  if (attempt.status == 204 || exchange_->request().method == "HEAD") return false;  // they have no body
+  if (attempt.streams) return !attempt.scan.done() && told_finishes_ < view_.choices;
+  return attempt.ends_by_closing && !attempt.json.reached();
+}
+
+// It is this process that has no file descriptor or no memory left: no fault of the replica's, and others would not do
+// better.
+void Forward::Short(Attempt& attempt, const std::string& text) {
+  Count(attempt, 0);
+  EndTicket(attempt);
+  if (attempts_.empty()) Fail(503, text);
+}
+
 // It has told nothing but that it failed.
 void Forward::ErrorFirst(Attempt& attempt) {
   const std::shared_ptr<Forward> self = shared_from_this();
   const std::shared_ptr<Attempt> held = Take(attempt);
   if (leader_ == &attempt) leader_ = nullptr;
   attempt.Drop();
-  const std::string message = MessageOf(attempt.scan.first_error());
+  const std::string message = MessageIn(attempt.scan.first_error()).substr(0, kMessageBytes);
   if (told_events_ > 0) return Broken(attempt, message);
   Failed(attempt, message, Why::kFault);
 }

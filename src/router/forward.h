@@ -86,6 +86,8 @@ class Forward : public std::enable_shared_from_this<Forward> {
   void NoteEnd(const Attempt& attempt, RouteRecorder::End::How how);
   std::shared_ptr<Attempt> Take(Attempt& attempt);
   void StreamEnded(Attempt& attempt, const Status& status);
+  bool IsCut(const Attempt& attempt) const;
+  void Short(Attempt& attempt, const std::string& text);
   void ErrorFirst(Attempt& attempt);
   void Follow(Attempt& attempt, const Moved& moved);
   void Broken(Attempt& attempt, const std::string& text);
@@ -114,9 +116,9 @@ class Forward : public std::enable_shared_from_this<Forward> {
   std::string last_error_;
   int tries_ = 0, follows_ = 0;  // in a row, of which nothing came
   bool over_ = false, stream_begun_ = false, event_stream_ = false, retrying_ = false;
-  bool in_event_ = false;    // a part of one was told
-  bool may_hedge_ = false;   // it has not been sent to a second replica, and may be
-  int64_t told_events_ = 0;  // by those that have ended
+  bool in_event_ = false;                        // a part of one was told
+  bool may_hedge_ = false;                       // it has not been sent to a second replica, and may be
+  int64_t told_events_ = 0, told_finishes_ = 0;  // by those that have ended
   RouteRecorder::Seen seen_;
   RouteRecorder::End end_;
 };

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/json_text.h"
-#include "base/printable.h"
+#include "base/one_line.h"
 #include "http/access.h"
 
 namespace tactus::router {
@@ -42,14 +42,19 @@ Mover::Mover(const FleetKeys& keys, DurationNs interval_ns, FleetWatch& watch, C
       loop_(loop),
       log_(log ? std::move(log) : [](std::string_view) {}),
       results_(results) {
+  LookLater();
+}
+
+Mover::~Mover() = default;
+
+void Mover::LookLater() {
   loop_.After(interval_ns_, [this, alive = std::weak_ptr<bool>(alive_)] {
     if (alive.lock()) Look();
   });
 }
 
-Mover::~Mover() = default;
-
 void Mover::Look() {
+  LookLater();  // first: whatever comes of this look
   for (const FleetWatch::Move& move : watch_.Moves()) {
     std::unique_ptr<http::Client>& client = busy_[move.from];
     if (client) continue;
@@ -72,9 +77,6 @@ void Mover::Look() {
     reply->from = move.from;
     client->Send(std::move(request), std::move(reply));
   }
-  loop_.After(interval_ns_, [this, alive = std::weak_ptr<bool>(alive_)] {
-    if (alive.lock()) Look();
-  });
 }
 
 void Mover::Told(const std::string& from, const Status& status, const http::HttpResponse& response) {
@@ -100,7 +102,7 @@ void Mover::Told(const std::string& from, const Status& status, const http::Http
       why = fmt::format("{} says {}: {}", kPath, response.status, response.body.substr(0, 200));
   }
   if (!why.empty() && said_[from] != why)
-    log_(fmt::format("warning: replica {}: a sequence stays there: {}", from, Printable(why)));
+    log_(fmt::format("warning: replica {}: a sequence stays there: {}", from, OneLine(why)));
   said_[from] = why;
 }
 

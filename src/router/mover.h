@@ -31,6 +31,7 @@ class Mover {
  private:
   struct Reply;
   void Look();
+  void LookLater();
   void Told(const std::string& from, const Status& status, const http::HttpResponse& response);
 
   const FleetKeys keys_;

@@ -40,10 +40,12 @@ Result<std::string> Text(const Json& object, const char* name) {
   return text;
 }
 
-// The value of the first sample of a family, of the one label set that a replica of one engine has.
+// The value of the first sample of a family, of the one label set that a replica of one engine has. A line without its
+// end may be cut, and 1 what was 12.
 std::optional<double> Sample(std::string_view text, std::string_view name) {
   for (size_t at = 0; at < text.size();) {
-    const size_t end = std::min(text.find('\n', at), text.size());
+    const size_t end = text.find('\n', at);
+    if (end == std::string_view::npos) return std::nullopt;
     const std::string_view line = text.substr(at, end - at);
     at = end + 1;
     if (!line.starts_with(name) || line.size() <= name.size()) continue;

@@ -11,6 +11,8 @@ namespace {
 
 using json_text::Json;
 
+constexpr int64_t kMostChoices = 1 << 20;
+
 // Whether every element is a token id, as in a prompt of tokens.
 bool AllNumbers(const Json& array) {
   return !array.empty() && std::all_of(array.begin(), array.end(), [](const Json& v) { return v.is_number_integer(); });
@@ -68,6 +70,10 @@ RequestView ViewRequest(std::string_view text, const Hash128& secret) {
     view.model = model->get<std::string>();
   if (const auto stream = body.find("stream"); stream != body.end() && stream->is_boolean())
     view.stream = stream->get<bool>();
+  if (const auto n = body.find("n"); n != body.end() && n->is_number_integer())
+    view.choices = std::clamp<int64_t>(n->get<int64_t>(), 1, kMostChoices);
+  if (const auto prompts = body.find("prompt"); prompts != body.end() && prompts->is_array() && !AllNumbers(*prompts))
+    view.choices *= std::max<int64_t>(1, static_cast<int64_t>(prompts->size()));
   const std::string prompt = PromptText(body);
   view.prompt_bytes = static_cast<int64_t>(prompt.size());
   if (const auto ids = body.find("prompt"); ids != body.end() && ids->is_array() && AllNumbers(*ids))

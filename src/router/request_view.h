@@ -18,6 +18,7 @@ inline constexpr double kBytesPerToken = 4.0;  // of prompt text, until usage ha
 struct RequestView {
   std::string model;  // empty: it names none
   bool stream = false;
+  int64_t choices = 1;        // that it asks for: n of each of its prompts
   int64_t prompt_bytes = 0;   // of text
   int32_t prompt_tokens = 0;  // where the prompt is token ids; else 0
   // Of each kChunkBytes of the prompt from its beginning on, each over all before it; keyed by `secret`, so that no

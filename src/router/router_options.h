@@ -70,6 +70,8 @@ struct FleetOptions {
   }
 };
 
+inline constexpr int64_t kFilesPerConnection = 2;  // its own, and one to a replica
+
 struct RouterOptions {
   FleetOptions fleet;
   std::string host = "127.0.0.1";

@@ -33,6 +33,7 @@ constexpr DurationNs kConnectNs = 5 * kSecond;
 constexpr DurationNs kPruneNs = 10 * kSecond, kIdleNs = 30 * kSecond;  // of connections to replicas
 constexpr int64_t kHeavyBodyBytes = 256 << 10;                         // read on a thread of its own
 
+constexpr const char* kNoMemory = "the router has no memory left for this request; try again";
 constexpr std::string_view kOpenApi = "/openapi.json";  // a replica tells it without a key
 
 bool IsAdmin(const std::string& path) {
@@ -174,6 +175,7 @@ Status RouterServerImpl::Bind() {
   http.host = options_.host;
   http.port = static_cast<uint16_t>(options_.port);
   http.max_connections = options_.max_connections;
+  http.files_per_connection = kFilesPerConnection;
   http.max_connections_per_client = options_.max_connections_per_client;
   http.max_body_bytes = options_.max_body.bytes;
   http.max_body_total_bytes = options_.max_body_total.bytes;
@@ -362,8 +364,13 @@ void RouterServerImpl::ForwardOn(std::shared_ptr<http::Exchange> exchange) {
   }
   auto heavy = std::make_shared<Request>(std::move(whole));
   reader_.Post([this, heavy] {
-    heavy->view = ViewRequest(heavy->body.text(), secret_);
-    server_->loop().Post([this, heavy] { Begin(std::move(*heavy)); });
+    const std::shared_ptr<http::Exchange> told = heavy->exchange;
+    try {
+      heavy->view = ViewRequest(heavy->body.text(), secret_);
+      server_->loop().Post([this, heavy] { Begin(std::move(*heavy)); });
+    } catch (const std::exception&) {
+      told->Respond(Error(told->request(), 503, kNoMemory));
+    }
   });
 }
 
@@ -375,11 +382,16 @@ void RouterServerImpl::Refused(const http::HttpRequest& request) {
 }
 
 void RouterServerImpl::Begin(Request request) {
-  auto forward =
-      std::make_shared<Forward>(*context_, std::move(request.exchange), std::move(request.view),
-                                std::move(request.body), std::move(request.headers), std::move(request.places));
-  active_.push_back(forward);
-  forward->Start();
+  const std::shared_ptr<http::Exchange> told = request.exchange;
+  try {
+    auto forward =
+        std::make_shared<Forward>(*context_, std::move(request.exchange), std::move(request.view),
+                                  std::move(request.body), std::move(request.headers), std::move(request.places));
+    active_.push_back(forward);
+    forward->Start();
+  } catch (const std::exception&) {
+    told->Respond(Error(told->request(), 503, kNoMemory));
+  }
 }
 
 http::Client& RouterServerImpl::ClientOf(const std::string& url) {

@@ -29,7 +29,7 @@ std::string FoundText(const RouterServer& server, const RouterOptions& options, 
 Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder) {
   signal(SIGPIPE, SIG_IGN);
   http::StopSignals signals;
-  http::RaiseFileLimit(2 * options.max_connections, log);  // each has one to a replica
+  http::RaiseFileLimit(options.max_connections, kFilesPerConnection, log);
   std::atomic<bool> started{options.verbose};
   const auto told = [&](std::string_view line) {
     if (started.load() || line.starts_with("warning: ")) log(line);

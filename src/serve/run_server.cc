@@ -41,7 +41,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   };
   signal(SIGPIPE, SIG_IGN);
   http::StopSignals signals;
-  http::RaiseFileLimit(options.max_connections, log);
+  http::RaiseFileLimit(options.max_connections, 1, log);
   Clock& clock = SystemClock();
   TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options, clock, log));
   const std::string url = http::UrlOf(options.host, server->port());

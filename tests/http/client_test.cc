@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "raw_socket.h"
@@ -102,8 +105,11 @@ TEST(ClientTest, SaysWhyThereIsNoAnswer) {
 class Scripted : public Silent {
  public:
   using Connections = std::vector<std::vector<std::string>>;
-  explicit Scripted(Connections script) {
-    thread_ = std::thread([this, script = std::move(script)] {
+  // kCutOff: the client need not take all of an answer. kLastUnasked: the first connection's last answer is sent
+  // without being asked for.
+  enum class How { kTaken, kCutOff, kLastUnasked };
+  explicit Scripted(Connections script, How how = How::kTaken) {
+    thread_ = std::thread([this, script = std::move(script), how] {
       for (const auto& answers : script) {
         pollfd ready{fd_, POLLIN, 0};
         while (!stop_ && poll(&ready, 1, 20) == 0) {
@@ -113,11 +119,18 @@ class Scripted : public Silent {
         const timeval limit{kPatienceSeconds, 0};
         setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
         ++connections;
+        size_t left = answers.size();
         for (const std::string& answer : answers) {
           std::string head;
           char byte = 0;
-          while (head.find("\r\n\r\n") == std::string::npos && recv(client, &byte, 1, 0) == 1) head += byte;
-          EXPECT_EQ(send(client, answer.data(), answer.size(), MSG_NOSIGNAL), static_cast<ssize_t>(answer.size()));
+          const bool asked = how != How::kLastUnasked || connections > 1 || left-- > 1;
+          while (asked && head.find("\r\n\r\n") == std::string::npos && recv(client, &byte, 1, 0) == 1) head += byte;
+          const ssize_t sent = send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
+          EXPECT_TRUE(how == How::kCutOff || sent == static_cast<ssize_t>(answer.size())) << sent;
+          if (!asked) sent_unasked_ = true;
+        }
+        char byte = 0;
+        while (how == How::kLastUnasked && recv(client, &byte, 1, 0) > 0) {
         }
         close(client);
       }
@@ -127,10 +140,15 @@ class Scripted : public Silent {
     stop_ = true;
     thread_.join();
   }
+  void AwaitUnasked() const {
+    for (int looks = 0; looks < 1000 * kPatienceSeconds && !sent_unasked_; ++looks)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(sent_unasked_);
+  }
   std::atomic<int> connections{0};
 
  private:
-  std::atomic<bool> stop_{false};
+  std::atomic<bool> stop_{false}, sent_unasked_{false};
   std::thread thread_;
 };
 
@@ -221,6 +239,137 @@ TEST(ClientTest, IdleConnectionsAreClosedWhenAsked) {
   client.CloseIdle(0);
   EXPECT_TRUE(CallOnce(&client)->status.ok());
   EXPECT_EQ(server.connections, 2);
+}
+
+// Beast's fields throw on a field of 64 KiB, wherever it stands: that ends the call, not the process.
+TEST(ClientTest, WhatIsTooLongEndsTheCall) {
+  const std::string body = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const auto field = [](const std::string& name, size_t bytes) {
+    return "HTTP/1.1 200 OK\r\n" + name + ": " + std::string(bytes, 'y') + "\r\nContent-Length: 4\r\n\r\nfine";
+  };
+  std::vector<std::string> answers;
+  for (const size_t bytes : {65'533, 65'534, 65'535, 65'536, 70'000, 1'000'000}) {
+    answers.push_back(field("X", bytes));
+    answers.push_back(field(std::string(bytes, 'X'), 1));
+    answers.push_back(body + "4\r\nfine\r\n0\r\nX: " + std::string(bytes, 'y') + "\r\n\r\n");
+    answers.push_back(body + "4;x=" + std::string(bytes, 'y') + "\r\nfine\r\n0\r\n\r\n");
+    answers.push_back("HTTP/1.1 103 Hints\r\nX: " + std::string(bytes, 'y') + "\r\n\r\n" + kFine);
+  }
+  std::string many = "HTTP/1.1 200 OK\r\n", tiny = body;
+  for (int i = 0; i < 20'000; ++i) many += "X: y\r\n";
+  for (int i = 0; i < 2'000; ++i) tiny += "1;" + std::string(100, 'x') + "\r\ny\r\n";
+  answers.push_back(many + "Content-Length: 4\r\n\r\nfine");
+  answers.push_back(tiny + "0\r\n\r\n");
+  answers.push_back(field("X", 65'000));
+  Scripted::Connections script;
+  for (const std::string& answer : answers) script.push_back({answer});
+  Scripted server(script, Scripted::How::kCutOff);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    Client client({"127.0.0.1", server.port, "/"}, {}, SystemClock());
+    const auto outcome = CallOnce(&client);
+    EXPECT_EQ(outcome->status.ok(), i + 1 == answers.size()) << i << ": " << answers[i].substr(0, 60);
+    EXPECT_EQ(outcome->calls, 1);
+  }
+}
+
+TEST(ClientTest, AnAnswerWhoseEndIsInDoubtIsNone) {
+  Scripted::Connections script;
+  const std::vector<std::string> heads = {
+      "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 4\r\n\r\nfine",
+      "HTTP/1.1 200 OK\r\nContent-Length: 4, 4\r\n\r\nfine",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: identity\r\n\r\nfine",
+      "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n4\r\nfine\r\n0\r\n\r\n",
+      "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nfine\r\n0\r\n\r\n",
+      "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nfine",
+      "HTTP/1.1 099 No\r\nContent-Length: 4\r\n\r\nfine",
+      "HTTP/1.1 999 No\r\nContent-Length: 4\r\n\r\nfine"};
+  for (const std::string& head : heads) script.push_back({head});
+  Scripted server(script);
+  for (const std::string& head : heads) {
+    Client client({"127.0.0.1", server.port, "/"}, {}, SystemClock());
+    EXPECT_EQ(CallOnce(&client)->status.code(), StatusCode::kUnavailable) << head;
+  }
+}
+
+TEST(ClientTest, AHeldAnswerHasALimit) {
+  const std::string chunk = "4\r\nfine\r\n";
+  std::string chunks = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (int i = 0; i < 4; ++i) chunks += chunk;
+  Scripted server({{"HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\nfine answer"}, {chunks + "0\r\n\r\n"}});
+  for (int i = 0; i < 2; ++i) {
+    Client client({"127.0.0.1", server.port, "/"}, {.max_response_bytes = 10}, SystemClock());
+    const Status status = CallOnce(&client)->status;
+    EXPECT_NE(status.message().find("longer than 10 bytes"), std::string::npos) << status.ToString();
+  }
+}
+
+TEST(SseParserTest, AnEventHasALimit) {
+  SseParser parser;
+  const std::string mib(1 << 20, 'x');
+  const SseParser::OnData ignore = [](std::string_view) {};
+  EXPECT_TRUE(parser.Feed("data: ", ignore));
+  size_t fed = 0;
+  while (fed < 4 * SseParser::kMostEventBytes && parser.Feed(mib, ignore)) fed += mib.size();
+  EXPECT_LE(fed, SseParser::kMostEventBytes);
+  SseParser lines;
+  for (fed = 0; fed < 4 * SseParser::kMostEventBytes && lines.Feed("data: " + mib + "\n", ignore);) fed += mib.size();
+  EXPECT_LE(fed, SseParser::kMostEventBytes);
+}
+
+// What comes on a kept connection without a request is no answer to the next one.
+TEST(ClientTest, BytesBehindAnAnswerAreNotTheNextOnes) {
+  const std::string lies = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlies";
+  for (const bool later : {false, true}) {
+    const std::vector<std::string> together = {kFine + lies}, apart = {kFine, lies};
+    Scripted server({later ? apart : together, {kFine}}, later ? Scripted::How::kLastUnasked : Scripted::How::kTaken);
+    Client client({"127.0.0.1", server.port, "/"}, {}, SystemClock());
+    EXPECT_EQ(CallOnce(&client)->response.body, "fine");
+    if (later) server.AwaitUnasked();
+    EXPECT_EQ(CallOnce(&client)->response.body, "fine");
+    EXPECT_EQ(server.connections, 2);
+  }
+}
+
+// A handler that throws ends its own call; the loop and the other calls go on.
+TEST(ClientTest, WhatAHandlerThrowsEndsItsCall) {
+  struct Throws : Outcome {
+    void OnHead(int, const Headers&, TimeNs) override {
+      if (where == 0) throw std::length_error("in the head");
+    }
+    bool OnPiece(std::string_view) override {
+      if (where == 1) throw std::runtime_error("in a piece");
+      return true;
+    }
+    void OnDone(const Status& s, const HttpResponse& r, TimeNs now_ns) override {
+      Outcome::OnDone(s, r, now_ns);
+      if (where == 2) throw std::bad_alloc();
+    }
+    int where = 0;
+  };
+  for (int where = 0; where < 3; ++where) {
+    Scripted server({{kFine}, {kFine}});
+    Client client({"127.0.0.1", server.port, "/"}, {.pieces = true}, SystemClock());
+    auto throws = std::make_shared<Throws>();
+    throws->where = where;
+    throws->on_done = [&client] { client.Stop(); };
+    client.Send({.method = "GET", .path = "/x"}, throws);
+    client.Run();
+    EXPECT_EQ(throws->calls, 1);
+    EXPECT_EQ(throws->status.ok(), where == 2) << throws->status.ToString();
+    EXPECT_EQ(client.in_flight(), 0);
+    EXPECT_TRUE(CallOnce(&client)->status.ok());
+  }
+}
+
+TEST(LoopTest, WhatACallbackThrowsEndsThatCallbackAlone) {
+  Loop loop;
+  int ran = 0;
+  loop.Post([] { throw std::runtime_error("posted"); });
+  loop.After(0, [] { throw std::bad_alloc(); });
+  loop.Post([&] { ++ran; });
+  loop.After(kMillisecond, [&] { ++ran; });
+  loop.Run();
+  EXPECT_EQ(ran, 2);
 }
 
 TEST(ClientTest, ActionsRunInTheOrderOfTheirTimes) {

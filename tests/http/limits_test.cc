@@ -1,6 +1,7 @@
 // What clients may hold: bytes of bodies, connections, requests sent ahead.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "http/connection_places.h"
 #include "http_fixture.h"
@@ -44,6 +45,25 @@ TEST(ConnectionPlacesTest, OneClientHasItsShareAndProbesHaveTheirOwnPlaces) {
   int64_t probe_places = kProbePlacesPerClient + 1;
   for (int i = 0; i < 1000; ++i) probe_places += places.Enter(fmt::format("d{}", i)) == Place::kProbeOnly;
   EXPECT_EQ(probe_places, kProbePlaces);
+}
+
+TEST(ConnectionPlacesTest, ConnectionsFollowFromTheDescriptors) {
+  for (const int64_t each : {1, 2}) {
+    const int64_t all = FilesFor(4096, each);
+    EXPECT_EQ(RoomWithin(all, 4096, each).connections, 4096);
+    EXPECT_EQ(RoomWithin(all, 4096, each).beyond, kPlacesBeyondLimit);
+    int64_t before = 0;
+    for (int64_t files = 8; files < all; ++files) {
+      const ConnectionRoom room = RoomWithin(files, 4096, each);
+      ASSERT_LT(room.connections * each + room.beyond, files) << files;  // something is left for all else
+      ASSERT_GE(room.connections, std::max<int64_t>(1, before)) << files;
+      ASSERT_TRUE(room.less) << files;
+      before = room.connections;
+    }
+  }
+  EXPECT_EQ(RoomWithin(200, 4096, 1).connections, 75);
+  EXPECT_FALSE(RoomWithin(200, 10, 1).less);  // as many as were wanted
+  EXPECT_EQ(RoomWithin(200, 10, 1).connections, 10);
 }
 
 TEST(ConnectionPlacesTest, AClientIsItsAddress) {
@@ -222,6 +242,48 @@ TEST_F(LimitsTest, BeyondEveryPlaceThereIsStillAnAnswer) {
     answer = Talk("GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     return Has(answer, "HTTP/1.1 200");
   });
+}
+
+// Few descriptors: one client's idle connections leave places to others, and are told so themselves.
+TEST_F(LimitsTest, FewDescriptorsAreNotAllOfOneClient) {
+  ServerOptions options;
+  options.max_files = 64;
+  StartOnTestClock(options);
+  std::vector<std::unique_ptr<RawSocket>> idle;
+  for (int i = 0; i < 200; ++i) idle.push_back(std::make_unique<RawSocket>(port_, 0, "127.0.0.2"));
+  EXPECT_TRUE(Has(idle.back()->ReadAll(), "HTTP/1.1 503"));
+  EXPECT_TRUE(Has(Talk("GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), "HTTP/1.1 200"));
+  EXPECT_LT(server_->Stats().connections, 64);
+}
+
+// Where the process has none left, the next client is told so; nothing falls silent.
+TEST_F(LimitsTest, WithoutADescriptorThereIsStillAnAnswer) {
+  StartOnTestClock();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = 128;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const int clients[] = {socket(AF_INET, SOCK_STREAM, 0), socket(AF_INET, SOCK_STREAM, 0)};
+  std::vector<int> taken;
+  for (int file; (file = dup(clients[0])) >= 0;) taken.push_back(file);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port_);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (const int client : clients) {
+    const timeval limit{kPatienceSeconds, 0};
+    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    EXPECT_EQ(connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    char text[4096] = {};
+    EXPECT_GT(recv(client, text, sizeof text - 1, 0), 0);
+    EXPECT_TRUE(Has(text, "HTTP/1.1 503") && Has(text, "ulimit -n")) << text;
+  }
+  for (const int file : taken) close(file);
+  for (const int client : clients) close(client);
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  const std::string answer = Talk("GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_TRUE(Has(answer, "HTTP/1.1 200")) << answer;
 }
 
 TEST_F(LimitsTest, AClientThatSentAheadAndLeftIsNoticed) {

@@ -2,6 +2,7 @@
 #include "kv_store/block_store.h"
 
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
@@ -149,6 +150,35 @@ TEST_F(BlockStoreTest, ADamagedHeaderLosesTheSegmentWithAWarning) {
     EXPECT_EQ(store->Stats().blocks, 0);
     Put(*store, 0, 3);
   }
+}
+
+// Another program has been in the folder: what is no segment is left out, and nothing outside is touched or waited for.
+TEST_F(BlockStoreTest, FilesThatAreNoSegmentsLoseThemselvesAlone) {
+  namespace fs = std::filesystem;
+  Put(*Open(), 0, 3);
+  const fs::path subfolder = Files(".index").at(0).parent_path(), outside = folder_.string() + "_outside";
+  const std::string text(5000, 'x');
+  std::ofstream(outside) << text;
+  fs::create_symlink("loop", folder_ / "loop");
+  fs::create_symlink(outside, subfolder / "00000005.blocks");
+  fs::create_symlink(outside, subfolder / "00000005.index");
+  fs::create_symlink("00000006.index", subfolder / "00000006.index");
+  fs::create_directory(subfolder / "00000007.index");
+  ASSERT_EQ(mkfifo((subfolder / "00000008.index").c_str(), 0600), 0);
+  ASSERT_EQ(mkfifo((subfolder / "00000009.blocks").c_str(), 0600), 0);
+  fs::remove(subfolder / "about");
+  ASSERT_EQ(mkfifo((subfolder / "about").c_str(), 0600), 0);
+  std::ofstream(subfolder / "00000010.index");
+  fs::resize_file(subfolder / "00000010.index", uintmax_t{1} << 30);  // of nothing
+  for (int round = 0; round < 2; ++round) {
+    const auto store = Open();
+    ASSERT_NE(store, nullptr);
+    for (int i = 0; i < 3 + round; ++i) EXPECT_TRUE(Has(*store, i)) << i;
+    Put(*store, 3, 4);
+  }
+  std::ifstream in(outside);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), text);
+  fs::remove(outside);
 }
 
 TEST_F(BlockStoreTest, ADamagedBlockIsWrittenAnew) {

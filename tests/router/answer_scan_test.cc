@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "router/json_end.h"
+
 namespace tactus::router {
 namespace {
 
@@ -136,6 +138,41 @@ TEST(AnswerScanTest, StreamsOfOtherApisEndWithAnEventOfTheirOwn) {
   AnswerScan first;
   EXPECT_EQ(first.Stream("event: error\ndata: {\"type\":\"error\",\"error\":{\"message\":\"m\"}}\n\n"), "");
   EXPECT_EQ(first.first_error(), "{\"type\":\"error\",\"error\":{\"message\":\"m\"}}");
+}
+
+TEST(AnswerScanTest, CountsChoicesThatSayWhyTheyEnded) {
+  AnswerScan scan;
+  scan.Stream("data: {\"choices\":[{\"text\":\"\\\"finish_reason\\\": \\\"stop\\\"\",\"finish_reason\":null}]}\n\n");
+  EXPECT_EQ(scan.finishes(), 0);
+  scan.Stream("data: {\"choices\":[{\"index\":1,\"finish_reason\" : \"stop\"}]}\n\n");
+  EXPECT_EQ(scan.finishes(), 1);
+  scan.Stream("data: {\"choices\":[{\"finish_reason\":\"length\"},{\"finish_reason\":\"stop\"}]}\n\n");
+  EXPECT_EQ(scan.finishes(), 3);
+  EXPECT_FALSE(scan.done());
+}
+
+TEST(AnswerScanTest, NothingOfAnAnswerIsBehindItsEnd) {
+  AnswerScan scan;
+  EXPECT_EQ(scan.Stream("data: 1\n\ndata: [DONE]\n\ndata: 2\n\n: x\n\ndata: [DONE]\n\n"),
+            "data: 1\n\ndata: [DONE]\n\n: x\n\n");
+  EXPECT_EQ(scan.events(), 1);
+}
+
+TEST(JsonEndTest, IsReachedWhereTheTextIsWholeWhateverThePieces) {
+  const std::string whole = " {\"a\": [1, {\"b\": \"}]\\\"\\\\\"}], \"c\": \"\\u007d\"}\n";
+  for (size_t piece = 1; piece <= whole.size(); ++piece) {
+    JsonEnd json;
+    for (size_t at = 0; at < whole.size(); at += piece) {
+      EXPECT_EQ(json.reached(), at >= whole.size() - 1) << at << " in pieces of " << piece;
+      json.Feed(std::string_view(whole).substr(at, piece));
+    }
+    EXPECT_TRUE(json.reached()) << "pieces of " << piece;
+  }
+  for (const char* none : {"", " ", "5", "\"{}\"", "null", "{", "[}", "{}}", "[] x", "{\"a\": \"}", "hello {}"}) {
+    JsonEnd json;
+    json.Feed(none);
+    EXPECT_EQ(json.reached(), std::string_view(none) == "[}") << none;  // kinds of brackets are the reader's business
+  }
 }
 
 TEST(AnswerScanTest, ReadsUsageByItsOtherNames) {

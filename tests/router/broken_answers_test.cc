@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "fleet_fixture.h"
+#include "router/forward.h"
 
 namespace tactus::router {
 namespace {
@@ -14,7 +15,9 @@ using Ptr = std::shared_ptr<http::Exchange>;
 // Answers polls as a Tactus server does and everything else with the same bytes, and then closes the connection.
 class RawReplica {
  public:
-  explicit RawReplica(std::string bytes) : bytes_(std::move(bytes)), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+  // `polls`: what it says of itself; empty: that it is ready.
+  explicit RawReplica(std::string bytes, std::string polls = "")
+      : bytes_(std::move(bytes)), polls_(std::move(polls)), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -32,6 +35,7 @@ class RawReplica {
     close(listener_);
   }
   std::string url() const { return fmt::format("http://127.0.0.1:{}", port_); }
+  int answers() const { return answers_.load(); }
 
  private:
   void Serve() {
@@ -45,12 +49,14 @@ class RawReplica {
       const std::string state =
           R"({"status":"ready","version":"1","model":"m","running":0,"waiting":0,"waiting_tokens":0,)"
           R"("free_kv_tokens":1,"kv_tokens":1,"step_tokens":512})";
-      const std::string text = poll ? fmt::format(
-                                          "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
-                                          "Content-Length: {}\r\n\r\n{}",
-                                          state.size(), state)
-                                    : bytes_;
+      const std::string text = poll && !polls_.empty() ? polls_
+                               : poll                  ? fmt::format(
+                                            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                                                             "Content-Length: {}\r\n\r\n{}",
+                                            state.size(), state)
+                                      : bytes_;
       (void)send(fd, text.data(), text.size(), MSG_NOSIGNAL);
+      ++answers_;
       shutdown(fd, SHUT_WR);
       while (recv(fd, buffer, sizeof buffer, 0) > 0) {
       }
@@ -58,8 +64,9 @@ class RawReplica {
     }
   }
 
-  const std::string bytes_;
+  const std::string bytes_, polls_;
   const int listener_;
+  std::atomic<int> answers_{0};
   uint16_t port_ = 0;
   std::atomic<bool> stop_{false};
   std::thread thread_;
@@ -350,6 +357,78 @@ TEST(BrokenAnswersTest, AnEndByClosingIsNoEnd) {
       EXPECT_EQ(answer->body, kEvent + kDone);
     else
       EXPECT_EQ(answer->body.find(kEvent + "data: {\"error\":"), 0u) << answer->body;
+  }
+}
+
+const std::string kChunkedStream =
+    "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+std::string Chunk(const std::string& text) {
+  return fmt::format("{:x}\r\n{}\r\n", text.size(), text);
+}
+
+// One answer of a replica that gives all requests the same.
+std::shared_ptr<Recorder> AnswerOf(const std::string& bytes, const std::string& body) {
+  RawReplica replica(bytes);
+  RouterOptions options;
+  options.fleet.replicas = {replica.url()};
+  RoutedFleet fleet({}, options);
+  fleet.AwaitReady(1);
+  return fleet.Answer(fleet.Post(body));
+}
+
+// HTTP says that it is whole, and the API's end is not there.
+TEST(BrokenAnswersTest, AStreamWithoutItsLastEventIsCut) {
+  const std::string stop = "data: {\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}\n\n";
+  const auto answer = [](const std::string& text, const char* body) {
+    return AnswerOf(kChunkedStream + Chunk(text) + "0\r\n\r\n", body)->text();
+  };
+  EXPECT_EQ(answer(kEvent, "{}").find(kEvent + "data: {\"error\":"), 0u);
+  EXPECT_EQ(answer(kEvent + stop, "{}"), kEvent + stop);
+  EXPECT_EQ(answer(kEvent + kDone, "{\"n\":2}"), kEvent + kDone);
+  EXPECT_EQ(answer(stop + stop, "{\"n\":2}"), stop + stop);
+  EXPECT_EQ(answer(stop, "{\"n\":2}").find(stop + "data: {\"error\":"), 0u);
+  EXPECT_EQ(answer(stop, "{\"prompt\":[\"a\",\"b\"]}").find(stop + "data: {\"error\":"), 0u);
+  EXPECT_EQ(AnswerOf(kChunkedStream + "0\r\n\r\n", "{}")->status, 502);  // nothing was told
+}
+
+TEST(BrokenAnswersTest, AnAnswerWithoutALengthIsWholeWhereItsJsonIs) {
+  const std::string head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
+  const std::string json = "{\"choices\":[{\"text\":\"}\"}]}";
+  EXPECT_EQ(AnswerOf(head + json, "{}")->status, 200);
+  for (size_t cut = 0; cut < json.size(); ++cut) {
+    const auto answer = AnswerOf(head + json.substr(0, cut), "{}");
+    ASSERT_EQ(answer->status, 502) << cut;
+    ASSERT_NE(answer->body.find("before its end"), std::string::npos) << answer->body;
+  }
+  // Too long to be held: its head has been told, and the connection breaks off.
+  const auto large = AnswerOf(head + "[\"" + std::string(2 * kHeldBytes, 'x'), "{}");
+  EXPECT_EQ(large->status, 200);
+  EXPECT_FALSE(large->ended.ok());
+}
+
+TEST(BrokenAnswersTest, AReplicaDoesNotSayWhereElseToAsk) {
+  for (const char* status : {"301 Moved", "307 Temporary", "308 Permanent"}) {
+    const auto answer = AnswerOf(
+        fmt::format("HTTP/1.1 {}\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", status), "{}");
+    EXPECT_EQ(answer->status, 502) << status;
+    EXPECT_EQ(http::FindHeader(answer->headers, "Location"), nullptr) << status;
+  }
+}
+
+// In a poll and in an answer: a router has to go on whatever a replica says.
+TEST(BrokenAnswersTest, HeadsBeyondAllLimitsAreAReplicasOwnLoss) {
+  for (const size_t bytes : {65'534, 65'536, 1'000'000}) {
+    const std::string head = "HTTP/1.1 200 OK\r\nX: " + std::string(bytes, 'y') + "\r\nContent-Length: 2\r\n\r\n{}";
+    RawReplica lies(head), polled(head, head);
+    FakeReplica sound;
+    RouterOptions options;
+    options.fleet.balancer = "round-robin";
+    options.fleet.replicas = {lies.url(), polled.url()};
+    RoutedFleet fleet({&sound}, options);
+    fleet.AwaitReady(2);
+    Until("the liar to be polled often", [&] { return polled.answers() >= 4; });
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(fleet.Answer(fleet.Post("{}"))->text(), "{\"ok\":true}");
+    EXPECT_NE(fleet.Fetch("GET", "/fleet/replicas").body.find("unreachable"), std::string::npos);
   }
 }
 
