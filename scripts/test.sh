@@ -138,8 +138,9 @@ case $mode in
     ;;
   fuzz) fuzz fuzz "${2:-60}" ;;
   abuse)
-    scripts/setup.sh build test
-    scripts/build.sh release programs
+    scripts/setup.sh build test python
+    python_package release
+    scripts/build.sh release programs tactus_python
     grammars
     venv .venv-abuse tests/abuse/requirements.txt
     exec .venv-abuse/bin/python tests/abuse/main.py "${@:2}"

@@ -7,9 +7,11 @@ with LLM() as llm:
         print(output.outputs[0].text)
 """
 
-from ._native import PlanCosts
 from ._native import version as __version__
+from ._requests import Message, Prompt
+from .async_llm import AsyncAnswerStream, AsyncLLM
 from .errors import (
+    ArgumentTypeError,
     CancelledError,
     DataLossError,
     DeadlineExceededError,
@@ -21,28 +23,34 @@ from .errors import (
     UnavailableError,
     UnimplementedError,
 )
-from .llm import LLM, AnswerStream, Message, Prompt
-from .outputs import CompletionOutput, Logprob, OutputDelta, RequestOutput
-from .planning import Plan, plan
-from .sampling_params import SamplingParams
+from .llm import LLM, AnswerStream
+from .outputs import CompletionOutput, Logprob, OutputDelta, RequestOutput, ToolCall, ToolCallDelta
+from .planning import Plan, PlanCosts, plan
+from .sampling_params import SamplingParams, StructuredOutputsParams
 from .simulation import simulate
 
 __all__ = [
     "LLM",
+    "AsyncLLM",
     "AnswerStream",
+    "AsyncAnswerStream",
     "Prompt",
     "Message",
     "SamplingParams",
+    "StructuredOutputsParams",
     "RequestOutput",
     "CompletionOutput",
     "OutputDelta",
     "Logprob",
+    "ToolCall",
+    "ToolCallDelta",
     "simulate",
     "plan",
     "Plan",
     "PlanCosts",
     "TactusError",
     "InvalidArgumentError",
+    "ArgumentTypeError",
     "NotFoundError",
     "ResourceExhaustedError",
     "UnavailableError",

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-
-def body_text(body: Mapping[str, Any]) -> str:
-    """As JSON. Raises TypeError for a value that is none, ValueError for a number that is not finite."""
-    return json.dumps(body, allow_nan=False, default=_plain)
+from ._check import json_value, plain, wrong
 
 
-def unpacked(values: Any) -> Any:
-    """Arrays and numbers of numpy and the like as lists and numbers; anything else as it is."""
-    return values.tolist() if hasattr(values, "tolist") else values
+def body_text(body: Mapping[str, Any]) -> bytes:
+    """As JSON. Raises for what JSON cannot hold, with its place."""
+    try:
+        return _encoder.encode(body).encode()
+    except (TypeError, ValueError, RecursionError):  # rare: look for the place
+        return _encoder.encode({name: json_value(name, value) for name, value in body.items()}).encode()
 
 
 def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):
-        return unpacked(value)
+    if hasattr(value, "tolist") and not isinstance(value, memoryview):
+        return plain(value)
     if isinstance(value, Mapping):
         return dict(value)
-    if isinstance(value, Sequence):
+    if isinstance(value, tuple | list):
         return list(value)
-    raise TypeError(f"{value!r} is a {type(value).__name__}; give plain numbers, strings, lists or dicts")
+    raise wrong("", value, "")  # body_text says where
+
+
+_encoder = json.JSONEncoder(allow_nan=False, ensure_ascii=False, default=_plain)

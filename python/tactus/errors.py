@@ -25,6 +25,10 @@ class InvalidArgumentError(TactusError, ValueError):
     """A value that can never work."""
 
 
+class ArgumentTypeError(InvalidArgumentError, TypeError):
+    """An argument of a type that can never work, or a name of one that there is not."""
+
+
 class NotFoundError(TactusError, FileNotFoundError):
     """A model or a file that is not there."""
 

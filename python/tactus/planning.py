@@ -4,11 +4,93 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 from . import _native
-from ._body import unpacked
-from ._native import PlanCosts
+from ._check import Array, Number, Whole, ids, items, number, plain, shown, text, whole, wrong
+from ._options import OptionValue, argument_names, option_texts
+from ._requests import Wholes
+from .errors import ArgumentTypeError, InvalidArgumentError, TactusError
+
+TokenIds = Union[Sequence[Whole], Array]
+
+_INT32, _INT64 = 2**31 - 1, 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True, init=False)
+class PlanCosts:
+    """What a token costs a device (docs/batch.md, "The idea").
+
+    Attributes:
+        flops_per_token: of the linear operators: 2 x parameters.
+        attention_flops: of a prompt of p tokens, over p^2: 4 x hidden size x layers.
+        kv_bytes_per_token: bytes of K and V.
+        flops_per_s: of the device, as its steps reach.
+        bytes_per_s: of its memory, likewise.
+        overlap: (linear, quadratic): a step of compute c and memory m takes longer x (1 + linear x + quadratic x^2),
+            x = shorter / longer. (0, 0): perfect overlap; (1, 0): none.
+    """
+
+    flops_per_token: float
+    attention_flops: float
+    kv_bytes_per_token: float
+    flops_per_s: float
+    bytes_per_s: float
+    overlap: tuple[float, float] = (0.0, 0.0)
+
+    def __init__(
+        self,
+        *,
+        flops_per_token: Number,
+        attention_flops: Number,
+        kv_bytes_per_token: Number,
+        flops_per_s: Number,
+        bytes_per_s: Number,
+        overlap: Sequence[Number] = (0.0, 0.0),
+    ) -> None:
+        for name, value in (
+            ("flops_per_token", flops_per_token),
+            ("attention_flops", attention_flops),
+            ("kv_bytes_per_token", kv_bytes_per_token),
+            ("flops_per_s", flops_per_s),
+            ("bytes_per_s", bytes_per_s),
+        ):
+            object.__setattr__(self, name, _figure(name, value))
+        object.__setattr__(self, "overlap", _overlap(overlap))
+
+    @staticmethod
+    def of(model: str, device: str, tensor_parallel_size: Whole = 1, **options: OptionValue) -> PlanCosts:
+        """By the cost model of ``simulate``: the same job has the same bound there (``offline=True``) and in
+        :func:`plan`.
+
+        Args:
+            model: a name of ``tactus sim --list``, a model folder or a config.json.
+            device: a name of ``tactus sim --list``.
+            tensor_parallel_size: devices that share the model.
+            options: others of :func:`simulate` that step times depend on, such as ``weight_dtype``, ``backend``,
+                ``overlap`` or ``token_budget``.
+
+        Raises:
+            InvalidArgumentError: a model, device or value that there is not, with those that there are.
+        """
+        named: dict[str, OptionValue] = {
+            "model": text("model", model),
+            "device": text("device", device),
+            "tensor_parallel_size": whole("tensor_parallel_size", tensor_parallel_size, 1, _INT32),
+            **options,
+        }
+        known = _native.simulation_options()
+        with argument_names(known):
+            figures, overlap = _native.plan_costs(option_texts("PlanCosts.of", named, known))
+        compute, attention, memory, flops, bandwidth = figures
+        return PlanCosts(
+            flops_per_token=compute,
+            attention_flops=attention,
+            kv_bytes_per_token=memory,
+            flops_per_s=flops,
+            bytes_per_s=bandwidth,
+            overlap=overlap,
+        )
 
 
 @dataclass(frozen=True)
@@ -34,21 +116,21 @@ class Plan:
 
 
 def plan(
-    prompts: Iterable[Sequence[int]],
+    prompts: Iterable[TokenIds] | Array,
     *,
-    max_tokens: int | Sequence[int] = 16,
-    output_lengths: Sequence[int] | None = None,
+    max_tokens: Whole | Wholes = 16,
+    output_lengths: Wholes | None = None,
     costs: PlanCosts,
     order: str = "blend",
-    shards: int = 1,
-    kv_tokens: int,
-    groups: Sequence[int] | None = None,
-    split_share: float = 0.01,
-    overlap: tuple[float, float] = (0.0, 0.0),
-    seed: int = 0,
-    planner_memory_bytes: int = 0,
+    shards: Whole = 1,
+    kv_tokens: Whole,
+    groups: Wholes | None = None,
+    split_share: Number = 0.01,
+    overlap: Sequence[Number] | None = None,
+    seed: Whole = 0,
+    planner_memory_bytes: Whole = 0,
 ) -> Plan:
-    """Plans a job. The same job, figures and seed give the same plan.
+    """Plans a job. The same job, figures and seed give the same plan. Ctrl-C comes through when it is made.
 
     Args:
         prompts: token ids of each request; read one by one.
@@ -60,82 +142,115 @@ def plan(
         kv_tokens: tokens whose K and V a device holds.
         groups: requests of different groups share nothing (another ``cache_salt``).
         split_share: of the unique prompt tokens, how many may be computed again for a better order.
-        overlap: (linear, quadratic): a step of compute c and memory m takes longer * (1 + linear x + quadratic x^2), x
-        =
-            shorter / longer. (0, 0): perfect overlap; (1, 0): none.
+        overlap: instead of ``costs.overlap``.
         seed: of "random".
         planner_memory_bytes: most memory for prompts; beyond it they are told apart more coarsely. 0: no limit.
 
     Raises:
-        TypeError, ValueError: an argument that cannot work, with its limit.
+        InvalidArgumentError: an argument that cannot work, with its limit; ArgumentTypeError, which is one, where its
+            type is at fault.
     """
     if not isinstance(costs, PlanCosts):
-        raise TypeError(
-            f"costs: {costs!r:.60} is a {type(costs).__name__}; give PlanCosts.of(model, device) or PlanCosts(...)"
-        )
-    job = _native.PlannedJob(_whole("planner_memory_bytes", planner_memory_bytes, 0))
+        raise wrong("costs", costs, "PlanCosts.of(model, device) or PlanCosts(...)")
+    text("order", order)
+    job = _native.PlannedJob(whole("planner_memory_bytes", planner_memory_bytes, 0, _INT64))
+    name = "max_tokens" if output_lengths is None else "output_lengths"
+    lengths = _OfEach(name, max_tokens if output_lengths is None else output_lengths, 1, one=output_lengths is None)
+    group_of = _OfEach("groups", 0 if groups is None else groups, 0, one=groups is None)
     count = 0
-    for prompt in prompts:
-        if output_lengths is not None:
-            tokens = _nth("output_lengths", output_lengths, count)
-        else:
-            tokens = max_tokens if isinstance(max_tokens, int) else _nth("max_tokens", max_tokens, count)
-        group = 0 if groups is None else _nth("groups", groups, count)
-        name = "max_tokens" if output_lengths is None else "output_lengths"
-        ids, tokens, group = _ids(prompt), _whole(name, tokens, 1), _whole("groups", group, 0)
-        try:
-            job.add(ids, tokens, output_lengths is not None, group)
-        except TypeError:
-            raise TypeError(f"prompts: that of request {count} is no list of token ids") from None
+    for prompt in _prompts(prompts):
+        job.add(_ids(prompt, count), lengths[count], output_lengths is not None, group_of[count])
         count += 1
-    for name, values in (
-        ("output_lengths", output_lengths),
-        ("groups", groups),
-        ("max_tokens", None if isinstance(max_tokens, int) else max_tokens),
-    ):
-        if values is not None and len(values) != count:
-            raise ValueError(f"{name}: {len(values)} for {count} prompts; give one for each")
-    options = _native.PlanOptions()
-    options.cost = costs
-    options.order = order
-    options.shards = _whole("shards", shards, 1)
-    options.kv_tokens = _whole("kv_tokens", kv_tokens, 1)
-    options.split_share = _share("split_share", split_share)
-    options.overlap_linear, options.overlap_quadratic = (_share("overlap", figure) for figure in overlap)
-    options.seed = _whole("seed", seed, 0)
-    made = job.plan(options)
+    for values in (lengths, group_of):
+        values.check_length(count)
+    made = job.plan(
+        (
+            costs.flops_per_token,
+            costs.attention_flops,
+            costs.kv_bytes_per_token,
+            costs.flops_per_s,
+            costs.bytes_per_s,
+        ),
+        order,
+        whole("shards", shards, 1, _INT32),
+        whole("kv_tokens", kv_tokens, 1, _INT64),
+        _share("split_share", split_share),
+        costs.overlap if overlap is None else _overlap(overlap),
+        whole("seed", seed, 0, _INT64),
+    )
     places: list[tuple[int, int]] = [(-1, 0)] * count
     for request, place in zip(made["start_order"], made["places"]):
         places[request] = place
     return Plan(made["order"], made["start_order"], places, made["shards"], made["summary"])
 
 
-def _nth(name: str, values: Sequence[int], index: int) -> int:
-    if index >= len(values):
-        raise ValueError(f"{name}: {len(values)} for more prompts than that; give one for each")
-    return values[index]
+class _OfEach:
+    """A number for each request, or one for all where that may be."""
+
+    def __init__(self, name: str, values: Any, least: int, one: bool) -> None:
+        self._name, self._least = name, least
+        values = plain(values)
+        single = one and not isinstance(values, Iterable)
+        self._all = whole(name, values, least, _INT32) if single else None
+        give = "a number of tokens, or a list of them" if one else "a list of whole numbers, one for each prompt"
+        self._listed = [] if single else items(name, values, give)
+
+    def __getitem__(self, index: int) -> int:
+        if self._all is not None:
+            return self._all
+        if index >= len(self._listed):
+            raise InvalidArgumentError(
+                f"{self._name}: {len(self._listed)} for more prompts than that; give one for each", self._name
+            )
+        return whole(self._name, self._listed[index], self._least, _INT32)
+
+    def check_length(self, count: int) -> None:
+        if self._all is None and len(self._listed) != count:
+            raise InvalidArgumentError(
+                f"{self._name}: {len(self._listed)} for {count} prompts; give one for each", self._name
+            )
 
 
-def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name}: {value!r} is a {type(value).__name__}; give a whole number")
-    number = int(value)
-    if not least <= number < 2**31 and not (
-        name in ("seed", "planner_memory_bytes", "kv_tokens") and least <= number < 2**63
-    ):
-        raise ValueError(f"{name}: {number} is out of range; give {least} or more")
-    return number
+def _prompts(prompts: Any) -> Iterable[Any]:
+    prompts = plain(prompts)
+    give = "a list with the token ids of each request"
+    if isinstance(prompts, Iterable) and not isinstance(prompts, (str, bytes, Sequence)):
+        return prompts if hasattr(prompts, "__next__") else items("prompts", prompts, give)
+    return items("prompts", prompts, give)
 
 
-def _share(name: str, value: float) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise TypeError(f"{name}: {value!r} is a {type(value).__name__}; give a number")
-    if not 0 <= value < float("inf"):
-        raise ValueError(f"{name}: {value} is out of range; give 0 or more")
-    return float(value)
-
-
-def _ids(prompt: Any) -> list[int]:
+def _ids(prompt: Any, count: int) -> list[int]:
     if isinstance(prompt, (str, bytes)):
-        raise TypeError("prompts: one is text; give token ids (LLM.encode makes them)")
-    return list(unpacked(prompt))
+        raise ArgumentTypeError(
+            f"prompts: {shown(prompt)} of request {count} is {'text' if isinstance(prompt, str) else 'bytes'}; give "
+            "token ids (LLM.encode makes them)",
+            "prompts",
+        )
+    try:
+        return ids("prompts", prompt)
+    except ArgumentTypeError as error:
+        message = error.message.replace("prompts: ", f"prompts: that of request {count} is no list of token ids: ", 1)
+    except TactusError as error:
+        message = f"{error.message} (request {count})"
+    raise ArgumentTypeError(message, "prompts")
+
+
+def _figure(name: str, value: Any) -> float:
+    try:
+        return float(number(name, value))
+    except OverflowError:
+        raise InvalidArgumentError(f"{name}: {shown(value)} is out of range; give a finite number", name) from None
+
+
+def _share(name: str, value: Any) -> float:
+    figure = _figure(name, value)
+    if figure < 0:
+        raise InvalidArgumentError(f"{name}: {value} is out of range; give 0 or more", name)
+    return figure
+
+
+def _overlap(overlap: Any) -> tuple[float, float]:
+    figures = items("overlap", overlap, "a pair of numbers (linear, quadratic)")
+    if len(figures) != 2:
+        raise InvalidArgumentError(f"overlap: {len(figures)} numbers; give a pair (linear, quadratic)", "overlap")
+    return _share("overlap", figures[0]), _share("overlap", figures[1])

@@ -14,11 +14,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ._native import PlanCosts
+from ._check import items, whole, wrong
 from .errors import InvalidArgumentError, ResourceExhaustedError, TactusError, UnavailableError
 from .llm import LLM, AnswerStream
 from .outputs import OutputDelta, RequestOutput
-from .planning import Plan, plan
+from .planning import Plan, PlanCosts, plan
 from .sampling_params import SamplingParams
 
 PLACE_COLUMN = "tactus_place"  # of a row, in the plan of its job
@@ -28,6 +28,8 @@ ROW_COLUMN = "tactus_row"  # its place in the job that was given
 def _params(params: SamplingParams | Mapping[str, Any] | None) -> SamplingParams:
     if params is None or isinstance(params, SamplingParams):
         return params or SamplingParams()
+    if not isinstance(params, Mapping):
+        raise wrong("sampling_params", params, "SamplingParams, or a dict of its arguments")
     return SamplingParams(**params)
 
 
@@ -138,7 +140,9 @@ def shard_dataset(rows: Sequence[Mapping[str, Any]], planned: Plan) -> Any:
     import ray.data
 
     if len(rows) != len(planned.places):
-        raise ValueError(f"rows: {len(rows)} for a plan of {len(planned.places)}; give those that were planned")
+        raise InvalidArgumentError(
+            f"rows: {len(rows)} for a plan of {len(planned.places)}; give those that were planned", "rows"
+        )
     blocks = []
     for shard in planned.shards:
         if shard:
@@ -187,7 +191,8 @@ def generate(
     import ray.data
 
     options, params = dict(llm or {}), _params(sampling_params)
-    listed = list(prompts)
+    listed = items("prompts", prompts, "a list of prompts")
+    workers = whole("workers", workers, 1)
     # Where the model is: the machine that asks need not have it.
     ids, kv_tokens = ray.get(ray.remote(num_cpus=cpus_per_worker)(_encode).remote(options, listed, chat))
     planned = plan(

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Never, Union
 
 from . import _native
 from ._body import body_text
+from ._check import Array, Number, Whole, flag, ids, items, json_value, number, plain, text, whole, wrong
+from .errors import ArgumentTypeError, InvalidArgumentError
+
+_ANY_INT = 2**63
+Ids = Union[Sequence[Whole], Array]  # token ids
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class StructuredOutputsParams:
+    """What the answer must be, in one of five ways; the names are vLLM's. A dict with these keys does as well.
+
+    Args:
+        json: JSON of this schema, a dict or its text.
+        regex: what this expression matches.
+        choice: one of these texts.
+        grammar: what this grammar, in Lark's notation, says.
+        json_object: any JSON object.
+    """
+
+    json: str | Mapping[str, Any] | bool | None = None
+    regex: str | None = None
+    choice: Sequence[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, init=False, repr=False)
 class SamplingParams:
     """How the answers to one prompt are made. Names and meanings are those of vLLM and of the HTTP API.
 
     ``None`` is the LLM's value, else the model's own (its ``generation_config.json``), else the built-in one. Values
-    are
-    checked when the object is made, but for what depends on the model (token ids, the room in its context).
+    are checked when the object is made, but for what depends on the model (token ids, the room in its context, whether
+    a rule can be kept). Numbers of numpy are taken, and kept as Python's own.
 
     Args:
         n: answers to the same prompt, 1 to 128; the prompt is computed once.
@@ -35,10 +60,21 @@ class SamplingParams:
         frequency_penalty: -2 to 2, for each time that the answer has them.
         repetition_penalty: 0.01 to 10, of tokens that prompt or answer have; 1 is none.
         logit_bias: by token id, -100 to 100.
+        structured_outputs: what the answer must be: StructuredOutputsParams, or a dict with its keys. It is kept by a
+            grammar.
+        response_format: the same as OpenAI's API has it: ``{"type": "json_object"}``, or ``{"type": "json_schema",
+            "json_schema": {"name": ..., "schema": ...}}``.
+        tools: functions that the model may call, in chats, as OpenAI's API has them: ``[{"type": "function",
+            "function": {"name": ..., "description": ..., "parameters": schema}}]``. What it calls is in ``tool_calls``
+            of the answer.
+        tool_choice: "auto", "none", "required", or ``{"type": "function", "function": {"name": ...}}``.
+        parallel_tool_calls: whether one answer may call several.
+        slo: objectives of the request: a dict with ``ttft_ms`` (until the first token), ``tbt_ms`` (between two
+            tokens), ``jct_ms`` (until the end) and ``class`` (a label). Schedulers that know objectives go by them.
 
     Raises:
-        ValueError: a value that is out of its range or of another type (InvalidArgumentError), with its name and limit.
-        TypeError: a name that there is not, or a value that is no JSON.
+        InvalidArgumentError: a value that is out of its range or of another type, with its name and limit.
+        ArgumentTypeError: a name that there is not, or a value of a type that can never work.
     """
 
     n: int = 1
@@ -48,23 +84,189 @@ class SamplingParams:
     min_p: float | None = None
     max_tokens: int | None = 16
     min_tokens: int = 0
-    stop: str | Sequence[str] | None = None
-    stop_token_ids: Sequence[int] | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
     ignore_eos: bool = False
     seed: int | None = None
     logprobs: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
-    logit_bias: Mapping[int, float] | None = None
+    logit_bias: dict[int, float] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    response_format: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    slo: dict[str, Any] | None = None
 
-    def __post_init__(self) -> None:
-        _native.check_body(body_text({"prompt": [0], **self.fields(chat=False)}), False)
+    def __init__(
+        self,
+        *,
+        n: Whole = 1,
+        temperature: Number | None = None,
+        top_p: Number | None = None,
+        top_k: Whole | None = None,
+        min_p: Number | None = None,
+        max_tokens: Whole | None = 16,
+        min_tokens: Whole = 0,
+        stop: str | Sequence[str] | None = None,
+        stop_token_ids: Ids | None = None,
+        ignore_eos: bool = False,
+        seed: Whole | None = None,
+        logprobs: Whole | None = None,
+        presence_penalty: Number | None = None,
+        frequency_penalty: Number | None = None,
+        repetition_penalty: Number | None = None,
+        logit_bias: Mapping[int, Number] | None = None,
+        structured_outputs: StructuredOutputsParams | Mapping[str, Any] | None = None,
+        response_format: Mapping[str, Any] | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        tool_choice: str | Mapping[str, Any] | None = None,
+        parallel_tool_calls: bool | None = None,
+        slo: Mapping[str, Any] | None = None,
+        **unknown: Never,
+    ) -> None:
+        given = locals()
+        if unknown:
+            raise _unknown(next(iter(unknown)))
+        values = self.__dict__
+        for name, kind in _KINDS.items():
+            value = given[name]
+            # What is a number, the parser judges.
+            values[name] = value if value is None or type(value) in (int, bool) else kind(name, value)
+        chat = self._for_chats() is not None
+        asked = {"messages": [{"role": "user", "content": "a"}]} if chat else {"prompt": [0]}
+        _native.check_body(body_text({**asked, **self.fields(chat)}), chat)
+
+    def __repr__(self) -> str:
+        given = [
+            f"{f.name}={value!r}"
+            for f in dataclasses.fields(self)
+            if (value := getattr(self, f.name)) is not f.default and value != f.default
+        ]
+        return f"SamplingParams({', '.join(given)})"
+
+    def __hash__(self) -> int:
+        return hash(tuple(value for name in _NAMES if isinstance(value := getattr(self, name), (str, int, float))))
+
+    def _for_chats(self) -> str | None:
+        """The name of an argument that is for chats alone."""
+        if self.tools is not None:
+            return "tools"
+        if self.tool_choice is not None:
+            return "tool_choice"
+        return None if self.parallel_tool_calls is None else "parallel_tool_calls"
+
+    @property
+    def has_rule(self) -> bool:
+        """Whether a grammar keeps the answer: compiling it takes a while."""
+        return self.structured_outputs is not None or self.response_format is not None or self.tools is not None
 
     def fields(self, chat: bool) -> dict[str, Any]:
         """The fields of a request of the HTTP API that mean the same."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        if not chat and (name := self._for_chats()) is not None:
+            raise InvalidArgumentError(f"{name}: only in chats; use chat() or stream_chat(), or leave {name} out", name)
+        fields = {name: value for name, value in self.__dict__.items() if value is not None}
         if chat and self.logprobs is not None:
             fields["logprobs"] = True
             fields["top_logprobs"] = self.logprobs
-        return {name: value for name, value in fields.items() if value is not None}
+        return fields
+
+
+def _unknown(name: str) -> ArgumentTypeError:
+    near = difflib.get_close_matches(name, _NAMES, n=3)
+    meant = f"; did you mean {' or '.join(near)}?" if near else ""
+    return ArgumentTypeError(f"SamplingParams() got an unexpected keyword argument '{name}'{meant}", name)
+
+
+# Text where a number belongs, and numbers where text does, are refused by the parser of requests, with the range.
+
+
+def _whole(name: str, value: Any) -> Any:
+    value = plain(value)
+    if isinstance(value, (str, bool, list, dict)):
+        return value
+    return whole(name, value, -_ANY_INT, 2 * _ANY_INT - 1)
+
+
+def _number(name: str, value: Any) -> Any:
+    value = plain(value)
+    return value if isinstance(value, (str, bool, list, dict)) else number(name, value)
+
+
+def _flag(name: str, value: Any) -> Any:
+    value = plain(value)
+    return flag(name, value) if not isinstance(value, (str, int, float, list, dict)) else value
+
+
+def _stop(name: str, value: Any) -> Any:
+    give = "a string or a list of strings"
+    if isinstance(value, str):
+        return text(name, value)
+    value = plain(value)
+    if isinstance(value, (bool, int, float, dict)):
+        return value
+    strings = items(name, value, give)
+    return [string if isinstance(string, (int, float, list, dict)) else _string(name, string) for string in strings]
+
+
+def _string(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise wrong(name, value, "a string or a list of strings")
+    return text(name, value)
+
+
+def _ids(name: str, value: Any) -> Any:
+    return ids(name, value)
+
+
+def _bias(name: str, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        raise wrong(name, value, "a dict of token id: bias")
+    bias: dict[Any, Any] = {}
+    for key, its in value.items():
+        token = key
+        if isinstance(key, str):
+            token = int(key) if key.isascii() and key.isdigit() and len(key) < 20 else key
+        if not isinstance(token, str):
+            (token,) = ids(name, [token])
+        if token in bias:
+            raise InvalidArgumentError(f"{name}: token {token} appears twice; give each once", name)
+        bias[token] = _number(name, its)
+    return bias
+
+
+def _object(name: str, value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        if not isinstance(value, StructuredOutputsParams) or name != "structured_outputs":
+            raise wrong(name, value, "a dict")
+        value = {f.name: its for f in dataclasses.fields(value) if (its := getattr(value, f.name)) is not None}
+    if not isinstance(value, Mapping):
+        raise wrong(name, value, "a dict")
+    return json_value(name, value)
+
+
+def _tools(name: str, value: Any) -> Any:
+    return json_value(name, items(name, value, "a list of tools, each a dict"))
+
+
+def _choice(name: str, value: Any) -> Any:
+    if not isinstance(value, (str, Mapping)):
+        raise wrong(name, value, '"auto", "none", "required" or a dict that names a tool')
+    return json_value(name, value)
+
+
+_NAMES = tuple(field.name for field in dataclasses.fields(SamplingParams))
+_KINDS: dict[str, Callable[[str, Any], Any]] = dict.fromkeys(_NAMES, _number)
+for _its, _kind in (
+    ("n top_k max_tokens min_tokens seed logprobs", _whole),
+    ("ignore_eos parallel_tool_calls", _flag),
+    ("structured_outputs response_format slo", _object),
+    ("stop", _stop),
+    ("stop_token_ids", _ids),
+    ("logit_bias", _bias),
+    ("tools", _tools),
+    ("tool_choice", _choice),
+):
+    _KINDS.update(dict.fromkeys(_its.split(), _kind))

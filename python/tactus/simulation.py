@@ -7,7 +7,6 @@ import logging
 from typing import Any
 
 from . import _native
-from ._calls import waiting
 from ._options import OptionValue, argument_names, option_texts
 
 _log = logging.getLogger("tactus")
@@ -25,12 +24,12 @@ def simulate(**options: OptionValue) -> dict[str, Any]:
         The result object that ``tactus sim --json`` prints (docs/api.md, "Result"). A figure that is not known is None.
 
     Raises:
-        TypeError: an option that there is not.
-        ValueError: a value that cannot work, with its limit and the fix; a run in which no request completed.
-        FileNotFoundError: a file that is not there.
+        ArgumentTypeError: an option that there is not, or a value of a wrong type.
+        InvalidArgumentError: a value that cannot work, with its limit and the fix; a run in which no request completed.
+        NotFoundError: a file that is not there.
     """
     known = _native.simulation_options()
-    with argument_names(known), waiting():
+    with argument_names(known):
         text, notes = _native.simulate(option_texts("simulate", options, known))
     for note in notes:
         _log.info("%s", note)

@@ -1,31 +1,66 @@
 #include "python/answers.h"
 
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 namespace tactus::python {
 
 namespace nb = nanobind;
 
+namespace {
+
+std::atomic<uint64_t> read_answers = 0;  // of this process: their numbers are in the ids of calls
+
+std::unique_ptr<api::Answer> ReaderOf(const Engine& engine, const ReadyRequest& ready) {
+  if (ready.shape == nullptr) return nullptr;
+  api::AnswerIdentity identity;
+  identity.request_id = fmt::format("{}-{}", getpid(), ++read_answers);
+  return std::make_unique<api::Answer>(engine, *ready.shape, std::move(identity));
+}
+
+}  // namespace
+
+Answers::Inbox::Inbox(bool tells) {
+  if (!tells) return;
+  event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (event < 0) throw std::system_error(errno, std::generic_category(), "no descriptor for answers");
+}
+
+Answers::Inbox::~Inbox() {
+  if (event >= 0) close(event);
+}
+
+void Answers::Inbox::Changed() {
+  changed.notify_all();
+  if (event >= 0) (void)eventfd_write(event, 1);
+}
+
 class Answers::Sink final : public ResponseSink {
  public:
-  Sink(std::shared_ptr<Inbox> inbox, int64_t index, const Request& request)
-      : inbox_(std::move(inbox)), stop_ids_(request.stop.stop_token_ids) {
+  Sink(std::shared_ptr<Inbox> inbox, int64_t index, const ReadyRequest& ready, const Engine& engine, bool pieces)
+      : inbox_(std::move(inbox)),
+        stop_ids_(ready.request.stop.stop_token_ids),
+        reader_(ReaderOf(engine, ready)),
+        read_(ready.shape != nullptr && ready.shape->reading),
+        pieces_(pieces) {
     answer_.index = index;
-    answer_.prompt = request.prompt;
-    answer_.choices.resize(static_cast<size_t>(request.n));
-    answer_.logprobs = request.sampling.logprobs;
+    answer_.prompt = ready.request.prompt;
+    answer_.choices.resize(static_cast<size_t>(ready.request.n));
+    answer_.logprobs = ready.request.sampling.logprobs;
+    answer_.read = read_;
   }
 
   void OnDelta(const TokenDelta& delta) override {
     const TokenId stop_token = StopTokenOf(delta);
-    if (inbox_->keep_pieces) {
-      std::lock_guard lock(inbox_->mutex);
-      inbox_->pieces.push_back({answer_.index, delta, stop_token});
-      inbox_->changed.notify_all();
-    }
     ChoiceAnswer& choice = answer_.choices[static_cast<size_t>(delta.choice)];
     choice.text += delta.text;
     choice.tokens.insert(choice.tokens.end(), delta.tokens.begin(), delta.tokens.end());
@@ -33,9 +68,18 @@ class Answers::Sink final : public ResponseSink {
     choice.finish = delta.finish;
     choice.stop_string = delta.stop_string;
     choice.stop_token = stop_token;
-    const bool bad = delta.finish == FinishReason::kError || delta.finish == FinishReason::kCancelled;
-    if (bad && answer_.status.ok())
-      answer_.status = delta.error.ok() ? Internal("the engine gave no reason") : delta.error;
+    const Status status = Read(delta, &choice);
+    if (!status.ok() && answer_.status.ok()) answer_.status = status;
+    if (!pieces_) return;
+    AnswerPiece piece{answer_.index, delta, stop_token, read_, false, {}};
+    piece.delta.error = status;
+    if (read_) {
+      piece.parts = reader_->parts();
+      piece.called = delta.finish == FinishReason::kStop && api::CallsToRun(choice.parts, choice.stop_string);
+    }
+    std::lock_guard lock(inbox_->mutex);
+    inbox_->pieces.push_back(std::move(piece));
+    inbox_->Changed();
   }
 
   void OnDone(const Usage& usage) override {
@@ -43,7 +87,7 @@ class Answers::Sink final : public ResponseSink {
     std::lock_guard lock(inbox_->mutex);
     inbox_->open.erase(answer_.index);
     inbox_->ended.push_back(std::move(answer_));
-    inbox_->changed.notify_all();
+    inbox_->Changed();
   }
 
  private:
@@ -52,27 +96,41 @@ class Answers::Sink final : public ResponseSink {
     const TokenId last = delta.tokens.back();
     return std::find(stop_ids_.begin(), stop_ids_.end(), last) != stop_ids_.end() ? last : -1;
   }
+  // Why the choice ended without an answer, if it did.
+  Status Read(const TokenDelta& delta, ChoiceAnswer* choice) {
+    if (reader_ != nullptr) {
+      TACTUS_RETURN_IF_ERROR(reader_->OnDelta(0, delta, nullptr));
+      if (read_) {
+        for (const api::AnswerPart& part : reader_->parts()) api::AppendPart(part, &choice->parts);
+      }
+      return Status();
+    }
+    if (delta.finish != FinishReason::kError && delta.finish != FinishReason::kCancelled) return Status();
+    return delta.error.ok() ? Internal("the engine gave no reason") : delta.error;
+  }
 
   const std::shared_ptr<Inbox> inbox_;
   const std::vector<TokenId> stop_ids_;
+  const std::unique_ptr<api::Answer> reader_;  // null: all of the text is content, and no rule binds it
+  const bool read_, pieces_;
   RequestAnswer answer_;
 };
 
-Answers::Answers(std::shared_ptr<EngineHandle> engine, bool pieces)
-    : engine_(std::move(engine)), inbox_(std::make_shared<Inbox>(pieces)) {}
+Answers::Answers(std::shared_ptr<EngineHandle> engine, bool tells)
+    : engine_(std::move(engine)), inbox_(std::make_shared<Inbox>(tells)) {}
 
 Answers::~Answers() {
   Cancel();
 }
 
-bool Answers::Submit(int64_t index, const ReadyRequest& ready) {
+bool Answers::Submit(int64_t index, const ReadyRequest& ready, bool pieces) {
   const EngineHandle::Use engine(*engine_);
   {
     std::lock_guard lock(inbox_->mutex);
     if (inbox_->cancelled) throw StatusError(Status(StatusCode::kCancelled, "the requests were cancelled"));
     inbox_->open[index] = 0;
   }
-  const auto handle = engine->Submit(ready.request, std::make_shared<Sink>(inbox_, index, ready.request));
+  const auto handle = engine->Submit(ready.request, std::make_shared<Sink>(inbox_, index, ready, *engine, pieces));
   std::lock_guard lock(inbox_->mutex);
   const auto entry = inbox_->open.find(index);
   if (!handle.ok()) {
@@ -101,13 +159,17 @@ void Answers::Wait(double timeout_s) {
 
 std::vector<RequestAnswer> Answers::TakeEnded() {
   engine_->CheckProcess();  // who held the lock when it was forked is not here
+  eventfd_t count = 0;
   std::lock_guard lock(inbox_->mutex);
+  if (inbox_->event >= 0 && inbox_->pieces.empty()) (void)eventfd_read(inbox_->event, &count);
   return std::exchange(inbox_->ended, {});
 }
 
 std::vector<AnswerPiece> Answers::TakePieces() {
   engine_->CheckProcess();  // who held the lock when it was forked is not here
+  eventfd_t count = 0;
   std::lock_guard lock(inbox_->mutex);
+  if (inbox_->event >= 0 && inbox_->ended.empty()) (void)eventfd_read(inbox_->event, &count);
   return std::exchange(inbox_->pieces, {});
 }
 
@@ -124,12 +186,33 @@ void Answers::Cancel() {
   if (!running.empty()) engine_->Cancel(running);
 }
 
+void Answers::CancelOne(int64_t index) {
+  if (engine_->forked()) return;
+  RequestHandle handle = 0;
+  {
+    std::lock_guard lock(inbox_->mutex);
+    if (const auto entry = inbox_->open.find(index); entry != inbox_->open.end()) handle = entry->second;
+  }
+  if (handle != 0) engine_->Cancel({handle});
+}
+
 namespace {
 
-// "stop", "length"; None while it goes on.
-nb::object FinishOf(FinishReason finish) {
-  if (finish == FinishReason::kNone) return nb::none();
-  return nb::str(FinishReasonName(finish));
+// "stop", "tool_calls", "length"; None while it goes on, or where it ended without an answer.
+nb::object FinishOf(FinishReason finish, bool called) {
+  const std::string_view text = api::FinishText(finish, called);
+  return text.empty() ? nb::none() : nb::object(nb::str(text.data(), text.size()));
+}
+
+// What an answer is made of: (kind, text, name, id, call); None: all of it is content.
+nb::object PartsOf(const std::vector<api::AnswerPart>& parts, bool read) {
+  if (!read) return nb::none();
+  nb::list list;
+  for (const api::AnswerPart& p : parts) {
+    list.append(nb::make_tuple(static_cast<int>(p.kind), nb::str(p.text.data(), p.text.size()),
+                               nb::str(p.name.data(), p.name.size()), nb::str(p.id.data(), p.id.size()), p.call));
+  }
+  return list;
 }
 
 // What of the request's own ended it; None: the model's end of text, or the answer's length.
@@ -161,14 +244,15 @@ nb::object ErrorOf(const Status& status) {
 
 }  // namespace
 
-nb::list Answers::EndedToPython() {
+nb::list Answers::ToPython(const std::vector<RequestAnswer>& ended) {
   nb::list all;
-  for (const RequestAnswer& answer : TakeEnded()) {
+  for (const RequestAnswer& answer : ended) {
     nb::list choices;
     for (const ChoiceAnswer& c : answer.choices) {
       choices.append(nb::make_tuple(nb::str(c.text.data(), c.text.size()), IdsOf(c.tokens),
                                     answer.logprobs < 0 ? nb::none() : nb::object(RowsOf(c.logprobs)),
-                                    FinishOf(c.finish), StopOf(c.stop_string, c.stop_token)));
+                                    FinishOf(c.finish, api::CallsToRun(c.parts, c.stop_string)),
+                                    StopOf(c.stop_string, c.stop_token), PartsOf(c.parts, answer.read)));
     }
     all.append(nb::make_tuple(answer.index, IdsOf(*answer.prompt), answer.usage.cached_tokens, choices,
                               ErrorOf(answer.status)));
@@ -176,12 +260,13 @@ nb::list Answers::EndedToPython() {
   return all;
 }
 
-nb::list Answers::PiecesToPython() {
+nb::list Answers::ToPython(const std::vector<AnswerPiece>& pieces) {
   nb::list all;
-  for (const AnswerPiece& piece : TakePieces()) {
+  for (const AnswerPiece& piece : pieces) {
     const TokenDelta& d = piece.delta;
     all.append(nb::make_tuple(piece.index, d.choice, nb::str(d.text.data(), d.text.size()), IdsOf(d.tokens),
-                              RowsOf(d.logprobs), FinishOf(d.finish), StopOf(d.stop_string, piece.stop_token),
+                              RowsOf(d.logprobs), FinishOf(d.finish, piece.called),
+                              StopOf(d.stop_string, piece.stop_token), PartsOf(piece.parts, piece.read),
                               ErrorOf(d.error)));
   }
   return all;

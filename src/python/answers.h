@@ -2,7 +2,8 @@
 // asks for those.
 //
 // Thread rule: any thread; the engine's sinks write, one caller takes. No function but those that say so needs the GIL,
-// and the engine's threads never take it. Invariants: an answer is taken once; after Cancel nothing is submitted.
+// and the engine's threads never take it: a loop of events waits on a descriptor. Invariants: an answer is taken once;
+// after Cancel nothing is submitted.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "api/answer.h"
 #include "python/engine_handle.h"
 
 namespace tactus::python {
@@ -25,8 +27,9 @@ struct ChoiceAnswer {
   std::vector<TokenId> tokens;
   std::vector<std::vector<TokenLogprob>> logprobs;  // per token: chosen first, then the best
   FinishReason finish = FinishReason::kNone;
-  std::string stop_string;  // what ended it, if one of the request's did
-  TokenId stop_token = -1;  // the same
+  std::string stop_string;             // what ended it, if one of the request's did
+  TokenId stop_token = -1;             // the same
+  std::vector<api::AnswerPart> parts;  // where the text is read: content, reasoning, calls of tools
 };
 
 // An answer that has ended.
@@ -35,6 +38,7 @@ struct RequestAnswer {
   std::shared_ptr<const std::vector<TokenId>> prompt;
   std::vector<ChoiceAnswer> choices;
   int32_t logprobs = -1;  // as SamplingParams::logprobs
+  bool read = false;      // the choices have parts
   Usage usage;
   Status status;
 };
@@ -44,16 +48,19 @@ struct AnswerPiece {
   int64_t index = 0;
   TokenDelta delta;
   TokenId stop_token = -1;
+  bool read = false, called = false;  // the text is read; the answer, which ends here, has called a tool
+  std::vector<api::AnswerPart> parts;
 };
 
 class Answers {
  public:
-  // `pieces`: deltas are kept for Pieces().
-  Answers(std::shared_ptr<EngineHandle> engine, bool pieces);
+  // `tells`: descriptor() can be read where there is something to take.
+  Answers(std::shared_ptr<EngineHandle> engine, bool tells);
   ~Answers();  // cancels what is left
 
-  // False: the engine has no room now (WaitForRoom). Throws StatusError where it can never be taken.
-  bool Submit(int64_t index, const ReadyRequest& ready);
+  // `pieces`: its deltas are kept for TakePieces. False: the engine has no room now (WaitForRoom). Throws StatusError
+  // where it can never be taken.
+  bool Submit(int64_t index, const ReadyRequest& ready, bool pieces);
   // Waits for room, or for `timeout_s` seconds.
   void WaitForRoom(const ReadyRequest& ready, double timeout_s);
   // Waits until there is something to take, or for `timeout_s` seconds.
@@ -61,17 +68,24 @@ class Answers {
   std::vector<RequestAnswer> TakeEnded();
   std::vector<AnswerPiece> TakePieces();
   void Cancel();
+  void CancelOne(int64_t index);
+  int descriptor() const { return inbox_->event; }  // of an eventfd; -1: it does not tell
 
   // For Python; with the GIL.
-  nanobind::list EndedToPython();
-  nanobind::list PiecesToPython();
+  static nanobind::list ToPython(const std::vector<RequestAnswer>& ended);
+  static nanobind::list ToPython(const std::vector<AnswerPiece>& pieces);
 
  private:
   class Sink;
   // Shared with the sinks, which may outlive this.
   struct Inbox {
-    explicit Inbox(bool keep) : keep_pieces(keep) {}
-    const bool keep_pieces;
+    explicit Inbox(bool tells);
+    ~Inbox();
+    Inbox(const Inbox&) = delete;
+    Inbox& operator=(const Inbox&) = delete;
+    void Changed();  // under mutex
+
+    int event = -1;
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<RequestAnswer> ended;

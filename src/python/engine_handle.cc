@@ -1,12 +1,17 @@
 #include "python/engine_handle.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
 #include <limits>
 #include <mutex>
+#include <set>
 #include <utility>
+
+#include "obs/run_result.h"
+#include "python/calls.h"
 
 namespace tactus::python {
 namespace {
@@ -27,22 +32,72 @@ EngineOptions OptionsOf(const OptionTexts& texts) {
   return options;
 }
 
-Result<api::ParsedRequest> Parse(const std::string& body, bool chat, const api::RequestLimits& limits) {
-  return chat ? api::ParseChatRequest(body, limits) : api::ParseCompletionRequest(body, limits);
+Result<api::ParsedRequest> Parse(const std::string& body, bool chat, const api::RequestLimits& limits, StopToken stop) {
+  return chat ? api::ParseChatRequest(body, limits, stop) : api::ParseCompletionRequest(body, limits, stop);
+}
+
+void CheckTokens(const std::vector<TokenId>& tokens, const char* name, int64_t vocab_size) {
+  for (const TokenId token : tokens) {
+    if (token >= 0 && token < vocab_size) continue;
+    throw StatusError(
+        InvalidArgument(fmt::format("{}: {} is no token id from 0 to {}", name, token, vocab_size - 1), name));
+  }
+}
+
+// The engines of this process that are open or being made.
+struct OpenEngines {
+  std::mutex mutex;
+  std::set<EngineHandle*> handles;
+};
+
+OpenEngines& AllEngines() {
+  // Never destroyed: threads that are left at the end of the process may still ask. A forked process begins anew.
+  static OpenEngines* all = [] {
+    pthread_atfork(nullptr, nullptr, [] { new (&AllEngines()) OpenEngines; });
+    return new OpenEngines;
+  }();
+  return *all;
 }
 
 }  // namespace
+
+void CloseEngines() {
+  std::lock_guard lock(AllEngines().mutex);
+  for (EngineHandle* handle : AllEngines().handles) {
+    try {
+      handle->Close();
+    } catch (
+        const StatusError&) {  // NOLINT(bugprone-empty-catch): the interpreter ends, and no caller is there to be told
+    }
+  }
+}
+
+size_t AskedRequest::bytes() const {
+  size_t bytes = body.size();
+  if (const auto* text = std::get_if<std::string>(&prompt)) bytes += text->size();
+  return bytes;
+}
 
 EngineHandle::EngineHandle(const OptionTexts& texts) : pid_(getpid()) {
   const EngineOptions options = OptionsOf(texts);
   engine_ = Take(Engine::Create(options, [this](std::string_view line) { lines_.emplace_back(line); }));
   block_size_ = options.block_size;
   limits_ = api::LimitsOf(*engine_, options.default_max_tokens);
+  {
+    std::lock_guard lock(AllEngines().mutex);
+    AllEngines().handles.insert(this);
+  }
+  if (CallsEnd()) Close();  // CloseEngines may have come before
 }
 
 EngineHandle::~EngineHandle() {
   // Its threads do not exist here: ending it would wait for them for ever.
-  if (forked()) (void)engine_.release();
+  if (forked()) {
+    (void)engine_.release();
+    return;
+  }
+  std::lock_guard lock(AllEngines().mutex);
+  AllEngines().handles.erase(this);
 }
 
 bool EngineHandle::forked() const {
@@ -79,25 +134,52 @@ bool EngineHandle::closed() {
   return engine_ == nullptr;
 }
 
-ReadyRequest EngineHandle::Prepare(const std::string& body, bool chat, bool context_long) {
+ReadyRequest EngineHandle::Prepare(AskedRequest asked, StopToken stop) {
   const Use engine(*this);
-  api::ParsedRequest parsed = Take(Parse(body, chat, limits_));
-  if (context_long) parsed.default_max_tokens = limits_.max_model_len;
-  if (api::SequenceCount(parsed) != parsed.base.n) {
-    throw StatusError(InvalidArgument("prompt: give one prompt per request", "prompt"));
+  api::ParsedRequest parsed = Take(Parse(asked.body, asked.chat(), limits_, stop));
+  if (asked.context_long) parsed.default_max_tokens = limits_.max_model_len;
+  if (auto* text = std::get_if<std::string>(&asked.prompt)) parsed.prompts = {std::move(*text)};
+  if (auto* ids = std::get_if<std::vector<TokenId>>(&asked.prompt)) {
+    CheckTokens(*ids, "prompt", limits_.vocab_size);
+    parsed.prompts = {std::move(*ids)};
   }
-  api::Prepared prepared = Take(api::PrepareConversation(std::move(parsed), *engine, limits_));
-  return {std::move(prepared.requests[0])};
+  if (api::SequenceCount(parsed) != parsed.base.n)
+    throw StatusError(InvalidArgument("prompt: give one prompt per request", "prompt"));
+  api::Prepared prepared = Take(api::PrepareConversation(std::move(parsed), *engine, limits_, stop));
+  ReadyRequest ready{std::move(prepared.requests[0]), nullptr};
+  if (prepared.shape.reading || !prepared.shape.rule_field.empty())
+    ready.shape = std::make_shared<const api::AnswerShape>(std::move(prepared.shape));
+  return ready;
+}
+
+std::vector<TokenId> EngineHandle::Tokenize(const std::string& text, bool add_special, StopToken stop) {
+  const Use engine(*this);
+  std::vector<TokenId> tokens = engine->Tokenize(text, add_special, stop);
+  if (stop.stopped()) throw StatusError(Status(StatusCode::kCancelled, "the call was interrupted"));
+  return tokens;
 }
 
 std::string EngineHandle::Detokenize(const std::vector<TokenId>& tokens) {
   const Use engine(*this);
-  for (const TokenId token : tokens) {
-    if (token >= 0 && token < limits_.vocab_size) continue;
-    throw StatusError(InvalidArgument(
-        fmt::format("tokens: {} is no token id from 0 to {}", token, limits_.vocab_size - 1), "tokens"));
-  }
+  CheckTokens(tokens, "token_ids", limits_.vocab_size);
   return engine->Detokenize(tokens);
+}
+
+std::string EngineHandle::TokenString(TokenId token) {
+  return Use(*this)->TokenString(token);
+}
+
+std::string EngineHandle::Outcome() {
+  return ToJson(Use(*this)->Outcome());
+}
+
+std::string EngineHandle::MetricsText() {
+  return Use(*this)->MetricsText();
+}
+
+EngineHandle::Model EngineHandle::model() {
+  const Use engine(*this);
+  return {engine->model(), engine->Stats().kv_blocks_total * block_size_};
 }
 
 void EngineHandle::Cancel(const std::vector<RequestHandle>& requests) {
@@ -111,7 +193,10 @@ void CheckBody(const std::string& body, bool chat) {
   api::RequestLimits any;
   any.max_model_len = std::numeric_limits<int64_t>::max();
   any.vocab_size = std::numeric_limits<TokenId>::max();
-  Check(Parse(body, chat, any).status());
+  const api::ParsedRequest parsed = Take(Parse(body, chat, any, StopToken()));
+  if (parsed.ignored.empty()) return;
+  const std::string& first = parsed.ignored.front();
+  throw StatusError(InvalidArgument(fmt::format("{}: not known; leave it out", first), first));
 }
 
 }  // namespace tactus::python

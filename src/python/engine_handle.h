@@ -9,17 +9,31 @@
 #include <memory>
 #include <shared_mutex>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "api/conversation.h"
 #include "python/option_texts.h"
 #include "tactus/engine.h"
+#include "tactus/stop_token.h"
 
 namespace tactus::python {
+
+// A request as Python gives it.
+struct AskedRequest {
+  std::string body;  // of /v1/completions, without a prompt, or of /v1/chat/completions
+  // None: a chat. A completion's prompt comes beside the body, because it may be long.
+  std::variant<std::monostate, std::string, std::vector<TokenId>> prompt;
+  bool context_long = false;  // without max_tokens the answer may be as long as the context allows
+
+  bool chat() const { return std::holds_alternative<std::monostate>(prompt); }
+  size_t bytes() const;
+};
 
 // A request that is ready to be submitted.
 struct ReadyRequest {
   Request request;
+  std::shared_ptr<const api::AnswerShape> shape;  // null: all of its text is content, and no rule binds it
 };
 
 class EngineHandle {
@@ -47,13 +61,19 @@ class EngineHandle {
   void Close();               // again: no effect
   bool closed();
   const std::vector<std::string>& start_up_lines() const { return lines_; }
-  int64_t block_size() const { return block_size_; }  // of KV, in tokens
-
-  // A body of /v1/completions with one prompt, or of /v1/chat/completions, as the server reads it. `context_long`:
-  // without max_tokens the answer may be as long as the context allows.
-  ReadyRequest Prepare(const std::string& body, bool chat, bool context_long);
+  // As the server reads it. Once `stop` is set it ends soon, with kCancelled.
+  ReadyRequest Prepare(AskedRequest asked, StopToken stop);
+  std::vector<TokenId> Tokenize(const std::string& text, bool add_special, StopToken stop);
   // Throws StatusError for an id that is none of the model's.
   std::string Detokenize(const std::vector<TokenId>& tokens);
+  std::string TokenString(TokenId token);
+  std::string Outcome();  // JSON
+  std::string MetricsText();
+  struct Model {
+    ModelInfo info;
+    int64_t kv_tokens = 0;  // whose K and V fit
+  };
+  Model model();
   // Cancels what is left of it. No effect where the engine is closed.
   void Cancel(const std::vector<RequestHandle>& requests);
 
@@ -66,7 +86,10 @@ class EngineHandle {
   api::RequestLimits limits_;
 };
 
-// Whether a body has values that can be right for some model. Throws StatusError.
+// Whether a body has values that can be right for some model, and no name that is not known. Throws StatusError.
 void CheckBody(const std::string& body, bool chat);
+
+// All of this process that are open; what is being made is closed when it is (python/calls.h).
+void CloseEngines();
 
 }  // namespace tactus::python

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "base/printable.h"
@@ -13,8 +12,7 @@
 #include "batch/plan_summary.h"
 #include "batch/shards.h"
 #include "batch/start_order.h"
-#include "cost/registry.h"
-#include "python/status_error.h"
+#include "python/calls.h"
 
 namespace tactus::python {
 
@@ -93,23 +91,6 @@ nb::dict SummaryOf(const batch::PlanSummary& s) {
 
 }  // namespace
 
-batch::BatchCostModel PlanCostsOf(const std::string& model, const std::string& device, int32_t devices) {
-  const cost::ModelSpec m = Take(cost::FindModel(model));
-  const cost::DeviceSpec d = Take(cost::FindDevice(device));
-  if (devices < 1) {
-    throw StatusError(
-        InvalidArgument(fmt::format("tensor_parallel_size: {} is no number of devices; give 1 or more", devices),
-                        "tensor_parallel_size"));
-  }
-  batch::BatchCostModel cost;
-  cost.flops_per_token = 2.0 * static_cast<double>(m.Parameters());
-  cost.attention_flops = 4.0 * static_cast<double>(m.hidden * m.layers);
-  cost.kv_bytes_per_token = 4.0 * static_cast<double>(m.kv_heads * m.head_dim * m.layers);
-  cost.flops_per_s = d.bf16_flops * devices;
-  cost.bytes_per_s = d.bandwidth * devices;
-  return cost;
-}
-
 void PlannedJob::Add(const std::vector<TokenId>& prompt, int32_t max_tokens, bool exactly, uint32_t group) {
   const auto bad = std::find_if(prompt.begin(), prompt.end(), [](TokenId token) { return token < 0; });
   if (bad != prompt.end())
@@ -119,20 +100,16 @@ void PlannedJob::Add(const std::vector<TokenId>& prompt, int32_t max_tokens, boo
 }
 
 nb::dict PlannedJob::Plan(const JobPlanOptions& options) {
-  std::optional<Planned> made;
-  {
-    nb::gil_scoped_release released;
-    made = Make(prompts_, options);
-  }
+  const Planned made = Away([&] { return Make(prompts_, options); });
   nb::list places, shards;
-  for (const PlannedPlace& p : made->places) places.append(nb::make_tuple(p.position, p.kv_tokens));
-  for (const auto& shard : made->shards) shards.append(ListOf(shard));
+  for (const PlannedPlace& p : made.places) places.append(nb::make_tuple(p.position, p.kv_tokens));
+  for (const auto& shard : made.shards) shards.append(ListOf(shard));
   nb::dict result;
-  result["order"] = ListOf(made->order);
-  result["start_order"] = ListOf(made->start_order);
+  result["order"] = ListOf(made.order);
+  result["start_order"] = ListOf(made.start_order);
   result["places"] = places;
   result["shards"] = shards;
-  result["summary"] = SummaryOf(made->summary);
+  result["summary"] = SummaryOf(made.summary);
   return result;
 }
 

@@ -14,9 +14,6 @@
 
 namespace tactus::python {
 
-// From the cost model's tables (`tactus sim --list`). Throws StatusError.
-batch::BatchCostModel PlanCostsOf(const std::string& model, const std::string& device, int32_t devices);
-
 struct JobPlanOptions {
   batch::BatchCostModel cost;
   std::string order;  // fcfs, dfs, random, balance, blend
@@ -34,7 +31,7 @@ class PlannedJob {
   PlannedJob& operator=(const PlannedJob&) = delete;
   // Throws StatusError.
   void Add(const std::vector<TokenId>& prompt, int32_t max_tokens, bool exactly, uint32_t group);
-  // {"order", "start_order", "places", "shards", "summary"}; once. Holds the GIL but while it plans.
+  // {"order", "start_order", "places", "shards", "summary"}; once. In a Call, with the GIL but while it plans.
   nanobind::dict Plan(const JobPlanOptions& options);
 
  private:

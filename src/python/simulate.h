@@ -2,8 +2,11 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "python/option_texts.h"
+#include "sim/sim_options.h"
+#include "tactus/stop_token.h"
 
 namespace tactus::python {
 
@@ -12,12 +15,11 @@ struct SimulationText {
   std::vector<std::string> notes;
 };
 
-// Called without the GIL. Ctrl-C ends it with KeyboardInterrupt where Python's main thread calls it. Throws StatusError
-// and nanobind::python_error.
-// kCancelled after StopSimulations.
-SimulationText Simulate(const OptionTexts& options);
+// Ends soon, with kCancelled, once `stop` is set. Throws StatusError.
+SimulationText Simulate(const OptionTexts& options, StopToken stop);
 
-// All of this process, for ever: the interpreter ends.
-void StopSimulations();
+// Costs and overlap of an offline job on a device, by which a simulation plans and bounds it. `options`: those of
+// `tactus sim` that step times are made of. Throws StatusError.
+PlannedLoad PriceJobOf(const OptionTexts& options);
 
 }  // namespace tactus::python

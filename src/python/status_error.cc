@@ -10,17 +10,12 @@ nb::object ExceptionOf(const Status& status) {
                         nb::bytes(status.param().data(), status.param().size()));
 }
 
-void RegisterStatusError() {
-  nb::register_exception_translator(
-      [](const std::exception_ptr& thrown, void*) {
-        try {
-          std::rethrow_exception(thrown);
-        } catch (const StatusError& error) {
-          const nb::object made = ExceptionOf(error.status());
-          PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.ptr())), made.ptr());
-        }
-      },
-      nullptr);
+void Raise(const Status& status) {
+  {
+    const nb::object error = ExceptionOf(status);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
+  }
+  throw nb::python_error();
 }
 
 }  // namespace tactus::python

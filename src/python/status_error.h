@@ -30,8 +30,9 @@ T Take(Result<T> result) {
   return std::move(*result);
 }
 
-// The exception object. Holds the GIL.
+// The exception object. With the GIL, in a Call (python/calls.h): it runs code of Python.
 nanobind::object ExceptionOf(const Status& status);
-void RegisterStatusError();
+// Throws it as nanobind does.
+[[noreturn]] void Raise(const Status& status);
 
 }  // namespace tactus::python

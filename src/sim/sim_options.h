@@ -231,5 +231,8 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
 Result<int64_t> MaxStepTokens(const SimSetup& setup);
 // Of it only where step times come from: no memory, scheduler or workload. As SetUpSimulation.
 Result<SimSetup> SetUpStepTimes(const SimOptions& options, const SimTexts& texts);
+// Costs and overlap of an offline job there, by which it is planned and bounded; no more of the load. As
+// SetUpStepTimes.
+Result<PlannedLoad> PriceJob(const SimOptions& options, const SimTexts& texts);
 
 }  // namespace tactus

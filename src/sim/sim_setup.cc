@@ -212,6 +212,22 @@ Status OpenWorkload(const SimOptions& o, const SimTexts& texts, SimSetup* setup)
   return Status();
 }
 
+// Costs and overlap of a job, on a device whose step times are known.
+Status PriceJobOn(const SimOptions& o, const SimTexts& texts, const SimSetup& setup, PlannedLoad* job) {
+  constexpr int64_t kStepTokens = 2048, kMostTokens = 8192;  // of a step that its rates are read off
+  const int64_t budget = o.token_budget > 0 ? o.token_budget : kStepTokens;
+  job->overlap = setup.cost != nullptr ? setup.cost->overlap() : kNoOverlap;
+  // What overlaps hides its own cost, so that rates are read off steps that do not.
+  std::shared_ptr<const StepTimeModel> apart = setup.step_time;
+  if (o.overlap != "off") {
+    TACTUS_ASSIGN_OR_RETURN(cost::Deployment deployment, DeploymentOf(o, texts));
+    deployment.overlap = "off";
+    TACTUS_ASSIGN_OR_RETURN(apart, cost::CostModel::Create(deployment));
+  }
+  job->cost = CostOfSteps(*apart, setup.cost.get(), static_cast<int32_t>(std::min(budget, kMostTokens)));
+  return Status();
+}
+
 // The offline job, if the load is one.
 Status SetUpJob(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   if (!o.offline) return Status();
@@ -221,18 +237,7 @@ Status SetUpJob(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   job.sample_share = o.sample;
   job.seed = static_cast<uint64_t>(o.plan_seed);
   job.lengths_known = o.planner_lengths == "known";
-  constexpr int64_t kStepTokens = 2048, kMostTokens = 8192;  // of a step that its rates are read off
-  const int64_t budget = o.token_budget > 0 ? o.token_budget : kStepTokens;
-  job.overlap = setup->cost != nullptr ? setup->cost->overlap() : kNoOverlap;
-  // What overlaps hides its own cost, so that rates are read off steps that do not.
-  std::shared_ptr<const StepTimeModel> apart = setup->step_time;
-  if (o.overlap != "off") {
-    TACTUS_ASSIGN_OR_RETURN(cost::Deployment deployment, DeploymentOf(o, texts));
-    deployment.overlap = "off";
-    TACTUS_ASSIGN_OR_RETURN(apart, cost::CostModel::Create(deployment));
-  }
-  job.cost = CostOfSteps(*apart, setup->cost.get(), static_cast<int32_t>(std::min(budget, kMostTokens)));
-  return Status();
+  return PriceJobOn(o, texts, *setup, &job);
 }
 
 // A class that declares nothing is a name for the load's requests.
@@ -336,6 +341,13 @@ Result<SimSetup> SetUpStepTimes(const SimOptions& options, const SimTexts& texts
   SimSetup setup;
   TACTUS_RETURN_IF_ERROR(MakeCost(options, texts, &setup));
   return setup;
+}
+
+Result<PlannedLoad> PriceJob(const SimOptions& options, const SimTexts& texts) {
+  TACTUS_ASSIGN_OR_RETURN(const SimSetup setup, SetUpStepTimes(options, texts));
+  PlannedLoad job;
+  TACTUS_RETURN_IF_ERROR(PriceJobOn(options, texts, setup, &job));
+  return job;
 }
 
 Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& texts) {

@@ -20,7 +20,7 @@ import traceback
 import program
 from tally import FOLDER, Tally
 
-PARTS = ["framing", "limits", "bodies", "load", "torture", "faults", "replicas"]
+PARTS = ["framing", "limits", "bodies", "load", "torture", "faults", "replicas", "python"]
 
 
 def table(results):

@@ -160,7 +160,7 @@ class LlmTest(unittest.TestCase):
                 'temperature: expected a number, got a string ("hot")',
                 lambda: SamplingParams(temperature="hot"),
             ),
-            (ValueError, "not JSON compliant", lambda: SamplingParams(temperature=float("nan"))),
+            (ValueError, "temperature: nan is no finite number", lambda: SamplingParams(temperature=float("nan"))),
             (ValueError, "logprobs: 21", lambda: SamplingParams(logprobs=21)),
             (ValueError, "n: 0", lambda: SamplingParams(n=0)),
             (ValueError, "min_tokens: 3", lambda: SamplingParams(min_tokens=3, max_tokens=2)),
@@ -263,8 +263,8 @@ class LlmTest(unittest.TestCase):
         wait_until(lambda: self.llm.outcome()["requests"]["failed"] == before + 2, "the closed stream is cancelled", 30)
 
     def test_waiting_does_not_hold_the_interpreter(self):
-        answers = _native.Answers(self.llm._engine, True)
-        request = self.llm._engine.prepare('{"prompt": [1], "max_tokens": 1}', False, False)
+        answers = _native.Answers(self.llm._engine, False)
+        request = self.llm._engine.prepare(b'{"prompt": [0], "max_tokens": 1}', [1], False, False)
         seen, begun = [], threading.Event()
 
         def wait():
@@ -278,7 +278,7 @@ class LlmTest(unittest.TestCase):
         waiter = threading.Thread(target=wait)
         waiter.start()
         begun.wait(10)
-        self.assertTrue(answers.submit(0, request))
+        self.assertTrue(answers.submit(0, request, True))
         waiter.join(30)
         self.assertEqual(len(seen), 1, "the waiting thread kept the others out until its time was up")
 
@@ -349,14 +349,14 @@ class LlmTest(unittest.TestCase):
         self.assertEqual(shown, [2, 1, 1, "closed"])
 
     def test_places_decide_the_order(self):
-        body = '{"prompt": [%d], "max_tokens": %d, "ignore_eos": true}'
+        body = b'{"prompt": [0], "max_tokens": %d, "ignore_eos": true}'
         with self.tiny.llm(order="dfs", max_num_seqs=1) as llm:
             for _ in range(20):  # until all wait while the first runs
-                answers = _native.Answers(llm._engine, True)
-                requests = [llm._engine.prepare(body % (i + 1, 1900 if i == 0 else 1), False, False) for i in range(5)]
+                answers = _native.Answers(llm._engine, False)
+                requests = [llm._engine.prepare(body % (1 if i else 1900), [i + 1], False, False) for i in range(5)]
                 for i, request in enumerate(requests):
                     request.place(10 - i if i else 0, 1)
-                    self.assertTrue(answers.submit(i, request))
+                    self.assertTrue(answers.submit(i, request, True))
                 in_time = not answers.take_ended()
                 ended = []
                 wait_until(

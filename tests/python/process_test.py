@@ -15,7 +15,7 @@ LIMIT_S = 60
 HEAD = """
 import os, signal, sys, threading, time
 import tactus
-import tactus._calls
+from tactus import _native
 from tactus import LLM, SamplingParams
 def llm(**options):
     return LLM({path!r}, **dict({options!r}, **options))
@@ -118,6 +118,25 @@ class ProcessTest(unittest.TestCase):
         self.interrupt_when_it_says(process, "running")
         self.assertEqual(self.end(process), "interrupted\n")
 
+    def test_ctrl_c_ends_the_longest_prompt(self):
+        process = self.start("""
+            llm = llm()
+            text = "some words " * 5_000_000
+            def tell():
+                while not _native.calls_under_way():
+                    time.sleep(0.001)
+                print("running")
+            threading.Thread(target=tell).start()
+            try:
+                llm.encode(text)
+                print("it went on to the end")
+            except KeyboardInterrupt:
+                print("interrupted:", _native.calls_under_way())
+                print("still answers:", len(llm.generate("a", SamplingParams(max_tokens=2), use_tqdm=False)))
+            """)
+        self.interrupt_when_it_says(process, "running")
+        self.assertEqual(self.end(process), "interrupted: 0\nstill answers: 1\n")
+
     def test_a_forked_process_is_told_and_ends(self):
         text = self.end(
             self.start("""
@@ -129,11 +148,11 @@ class ProcessTest(unittest.TestCase):
                 list(llm.stream("b", LONG))
             threading.excepthook = lambda args: None
             threading.Thread(target=read, daemon=True).start()
-            while not tactus._calls._waiting:
+            while not _native.calls_under_way():
                 pass
             child = os.fork()
             if child == 0:
-                print("calls:", len(tactus._calls._waiting))   # the end of the interpreter waits for them
+                print("calls:", _native.calls_under_way())   # the end of the interpreter waits for them
                 for call in (lambda: llm.generate("a", params, use_tqdm=False), lambda: next(stream),
                              lambda: llm.model):
                     try:

@@ -14,29 +14,26 @@ import unittest
 
 import tactus
 from tactus import _native
+from tiny_model import TinyModel
 
 PACKAGE = pathlib.Path(__file__).resolve().parents[2] / "python"
-USER = """
-from tactus import LLM, Prompt, SamplingParams, plan, PlanCosts, simulate
-
-with LLM("m", max_num_seqs=4, threads=2) as llm:
-    params = SamplingParams(temperature=0.5, stop=["a"])
-    mixed: list[Prompt] = ["a", [1, 2], {"prompt": "b"}]
-    texts: list[str] = [
-        o.outputs[0].text for o in llm.generate(mixed, params) + llm.generate("a") + llm.generate([[1], [2]])
-    ]
-    text: str = llm.chat([{"role": "user", "content": "a"}])[0].outputs[0].text
-    for piece in llm.stream("a"):
-        ids: list[int] = piece.token_ids
-shards: list[list[int]] = plan([[1]], costs=PlanCosts.of("m", "d"), kv_tokens=1, shards=2).shards
-rate: float = simulate(model="m", rate=1.5)["goodput"]
-"""
 WRONG = """
 from tactus import LLM, SamplingParams
 SamplingParams(temperature="hot")
 LLM("m").generate("a", sampling_params=3)
 number: int = LLM("m").stream("a").__next__().text
+LLM("m").generate(b"a")
+SamplingParams(best_of=2)
+LLM("m").generate(3)
+LLM("m").decode("ab")
+LLM("m").stream("a", [SamplingParams()])
+SamplingParams(stop_token_ids="ab")
+LLM("m", max_num_seqs="many")
+LLM("m").chat("hello")
 """
+# Lines of WRONG that no checker can find: bytes are a sequence of numbers.
+RIGHT = {"", "from tactus import LLM, SamplingParams", 'LLM("m").generate(b"a")'}
+CALLS = pathlib.Path(__file__).resolve().parent / "calls.py"
 
 
 class TypingTest(unittest.TestCase):
@@ -63,19 +60,31 @@ class TypingTest(unittest.TestCase):
 
     def test_package_and_callers(self):
         with tempfile.TemporaryDirectory() as folder:
-            user, wrong = pathlib.Path(folder) / "user.py", pathlib.Path(folder) / "wrong.py"
-            user.write_text(USER)
+            wrong = pathlib.Path(folder) / "wrong.py"
             wrong.write_text(WRONG)
             modules = [str(p) for p in sorted((PACKAGE / "tactus").glob("*.py"))]
-            done = self.mypy(*modules, str(user), str(wrong))
+            done = self.mypy(*modules, str(CALLS), str(wrong))
         lines = [line for line in done.stdout.splitlines() if ": error:" in line]
         mine = [line for line in lines if "wrong.py" not in line]
         self.assertEqual(mine, [], done.stderr)
-        for number in (3, 4, 5):
-            self.assertTrue(
-                any(f"wrong.py:{number}:" in line for line in lines),
-                f"line {number} of WRONG passes:\n{done.stdout}{done.stderr}",
-            )
+        for number, text in enumerate(WRONG.splitlines(), 1):
+            passes = not any(f"wrong.py:{number}:" in line for line in lines)
+            self.assertEqual(passes, text in RIGHT, f"line {number} of WRONG:\n{done.stdout}{done.stderr}")
+
+    def test_the_calls_that_are_checked_work(self):
+        tiny = TinyModel()
+        self.addCleanup(tiny.close)
+        done = subprocess.run([sys.executable, str(CALLS), str(tiny.path)], capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, done.stdout), (0, "end\n"), done.stderr)
+
+    def test_every_public_name_has_a_docstring(self):
+        for name in set(tactus.__all__) - {"Prompt", "Message", "__version__"}:
+            thing = getattr(tactus, name)
+            self.assertTrue(thing.__doc__ and not thing.__doc__.startswith(name + "("), name)
+            for attribute, value in vars(thing).items() if isinstance(thing, type) else ():
+                calls = callable(value) or isinstance(value, (property, staticmethod, classmethod))
+                if not attribute.startswith("_") and calls:
+                    self.assertTrue(getattr(thing, attribute).__doc__ or value.__doc__, f"{name}.{attribute}")
 
     def test_pins_and_versions_are_the_same_wherever_they_stand(self):
         root = PACKAGE.parent
