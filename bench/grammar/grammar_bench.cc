@@ -121,6 +121,7 @@ int Fail(const Status& status) {
 }
 
 int Main(int argc, char** argv) {
+  setenv("TACTUS_GRAMMAR_HELPER", TACTUS_GRAMMAR_PROGRAM, 0);
   if (argc < 2) return Fail(InvalidArgument("bench_grammar MODEL, or RANKS and the number of special tokens"));
   ModelText text;
   grammar::Vocabulary vocabulary;

@@ -20,7 +20,7 @@ import traceback
 import program
 from tally import FOLDER, Tally
 
-PARTS = ["framing", "limits", "bodies", "load", "torture", "faults"]
+PARTS = ["framing", "limits", "bodies", "load", "torture", "faults", "rules"]
 
 
 def table(results):
