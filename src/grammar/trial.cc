@@ -8,7 +8,7 @@ namespace tactus::grammar {
 namespace {
 
 constexpr uint64_t kMostTaskBytes = uint64_t{64} << 20;
-constexpr size_t kMostSaid = 64 << 10;  // a socket takes it in one piece
+constexpr size_t kMostSaid = 8 << 20;  // an error may quote the rule several times, before it says why
 
 struct TaskHead {
   int64_t cpu_ms, memory_bytes;
