@@ -54,7 +54,7 @@ class State final : public GrammarState {
     TACTUS_CHECK(mask.size() == vocabulary().mask_words());
     if (exhausted()) return false;
     const Charge charge(this);
-    if (TooLarge() && (!StartOver() || TooLarge())) return false;
+    if (TooLarge() && (!StartOver() || StillTooLarge())) return false;
     return Compute(mask) || (StartOver() && Compute(mask));
   }
 
@@ -103,11 +103,14 @@ class State final : public GrammarState {
     const int64_t begin_ns_;
   };
   bool exhausted() const { return debt_ns_ > kMostDebtNs; }
-  // It has grown beyond what an answer may hold, or all answers hold more than they may, and it more than its part.
-  bool TooLarge() {
+  // It has grown beyond what an answer may hold, or all answers hold more than they may and it more than its part:
+  // then it starts over, and ends where that does not help.
+  bool TooLarge() { return Above(least_growth_); }
+  bool StillTooLarge() { return Above(0); }
+  bool Above(int64_t least_growth) {
     share_.Set(bytes_);
     const int64_t growth = bytes_ - fresh_bytes_;
-    return growth > kMostGrowth || (memory_->left() < 0 && bytes_ > memory_->fair_part() && growth > least_growth_);
+    return growth > kMostGrowth || (memory_->left() < 0 && bytes_ > memory_->fair_part() && growth > least_growth);
   }
 
   int32_t Valid(std::span<const TokenId> tokens) {
@@ -139,8 +142,9 @@ class State final : public GrammarState {
     const bool same = std::all_of(accepted_.begin(), accepted_.end(), [&](TokenId token) {
       return Consume(token) && ThreadCpuNs() - begin_ns <= kMostReplayNs;
     });
-    debt_ns_ -= ThreadCpuNs() - begin_ns;                                 // is no work of the rule's making
-    least_growth_ = std::max(kLeastGrowth, 2 * (bytes_ - fresh_bytes_));  // not again and again for nothing
+    debt_ns_ -= ThreadCpuNs() - begin_ns;  // is no work of the rule's making
+    const int64_t growth = bytes_ - fresh_bytes_;
+    least_growth_ = growth + std::max(kLeastGrowth, growth / 4);  // not again and again for nothing
     return same;
   }
 

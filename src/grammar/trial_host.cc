@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -94,7 +95,7 @@ bool OnStack(size_t stack_bytes, Run run) {
   return started && pthread_join(thread, nullptr) == 0;
 }
 
-// The masks before each token of an answer that begins somehow; false: one took too long.
+// Computes the masks before the first tokens of an answer that is drawn from them, and how long the slowest takes.
 class Walk {
  public:
   explicit Walk(const LlgVocabulary& vocabulary) : vocabulary_(vocabulary), mask_(vocabulary.mask_words()) {}
@@ -118,20 +119,34 @@ class Walk {
   int64_t slowest_ns() const { return slowest_ns_; }
 
  private:
-  // One of the mask; -1: there is none but ends.
-  TokenId Drawn(uint32_t step) {
-    allowed_.clear();
-    for (int64_t id = 0; id < vocabulary_.size(); ++id) {
-      const auto token = static_cast<TokenId>(id);
-      if ((mask_[static_cast<size_t>(id) / 32] >> (id % 32) & 1) != 0 && !vocabulary_.IsEnd(token))
-        allowed_.push_back(token);
+  // One of the mask; -1: there is none but ends, or too few.
+  TokenId Drawn(uint32_t step) const {
+    constexpr uint32_t kTries = 8;
+    uint32_t count = 0;
+    for (const uint32_t word : mask_) count += static_cast<uint32_t>(std::popcount(word));
+    for (uint32_t i = 0; i < std::min(count, kTries); ++i) {
+      const TokenId token = Nth((Philox4x32({step, 0}, {0, 0, 0, 0})[0] + i) % count);
+      if (!vocabulary_.IsEnd(token)) return token;
     }
-    return allowed_.empty() ? -1 : allowed_[Philox4x32({step, 0}, {0, 0, 0, 0})[0] % allowed_.size()];
+    return -1;
+  }
+  // The mask has more than `n`.
+  TokenId Nth(uint32_t n) const {
+    for (size_t i = 0; i < mask_.size(); ++i) {
+      uint32_t word = mask_[i];
+      const auto here = static_cast<uint32_t>(std::popcount(word));
+      if (n >= here) {
+        n -= here;
+        continue;
+      }
+      for (; n > 0; --n) word &= word - 1;
+      return static_cast<TokenId>(i * 32 + static_cast<size_t>(std::countr_zero(word)));
+    }
+    return -1;
   }
 
   const LlgVocabulary& vocabulary_;
   std::vector<uint32_t> mask_;
-  std::vector<TokenId> allowed_;
   int64_t slowest_ns_ = 0;
 };
 
@@ -144,11 +159,11 @@ TrialVerdict Try(const std::shared_ptr<const LlgVocabulary>& vocabulary, const T
   Walk walk(*vocabulary);
   if (matcher->error() == nullptr) (void)walk.Step(matcher.get());
   verdict.forced_bytes = matcher->forced_bytes();
-  if (const char* error = matcher->error(); error != nullptr) {
+  if (verdict.forced_bytes > kMostForcedBytes) {
+    verdict.end = End::kForced;
+  } else if (const char* error = matcher->error(); error != nullptr) {
     verdict.end = End::kRefused;
     verdict.said = error;
-  } else if (verdict.forced_bytes > kMostForcedBytes) {
-    verdict.end = End::kForced;
   } else {
     verdict.bytes = bytes;
     const bool walked = OnStack(kMaskStackBytes, [&] { walk.Go(matcher->Clone().get()); });

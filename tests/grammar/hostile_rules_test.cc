@@ -130,7 +130,7 @@ TEST_F(HostileRulesTest, AStateThatGrowsBeyondItsPartStartsOverOrEnds) {
     ASSERT_TRUE(good->FillMask(mask));
     ASSERT_TRUE(good->Accept('x'));
     // What one mask takes comes on top until the next.
-    EXPECT_LE((*engine)->memory_in_use(), 3 * limits.memory_bytes) << step;
+    EXPECT_LE((*engine)->memory_in_use(), 2 * limits.memory_bytes) << step;
   }
   RecordProperty("ended", ended);
 }
