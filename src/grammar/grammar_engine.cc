@@ -1,16 +1,19 @@
 #include "grammar/grammar_engine.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "base/thread_cpu.h"
+#include "base/thread_role.h"
 #include "base/worker_pool.h"
 #include "grammar/deep_calls.h"
 #include "grammar/library_heap.h"
@@ -294,10 +297,34 @@ void Compiler::Compile(const RuleSource& source, const std::atomic<bool>& left, 
   }
 }
 
+// Gives memory that many answers have left back to the system: the allocator keeps what threads have freed.
+class Trimmer {
+ public:
+  explicit Trimmer(std::shared_ptr<RuleMemory> memory)
+      : memory_(std::move(memory)), thread_([this] {
+          SetThreadRole(ThreadRole::kService, "tactus-trim");
+          for (memory_->WaitForMuchGiven(); !stop_; memory_->WaitForMuchGiven()) malloc_trim(0);
+        }) {}
+  ~Trimmer() {
+    stop_ = true;
+    memory_->Wake();
+    thread_.join();
+  }
+  Trimmer(const Trimmer&) = delete;
+  Trimmer& operator=(const Trimmer&) = delete;
+
+ private:
+  const std::shared_ptr<RuleMemory> memory_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;  // last: it uses the rest
+};
+
 class LlguidanceEngine final : public GrammarEngine {
  public:
   LlguidanceEngine(std::shared_ptr<Compiler> compiler)
-      : compiler_(std::move(compiler)), calls_(compiler_->limits.compiles_at_once, kCompileStackBytes) {}
+      : compiler_(std::move(compiler)),
+        calls_(compiler_->limits.compiles_at_once, kCompileStackBytes),
+        trimmer_(compiler_->memory) {}
   ~LlguidanceEngine() override {
     compiler_->vocabulary->Close();
     compiler_->trials.Close();
@@ -370,6 +397,7 @@ class LlguidanceEngine final : public GrammarEngine {
 
   const std::shared_ptr<Compiler> compiler_;  // with compilations that are left behind
   DeepCalls calls_;
+  Trimmer trimmer_;
 };
 
 }  // namespace

@@ -20,7 +20,22 @@ class RuleMemory {
     Give(bytes);
     return false;
   }
-  void Give(int64_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+  void Give(int64_t bytes) {
+    used_.fetch_sub(bytes, std::memory_order_relaxed);
+    if (bytes <= 0 || given_.fetch_add(bytes, std::memory_order_relaxed) + bytes < kMuch) return;
+    given_.store(0, std::memory_order_relaxed);
+    Wake();
+  }
+
+  // Waits until much has been given back since the last time, or Wake. One thread.
+  void WaitForMuchGiven() {
+    times_.wait(seen_);
+    seen_ = times_.load();
+  }
+  void Wake() {
+    ++times_;
+    times_.notify_one();
+  }
 
   void CountAnswer(int change) { answers_.fetch_add(change, std::memory_order_relaxed); }
 
@@ -31,8 +46,12 @@ class RuleMemory {
   int64_t left() const { return limit_ - used(); }
 
  private:
+  static constexpr int64_t kMuch = int64_t{64} << 20;
+
   const int64_t limit_;
-  std::atomic<int64_t> used_{0}, answers_{0};
+  std::atomic<int64_t> used_{0}, answers_{0}, given_{0};
+  std::atomic<uint32_t> times_{0};
+  uint32_t seen_ = 0;
 };
 
 // A share of it that follows what something holds, and is given back with it. One thread at a time.
