@@ -19,7 +19,7 @@ mkdir -p "build/$preset"
 tests=OFF
 [ $# -gt 0 ] || tests=ON
 for target in "$@"; do
-  case $target in tactus|tactus-tools|tactus-epp|programs) ;; *) tests=ON ;; esac
+  case $target in tactus|tactus-tools|tactus-epp|tactus-grammar|programs) ;; *) tests=ON ;; esac
 done
 cached() { sed -n "s/^$1:[A-Z]*=//p" "build/$preset/CMakeCache.txt" 2>/dev/null; }
 configure=()

@@ -82,7 +82,7 @@ Status UseThisMachine(SimOptions* o) {
   demand.block_size = static_cast<int32_t>(o->block_size);
   demand.kv_bytes = engine.kv_cache_memory.bytes;
   demand.front_end_bytes = engine.front_end_bytes;
-  demand.other_bytes = OutputRules::MemoryBytes(description.config.vocab_size);
+  demand.other_bytes = OutputRulesMemory::Of(description.config.vocab_size, info.devices[0].memory_bytes).total();
   TACTUS_ASSIGN_OR_RETURN(demand.max_step_tokens, MaxStepTokens(asked));
   TACTUS_ASSIGN_OR_RETURN(const MemoryGrant memory, backend->PlanMemory(demand));
   if (o->kv_blocks == 0) o->kv_blocks = memory.num_blocks;

@@ -66,6 +66,7 @@ struct Setup {
   std::vector<std::string> names;  // in the API; one at least
   DraftPlan drafts;
   MemoryGrant memory;
+  OutputRulesMemory rules;
   ReplicaConfig replica;
   FoundStepTimes step_times;
   std::vector<std::string> warnings;    // about the model
@@ -133,7 +134,8 @@ Status PlanEverything(Setup* s) {
   demand.swap_bytes = asked->scheduler().swaps() || !o.kv_secret.empty() ? o.swap_space.bytes : 0;
   if (on_disk) demand.swap_bytes += kDiskRoomBytes;
   demand.front_end_bytes = o.front_end_bytes;
-  demand.other_bytes = s->drafts.memory.total_bytes + OutputRules::MemoryBytes(config.vocab_size);
+  s->rules = OutputRulesMemory::Of(config.vocab_size, s->computes.devices[0].memory_bytes);
+  demand.other_bytes = s->drafts.memory.total_bytes + s->rules.total();
   TACTUS_ASSIGN_OR_RETURN(s->memory, s->backend->PlanMemory(demand));
   c.limits.max_model_len = static_cast<int32_t>(s->memory.max_model_len);
   c.limits.blocks_total = s->memory.num_blocks;
@@ -178,7 +180,8 @@ class EngineImpl final : public Engine {
     EventSink* told = metrics_.get();
     if (recorder_ != nullptr) told = &recording_.emplace(recorder_, told, [this] { return loop_->Stats(); });
     delivery_ = std::make_unique<Delivery>(tokenizer, told, replica_->limits().model_stop_ids);
-    rules_ = std::make_unique<OutputRules>(tokenizer, info_.vocab_size, replica_->limits().model_stop_ids);
+    rules_ =
+        std::make_unique<OutputRules>(tokenizer, info_.vocab_size, replica_->limits().model_stop_ids, setup_.rules);
     ReplicaParts parts;
     parts.executor = executor_.get();
     parts.clock = &clock_;
@@ -281,6 +284,7 @@ class EngineImpl final : public Engine {
     }
     Status classed = ApplyServiceClass(replica_->limits().classes, &request);
     if (classed.ok()) classed = CheckObjectives(request.slo, FloorNs());
+    if (classed.ok()) classed = CheckRuleRoom(request);
     auto shared = std::make_shared<const Request>(std::move(request));
     if (!classed.ok()) {
       const auto& classes = replica_->limits().classes;
@@ -313,6 +317,15 @@ class EngineImpl final : public Engine {
   }
   Status WaitForRoom(int32_t sequences, int64_t timeout_ns) override {
     return loop_->WaitForRoom(sequences, timeout_ns);
+  }
+  // An answer has a state where tokens are sampled, and one for those that its rule forces.
+  Status CheckRuleRoom(const Request& request) const {
+    if (request.grammar == nullptr) return Status();
+    const int64_t at_once = std::min<int64_t>(request.n, replica_->scheduler().max_running());
+    Status room = rules_->CheckRoom(*request.grammar, at_once * (setup_.replica.forced_tokens ? 2 : 1));
+    // States of answers that have ended go with the next step: an idle engine has room.
+    const bool idle = loop_->live_requests() == 0;
+    return idle && room.code() == StatusCode::kResourceExhausted ? Status() : room;
   }
   // Of a step, by its measured times; 0: none were measured. They may have been measured on a busy machine.
   DurationNs FloorNs() const {
@@ -555,6 +568,7 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   std::string plan = setup.memory.text;
   while (plan.ends_with('\n')) plan.pop_back();
   say(plan);
+  say(setup.rules.Text());
   SayCutContext(config, setup.memory, options, say);
   TACTUS_ASSIGN_OR_RETURN(setup.names, ServedNames(options));
   if (setup.names.empty()) setup.names.push_back(ServedName(options.model, setup.description.path));

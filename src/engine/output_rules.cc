@@ -1,5 +1,7 @@
 #include "engine/output_rules.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -13,6 +15,8 @@ namespace {
 // A tokeniser that puts a space before every text (SentencePiece) does so after a line break of its own too, which is
 // cut off again with the tokens that it makes by itself.
 constexpr std::string_view kBefore = "\n";
+
+constexpr int64_t kMiB = 1 << 20;
 
 std::vector<TokenId> EncodeInside(const Tokenizer& tokenizer, size_t tokens_before, std::string_view text) {
   std::vector<TokenId> tokens = tokenizer.Encode(std::string(kBefore) + std::string(text), false, false);
@@ -50,10 +54,35 @@ grammar::Vocabulary VocabularyOf(const Tokenizer* tokenizer, int64_t model_size,
   return v;
 }
 
-OutputRules::OutputRules(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids)
-    : tokenizer_(tokenizer), model_size_(model_size), end_ids_(end_ids.begin(), end_ids.end()), prepares_([this] {
+// Shares of what there is, within what rules of usual size need and what is more than enough for any
+// (docs/measurements/structured_output.md).
+OutputRulesMemory OutputRulesMemory::Of(int64_t model_size, int64_t available) {
+  constexpr int64_t kTokenBytes = 800, kLibraryBytes = kMiB * 8, kUnknown = int64_t{16} << 30;
+  if (available < 0) available = kUnknown;
+  OutputRulesMemory memory;
+  memory.vocabularies = 2 * (kTokenBytes * model_size + kLibraryBytes);
+  memory.trial_bytes = std::clamp(available / 64, 24 * kMiB, 64 * kMiB);
+  memory.trials = static_cast<int>(std::clamp<int64_t>(available >> 31, 2, 8));
+  memory.answers = std::clamp(available / 32, 32 * kMiB, 512 * kMiB);
+  return memory;
+}
+
+std::string OutputRulesMemory::Text() const {
+  return fmt::format(
+      "rules of answers: up to {} MiB as needed, {} for vocabularies, {} rules at once of {} that are compiled, {} for "
+      "answers that follow one",
+      total() / kMiB, vocabularies / kMiB, trials, trial_bytes / kMiB, answers / kMiB);
+}
+
+OutputRules::OutputRules(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids,
+                         const OutputRulesMemory& memory)
+    : tokenizer_(tokenizer),
+      model_size_(model_size),
+      end_ids_(end_ids.begin(), end_ids.end()),
+      memory_(memory),
+      prepares_([this] {
         SetThreadRole(ThreadRole::kService, "tactus-rules");
-        (void)Engine();  // what goes wrong is said to whoever asks for a rule
+        (void)Engine();  // what goes wrong is said to those who ask for a rule
       }) {}
 
 OutputRules::~OutputRules() {
@@ -63,7 +92,12 @@ OutputRules::~OutputRules() {
 Result<grammar::GrammarEngine*> OutputRules::Engine() {
   const std::lock_guard lock(mutex_);
   if (engine_ == nullptr) {
-    TACTUS_ASSIGN_OR_RETURN(engine_, grammar::GrammarEngine::Create(VocabularyOf(tokenizer_, model_size_, end_ids_)));
+    grammar::GrammarLimits limits;
+    limits.trial_bytes = memory_.trial_bytes;
+    limits.compiles_at_once = memory_.trials;
+    limits.memory_bytes = memory_.answers;
+    TACTUS_ASSIGN_OR_RETURN(engine_,
+                            grammar::GrammarEngine::Create(VocabularyOf(tokenizer_, model_size_, end_ids_), limits));
   }
   return engine_.get();
 }
@@ -71,6 +105,11 @@ Result<grammar::GrammarEngine*> OutputRules::Engine() {
 Result<std::shared_ptr<const TokenGrammar>> OutputRules::Compile(const OutputRule& rule, StopToken stop) {
   TACTUS_ASSIGN_OR_RETURN(grammar::GrammarEngine* const engine, Engine());
   return engine->Compile(rule, stop);
+}
+
+Status OutputRules::CheckRoom(const TokenGrammar& grammar, int64_t answers) {
+  const std::lock_guard lock(mutex_);
+  return engine_ == nullptr ? Status() : engine_->CheckRoom(grammar, answers);
 }
 
 }  // namespace tactus

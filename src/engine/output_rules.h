@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -22,19 +23,32 @@ namespace tactus {
 // the model's vocabulary, which may be padded beyond the tokeniser's.
 grammar::Vocabulary VocabularyOf(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids);
 
+// The memory that rules may take beside the model, as the memory plan sets it aside: one sum.
+struct OutputRulesMemory {
+  int64_t vocabularies = 0;  // the server's and that of the process that tries rules, each with its library
+  int64_t trial_bytes = 0;   // of one rule while it is tried and compiled
+  int trials = 0;            // at once
+  int64_t answers = 0;       // the states of all answers that follow a rule, and the compiled rules that are kept
+
+  // `available`: memory that this process may use; negative: not known.
+  static OutputRulesMemory Of(int64_t model_size, int64_t available);
+  int64_t total() const { return vocabularies + trial_bytes * trials + answers; }
+  std::string Text() const;  // for people
+};
+
 class OutputRules {
  public:
-  // Begins to prepare the vocabulary (some 0.3 s per 50 000 tokens) on a thread of its own, so that the first request
-  // with a rule need not wait for it. `tokenizer` outlives this.
-  OutputRules(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids);
+  // Begins to prepare the vocabulary (some 0.3 s per 50 000 tokens) on a thread of its own, and in the process that
+  // tries rules, so that the first request with a rule need not wait for it. `tokenizer` outlives this.
+  OutputRules(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids,
+              const OutputRulesMemory& memory);
   ~OutputRules();
-
-  // Of the vocabulary and of some rules and answers in use, beside the model (docs/measurements/structured_output.md).
-  static constexpr int64_t MemoryBytes(int64_t model_size) { return 800 * model_size + (int64_t{32} << 20); }
 
   // As GrammarEngine::Compile; waits for the vocabulary first. kUnimplemented, kDataLoss as GrammarEngine::Create: it
   // is tried again each time, so that a library fetched meanwhile is found.
   Result<std::shared_ptr<const TokenGrammar>> Compile(const OutputRule& rule, StopToken stop);
+  // As GrammarEngine::CheckRoom.
+  Status CheckRoom(const TokenGrammar& grammar, int64_t answers);
 
  private:
   Result<grammar::GrammarEngine*> Engine();
@@ -42,6 +56,7 @@ class OutputRules {
   const Tokenizer* const tokenizer_;
   const int64_t model_size_;
   const std::vector<TokenId> end_ids_;
+  const OutputRulesMemory memory_;
   std::mutex mutex_;
   std::unique_ptr<grammar::GrammarEngine> engine_;  // null: not yet, or it could not be made
   std::thread prepares_;

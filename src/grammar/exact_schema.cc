@@ -141,7 +141,7 @@ size_t EndOfObject(std::string_view text, size_t at) {
 
 }  // namespace
 
-Result<std::string> WithExactNumbers(std::string grammar) {
+Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* schemas) {
   constexpr std::string_view kJson = "%json";
   std::string out;
   size_t done = 0;
@@ -154,7 +154,9 @@ Result<std::string> WithExactNumbers(std::string grammar) {
     if (!parsed.ok()) continue;  // of a text that only looks like one, or the library says what is wrong with it
     Json changed = *parsed;
     TACTUS_ASSIGN_OR_RETURN(const std::optional<LarkSchema> written, Write(&changed, "x_"));
-    if (!written && changed == *parsed) continue;
+    const bool same = !written && changed == *parsed;
+    if (schemas != nullptr) schemas->push_back(std::move(*parsed));
+    if (same) continue;
     out += grammar.substr(done, at - done);
     out += written ? "%lark {\nstart: " + written->start + "\n" + written->rules + "}" : "%json " + changed.dump();
     done = end;

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/json_text.h"
 #include "tactus/status.h"
@@ -16,8 +17,8 @@ namespace tactus::grammar {
 // no error: such a number is left out.
 Result<std::optional<std::string>> ExactGrammar(const json_text::Json& schema);
 
-// The same for every "%json" of a grammar in Lark's notation.
-Result<std::string> WithExactNumbers(std::string grammar);
+// The same for every "%json" of a grammar in Lark's notation; `schemas` gets each of them as it stands there.
+Result<std::string> WithExactNumbers(std::string grammar, std::vector<json_text::Json>* schemas = nullptr);
 
 // A number that the library reads as just this multipleOf, where there is one: it counts its digits by multiplying a
 // double by ten. Nothing: there is none.

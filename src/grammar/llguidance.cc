@@ -8,25 +8,15 @@
 #include <mutex>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/cache_folder.h"
+#include "grammar/library_heap.h"
 
 namespace tactus::grammar {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The folder of the program or shared library that this function is in; empty: unknown.
-fs::path OwnFolder() {
-  Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&OwnFolder), &info) == 0 || info.dli_fname == nullptr) return {};
-  // The main program is known by what it was started as, which may be a name on PATH.
-  std::error_code error;
-  const fs::path file = std::string_view(info.dli_fname).find('/') == std::string_view::npos
-                            ? fs::read_symlink("/proc/self/exe", error)
-                            : fs::canonical(info.dli_fname, error);
-  return error ? fs::path() : file.parent_path();
-}
 
 template <class Fn>
 bool Find(void* library, const char* name, Fn** function) {
@@ -65,10 +55,22 @@ Status Load(const std::string& path, LlgFunctions* f) {
     dlclose(library);
     return Damaged(path, fmt::format("is '{}'", version));
   }
+  f->path = path;
   return Status();
 }
 
 }  // namespace
+
+std::string OwnFolder() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<const void*>(&OwnFolder), &info) == 0 || info.dli_fname == nullptr) return {};
+  // The main program is known by what it was started as, which may be a name on PATH.
+  std::error_code error;
+  const fs::path file = std::string_view(info.dli_fname).find('/') == std::string_view::npos
+                            ? fs::read_symlink("/proc/self/exe", error)
+                            : fs::canonical(info.dli_fname, error);
+  return error ? std::string() : file.parent_path().string();
+}
 
 std::vector<std::string> LlguidancePaths() {
   if (const char* given = std::getenv("TACTUS_LLGUIDANCE"); given != nullptr && *given != '\0') return {given};
@@ -103,7 +105,10 @@ Result<const LlgFunctions*> LoadLlguidance() {
   static std::optional<LlgFunctions> loaded;
   const std::lock_guard lock(mutex);
   if (!loaded) {
-    TACTUS_ASSIGN_OR_RETURN(loaded, OpenLlguidance(LlguidancePaths()));
+    TACTUS_ASSIGN_OR_RETURN(LlgFunctions functions, OpenLlguidance(LlguidancePaths()));
+    if (!CountHeapOf(reinterpret_cast<const void*>(functions.get_version)))
+      return Damaged(functions.path, "allocates in a way that is not counted here");
+    loaded = std::move(functions);
   }
   return &*loaded;
 }

@@ -62,6 +62,7 @@ struct LlgConstraintInit {
 
 // Functions that return int give -1 for an error; the matcher then stays in error.
 struct LlgFunctions {
+  std::string path;  // of the library
   const char* (*get_version)();
   LlgTokenizer* (*new_tokenizer_v2)(const LlgTokenizerInitV2*, char* error, size_t error_size);
   void (*free_tokenizer)(LlgTokenizer*);
@@ -86,7 +87,11 @@ std::vector<std::string> LlguidancePaths();
 // this version.
 Result<LlgFunctions> OpenLlguidance(const std::vector<std::string>& paths);
 
-// The one of LlguidancePaths(), loaded once for the process and for good; errors are not kept. Any thread.
+// The one of LlguidancePaths(), loaded once for the process and for good, with what it allocates counted
+// (grammar/library_heap.h); errors are not kept. Any thread.
 Result<const LlgFunctions*> LoadLlguidance();
+
+// The folder of the program or shared library that this code is in; empty: unknown.
+std::string OwnFolder();
 
 }  // namespace tactus::grammar

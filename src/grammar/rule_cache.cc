@@ -4,13 +4,6 @@
 #include <utility>
 
 namespace tactus::grammar {
-namespace {
-
-int64_t Bytes(const OutputRule& rule) {
-  return static_cast<int64_t>(rule.text.size());
-}
-
-}  // namespace
 
 std::list<RuleCache::Entry>::iterator RuleCache::Place(const OutputRule& rule) {
   return std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.rule == rule; });
@@ -24,13 +17,14 @@ std::shared_ptr<const TokenGrammar> RuleCache::Find(const OutputRule& rule) {
   return place->grammar;
 }
 
-void RuleCache::Keep(const OutputRule& rule, std::shared_ptr<const TokenGrammar> grammar) {
+void RuleCache::Keep(const OutputRule& rule, std::shared_ptr<const TokenGrammar> grammar, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (Place(rule) != entries_.end()) return;  // another thread was first
-  bytes_ += Bytes(rule);
-  entries_.push_front({rule, std::move(grammar)});
+  if (bytes > most_bytes_) return;            // it would push out all others
+  bytes_ += bytes;
+  entries_.push_front({rule, std::move(grammar), bytes});
   while (static_cast<int64_t>(entries_.size()) > most_rules_ || bytes_ > most_bytes_) {
-    bytes_ -= Bytes(entries_.back().rule);
+    bytes_ -= entries_.back().bytes;
     entries_.pop_back();
   }
 }

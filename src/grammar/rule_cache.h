@@ -13,16 +13,18 @@ namespace tactus::grammar {
 
 class RuleCache {
  public:
-  // Keeps at most so many rules, and rules of at most so many bytes of text together.
+  // Keeps at most so many rules, and rules of at most so many bytes together.
   RuleCache(int64_t most_rules, int64_t most_bytes) : most_rules_(most_rules), most_bytes_(most_bytes) {}
 
   std::shared_ptr<const TokenGrammar> Find(const OutputRule& rule);  // null: it is not kept
-  void Keep(const OutputRule& rule, std::shared_ptr<const TokenGrammar> grammar);
+  // `bytes`: of its text and of what is compiled.
+  void Keep(const OutputRule& rule, std::shared_ptr<const TokenGrammar> grammar, int64_t bytes);
 
  private:
   struct Entry {
     OutputRule rule;
     std::shared_ptr<const TokenGrammar> grammar;
+    int64_t bytes;
   };
   std::list<Entry>::iterator Place(const OutputRule& rule);
 

@@ -158,8 +158,8 @@ Fault SchemaFault(std::string_view said, const Json& schema) {
 Status RuleError(OutputRule::Kind kind, std::string_view said, const Json* schema, bool changed) {
   const char* name = RuleName(kind);
   if (said.starts_with("panic: ")) {
-    return Internal(
-        fmt::format("{}: the grammar library failed on this rule: {}", name, said.substr(7, said.find('\n') - 7)));
+    return InvalidArgument(fmt::format("{}: the grammar library fails on this rule ({}); write it in another way", name,
+                                       Cut(said.substr(7, std::min(said.find('\n'), said.size()) - 7))));
   }
   for (const std::string_view noise : {"\n<non-verbose/>", "\n<state>"}) said = said.substr(0, said.find(noise));
   said = Trimmed(said);

@@ -24,8 +24,9 @@ Status WhyItFailed(ItemStatus status) {
       return Internal("the model's logits are not finite");
     case ItemStatus::kBadGrammar:  // its compiler has found nothing wrong with it
       return InvalidArgument(
-          "what the answer has to match takes more than one answer may: 1 ms of CPU time a token, or the states and "
-          "items that the grammar library keeps; make it simpler or less ambiguous");
+          "what the answer has to match takes more than one answer may: 1 ms of CPU time a token, the states and "
+          "items that the grammar library keeps, or its part of the memory that the rules of all answers have; make it "
+          "simpler or less ambiguous, ask for fewer choices, or try again later");
     case ItemStatus::kFailed:
       return Internal("the executor could not run the sequence");
     case ItemStatus::kOk:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import unittest
 import urllib.error
 import urllib.request
@@ -310,11 +311,16 @@ class ServerTest(unittest.TestCase):
         self.assertEqual(chunks[-1].choices[0].finish_reason, "length")
         self.assertEqual(other.stop(send=False), 0)  # a second signal would end it at once
         self.assertGreater(json.loads(other.output)["steps"], 0)
-        vocabulary = 800 * 256 + (32 << 20)
-        self.assertTrue(
-            any(f"set aside          {vocabulary >> 20} MiB   for rules of answers" in line for line in other.lines),
-            "the memory plan leaves room for rules: " + "".join(other.lines),
+        text = "".join(other.lines)
+        rules = re.search(
+            r"rules of answers: up to (\d+) MiB as needed, (\d+) for vocabularies, (\d+) rules at once of (\d+) that"
+            r" are compiled, (\d+) for answers that follow one",
+            text,
         )
+        self.assertIsNotNone(rules, text)
+        total, vocabularies, trials, trial, answers = map(int, rules.groups())
+        self.assertLessEqual(abs(total - (vocabularies + trials * trial + answers)), 10, "one sum, each rounded down")
+        self.assertRegex(text, rf"set aside +{total} MiB +for rules of answers")
 
     def test_a_port_in_use_is_named(self):
         with TakenPort() as port, self.assertRaises(RuntimeError) as error:

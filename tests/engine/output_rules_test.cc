@@ -30,7 +30,8 @@ class OutputRulesTest : public testing::Test {
     text_ = std::move(text).value();
     end_ids_ = model->config.stop_ids;
     vocab_size_ = model->config.vocab_size;
-    rules_ = std::make_unique<OutputRules>(text_.tokenizer.get(), vocab_size_, end_ids_);
+    rules_ = std::make_unique<OutputRules>(text_.tokenizer.get(), vocab_size_, end_ids_,
+                                           OutputRulesMemory::Of(vocab_size_, -1));
   }
 
   std::unique_ptr<GrammarState> Start(Kind kind, std::string text) {

@@ -2,6 +2,7 @@
 //   {"kind": "json_schema", "rule": "...", "answers": ["...", ...]}
 // and prints one line for each, {"error": "..."} or {"accepted": [-1, 17, ...]}: per answer the bytes that were
 // accepted before one was refused, -1 where all were and the answer may end there. Every byte is a token.
+#include <cstdlib>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -22,6 +23,7 @@ int AcceptedBytes(const TokenGrammar& grammar, const std::string& answer) {
 }
 
 int Main() {
+  setenv("TACTUS_GRAMMAR_HELPER", TACTUS_GRAMMAR_PROGRAM, 0);
   const std::map<std::string, OutputRule::Kind> kinds = {{"json_object", OutputRule::Kind::kJsonObject},
                                                          {"json_schema", OutputRule::Kind::kJsonSchema},
                                                          {"regex", OutputRule::Kind::kRegex},

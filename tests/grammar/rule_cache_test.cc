@@ -21,30 +21,31 @@ TEST(RuleCache, TheRuleUsedLongestAgoGoesFirst) {
   RuleCache cache(2, 1000);
   const auto a = std::make_shared<NoGrammar>(), b = std::make_shared<NoGrammar>(), c = std::make_shared<NoGrammar>();
   EXPECT_EQ(cache.Find(Rule("a")), nullptr);
-  cache.Keep(Rule("a"), a);
-  cache.Keep(Rule("b"), b);
+  cache.Keep(Rule("a"), a, 1);
+  cache.Keep(Rule("b"), b, 1);
   EXPECT_EQ(cache.Find(Rule("a")), a);
   EXPECT_EQ(cache.Find({OutputRule::Kind::kLark, "a"}), nullptr);
-  cache.Keep(Rule("c"), c);
+  cache.Keep(Rule("c"), c, 1);
   EXPECT_EQ(cache.Find(Rule("b")), nullptr);
   EXPECT_EQ(cache.Find(Rule("a")), a);
   EXPECT_EQ(cache.Find(Rule("c")), c);
-  cache.Keep(Rule("c"), b);
+  cache.Keep(Rule("c"), b, 1);
   EXPECT_EQ(cache.Find(Rule("c")), c);  // the first stays
 }
 
-TEST(RuleCache, TextsAreBounded) {
+TEST(RuleCache, BytesAreBounded) {
   RuleCache cache(100, 10);
   const auto grammar = std::make_shared<NoGrammar>();
-  cache.Keep(Rule("aaaaaa"), grammar);
-  cache.Keep(Rule("bbbb"), grammar);
-  EXPECT_NE(cache.Find(Rule("aaaaaa")), nullptr);
-  cache.Keep(Rule("c"), grammar);
-  EXPECT_EQ(cache.Find(Rule("bbbb")), nullptr);
-  EXPECT_NE(cache.Find(Rule("aaaaaa")), nullptr);
-  cache.Keep(Rule(std::string(11, 'd')), grammar);  // it alone is too much
-  EXPECT_EQ(cache.Find(Rule(std::string(11, 'd'))), nullptr);
-  cache.Keep(Rule("e"), grammar);
+  cache.Keep(Rule("a"), grammar, 6);
+  cache.Keep(Rule("b"), grammar, 4);
+  EXPECT_NE(cache.Find(Rule("a")), nullptr);
+  cache.Keep(Rule("c"), grammar, 1);
+  EXPECT_EQ(cache.Find(Rule("b")), nullptr);
+  EXPECT_NE(cache.Find(Rule("a")), nullptr);
+  cache.Keep(Rule("d"), grammar, 11);  // it alone is too much, and pushes nothing out
+  EXPECT_EQ(cache.Find(Rule("d")), nullptr);
+  EXPECT_NE(cache.Find(Rule("a")), nullptr);
+  cache.Keep(Rule("e"), grammar, 1);
   EXPECT_NE(cache.Find(Rule("e")), nullptr);
 }
 

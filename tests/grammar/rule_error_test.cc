@@ -9,11 +9,12 @@ namespace {
 
 using Kind = OutputRule::Kind;
 
-TEST(RuleError, APanicIsOurFault) {
+TEST(RuleError, AFailedAssertionIsAFaultOfTheRule) {
   const Status status =
       RuleError(Kind::kLark, "panic: index out of bounds\n<backtrace>\n 0: foo\n</backtrace>", nullptr);
-  EXPECT_EQ(status.code(), StatusCode::kInternal);
-  EXPECT_EQ(status.message(), "lark: the grammar library failed on this rule: index out of bounds");
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(status.message(),
+            "lark: the grammar library fails on this rule (index out of bounds); write it in another way");
 }
 
 TEST(RuleError, NoiseIsCut) {

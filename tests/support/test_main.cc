@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
   }
   setenv("TEST_TMPDIR", folder.c_str(), 1);
   setenv("TMPDIR", folder.c_str(), 1);
+  setenv("TACTUS_GRAMMAR_HELPER", TACTUS_PROGRAMS "/tactus-grammar", 0);  // of this build
   const int failed = RUN_ALL_TESTS();
   std::filesystem::remove_all(folder, error);
   return failed;

@@ -1,0 +1,27 @@
+// tactus-grammar: the process in which a server tries clients' rules (grammar/trial.h). Not started by hand.
+#include <cstdio>
+#include <cstring>
+#include <exception>
+
+#include "base/thread_role.h"
+#include "grammar/trial.h"
+#include "tactus/version.h"
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "tactus-grammar: this program is started by a server, for structured output\n");
+    return 2;
+  }
+  if (std::strcmp(argv[2], tactus::Version()) != 0) {
+    std::fprintf(stderr, "tactus-grammar: this is version %s and the server is %s; install both of one version\n",
+                 tactus::Version(), argv[2]);
+    return 1;
+  }
+  tactus::SetThreadRole(tactus::ThreadRole::kService, "tactus-grammar");
+  try {
+    return tactus::grammar::ServeTrials(argv[1]);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "tactus-grammar: %s\n", e.what());
+    return 1;
+  }
+}

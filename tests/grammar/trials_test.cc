@@ -1,0 +1,279 @@
+// Rules tried in the helper: what ends them, and what becomes of the helper. Skipped where llguidance's library is not
+// there (scripts/get_llguidance.sh).
+#include "grammar/trials.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "grammar/llguidance.h"
+#include "grammar/small_vocabulary.h"
+#include "time_limit.h"
+
+namespace tactus::grammar {
+namespace {
+
+using End = TrialVerdict::End;
+
+// The states of what must hold at once are the products of all: it would go on for ever.
+const std::string kEndless = [] {
+  std::string text = "start: A\nA: /(.{2})*/";
+  for (const int count : {3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37}) text += " & /(.{" + std::to_string(count) + "})*/";
+  return text;
+}();
+
+// Of the environment, for one test.
+class HelperNamed {
+ public:
+  explicit HelperNamed(const char* path) : before_(std::getenv("TACTUS_GRAMMAR_HELPER")) {
+    setenv("TACTUS_GRAMMAR_HELPER", path, 1);
+  }
+  ~HelperNamed() { setenv("TACTUS_GRAMMAR_HELPER", before_.c_str(), 1); }
+
+ private:
+  const std::string before_;
+};
+
+std::vector<pid_t> ChildrenOf(pid_t process) {
+  const std::string id = std::to_string(process);
+  std::ifstream file("/proc/" + id + "/task/" + id + "/children");
+  std::vector<pid_t> children;
+  for (pid_t child; file >> child;) children.push_back(child);
+  return children;
+}
+
+// Not there, or only its number still is.
+bool Gone(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string number, name, state;
+  return !(file >> number >> name >> state) || state == "Z" || state == "X";
+}
+
+template <class Condition>
+void WaitUntil(Condition condition) {
+  while (!condition()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+}
+
+class TrialsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const auto llg = LoadLlguidance();
+    if (!llg.ok()) GTEST_SKIP() << llg.status().message();
+    trials_ = std::make_unique<Trials>(SmallVocabulary(), (*llg)->path);
+  }
+  static TrialTask Task(const char* kind, std::string text, int64_t cpu_ms = 60'000, int64_t mib = 64) {
+    return {.cpu_ms = cpu_ms, .memory_bytes = mib << 20, .kind = kind, .text = std::move(text)};
+  }
+  Result<TrialVerdict> Try(const TrialTask& task, const std::function<bool()>& given_up = [] { return false; }) {
+    return trials_->Run(task, 120'000, given_up);
+  }
+  void ExpectItWorks() {
+    const auto verdict = Try(Task("regex", "[ab]+"));
+    ASSERT_TRUE(verdict.ok()) << verdict.status().message();
+    EXPECT_EQ(verdict->end, End::kCompiled) << verdict->said;
+    EXPECT_GT(verdict->bytes, 1000);
+  }
+  // A trial that runs until its caller gives up, on a thread of its own.
+  std::thread Begin(std::atomic<bool>* give_up, Result<TrialVerdict>* verdict) {
+    std::thread thread(
+        [this, give_up, verdict] { *verdict = Try(Task("lark", kEndless), [=] { return give_up->load(); }); });
+    WaitUntil([this] { return trials_->helper() > 0 && !ChildrenOf(trials_->helper()).empty(); });
+    return thread;
+  }
+
+  const test::TimeLimit limit_{"a trial", 120};
+  std::unique_ptr<Trials> trials_;
+};
+
+TEST_F(TrialsTest, ARuleIsTriedInAProcessThatStays) {
+  ExpectItWorks();
+  const pid_t helper = trials_->helper();
+  EXPECT_GT(helper, 0);
+  EXPECT_NE(helper, getpid());
+  ExpectItWorks();
+  EXPECT_EQ(trials_->helper(), helper);
+}
+
+TEST_F(TrialsTest, ARefusedRuleBringsWhatTheLibrarySays) {
+  const auto verdict = Try(Task("lark", "start: cat"));
+  ASSERT_TRUE(verdict.ok());
+  EXPECT_EQ(verdict->end, End::kRefused);
+  EXPECT_NE(verdict->said.find("unknown name"), std::string::npos) << verdict->said;
+}
+
+TEST_F(TrialsTest, TextThatLeavesNoChoiceIsCounted) {
+  const auto verdict = Try(Task("lark", "start: \"" + std::string(100'000, 'x') + "\""));
+  ASSERT_TRUE(verdict.ok());
+  EXPECT_EQ(verdict->end, End::kForced) << verdict->said;
+  EXPECT_GT(verdict->forced_bytes, 65536);
+}
+
+TEST_F(TrialsTest, OneThatDoesNotEndIsEndedWithItsTime) {
+  const auto verdict = Try(Task("lark", kEndless, 200, 4096));
+  ASSERT_TRUE(verdict.ok());
+  EXPECT_EQ(verdict->end, End::kTooLong) << verdict->said;
+  WaitUntil([&] { return ChildrenOf(trials_->helper()).empty(); });
+  ExpectItWorks();
+}
+
+TEST_F(TrialsTest, OneThatGrowsIsEndedWithItsMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's memory is its own";
+#endif
+  const auto verdict = Try(Task("lark", kEndless, 60'000, 24));
+  ASSERT_TRUE(verdict.ok());
+  EXPECT_EQ(verdict->end, End::kTooLarge) << verdict->said;
+  ExpectItWorks();
+}
+
+TEST_F(TrialsTest, OneThatDiesSaysByWhat) {
+  std::atomic<bool> give_up = false;
+  Result<TrialVerdict> verdict = TrialVerdict{};
+  std::thread trial = Begin(&give_up, &verdict);
+  kill(ChildrenOf(trials_->helper()).at(0), SIGSEGV);
+  trial.join();
+  ASSERT_TRUE(verdict.ok());
+  EXPECT_EQ(verdict->end, End::kDied);
+  EXPECT_EQ(verdict->said, "Segmentation fault");
+  ExpectItWorks();
+}
+
+TEST_F(TrialsTest, OneWhoseCallerLeavesIsEnded) {
+  std::atomic<bool> give_up = false;
+  Result<TrialVerdict> verdict = TrialVerdict{};
+  std::thread trial = Begin(&give_up, &verdict);
+  const pid_t child = ChildrenOf(trials_->helper()).at(0);
+  ExpectItWorks();  // beside it
+  give_up = true;
+  trial.join();
+  WaitUntil([&] { return Gone(child); });
+  ExpectItWorks();
+}
+
+TEST_F(TrialsTest, AHelperThatDiesIsStartedAgainWithWhatItWasDoing) {
+  ExpectItWorks();
+  const pid_t first = trials_->helper();
+  kill(first, SIGKILL);
+  ExpectItWorks();
+  EXPECT_NE(trials_->helper(), first);
+
+  std::atomic<bool> give_up = false;
+  Result<TrialVerdict> verdict = TrialVerdict{};
+  std::thread trial = Begin(&give_up, &verdict);
+  const pid_t second = trials_->helper(), child = ChildrenOf(second).at(0);
+  kill(second, SIGKILL);
+  WaitUntil([&] { return Gone(child); });
+  WaitUntil(
+      [&] { return trials_->helper() > 0 && trials_->helper() != second && !ChildrenOf(trials_->helper()).empty(); });
+  give_up = true;
+  trial.join();
+  EXPECT_TRUE(verdict.ok()) << verdict.status().message();
+  ExpectItWorks();
+}
+
+TEST_F(TrialsTest, WithoutAProgramItSaysWhatToDo) {
+  const HelperNamed nowhere("/nowhere/tactus-grammar");
+  const Status status = trials_->Start();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_NE(status.message().find("scripts/build.sh"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("/nowhere/tactus-grammar"), std::string::npos) << status.message();
+  EXPECT_EQ(Try(Task("regex", "a")).status().code(), StatusCode::kUnavailable);
+}
+
+TEST_F(TrialsTest, AProgramThatDiesAtOnceIsNoHelper) {
+  {
+    const HelperNamed failing("/bin/false");
+    EXPECT_EQ(Try(Task("regex", "a")).status().code(), StatusCode::kUnavailable);
+  }
+  ExpectItWorks();  // once there is one
+}
+
+TEST_F(TrialsTest, ALibraryThatIsNotThereIsSaid) {
+  Trials trials(SmallVocabulary(), "/nowhere/library.so");
+  const auto verdict = trials.Run(Task("regex", "a"), 60'000, [] { return false; });
+  EXPECT_EQ(verdict.status().code(), StatusCode::kUnavailable);
+  EXPECT_NE(verdict.status().message().find("/nowhere/library.so"), std::string::npos) << verdict.status().message();
+}
+
+TEST_F(TrialsTest, NothingOfTheServerIsInherited) {
+  const std::string path = testing::TempDir() + "/secret";
+  const int secret = open(path.c_str(), O_CREAT | O_RDWR, 0600);  // that an exec would leave open
+  ASSERT_GE(secret, 0);
+  ExpectItWorks();
+  int descriptors = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(trials_->helper()) + "/fd")) {
+    std::error_code error;
+    EXPECT_NE(std::filesystem::read_symlink(entry.path(), error), path);
+    ++descriptors;
+  }
+  EXPECT_GE(descriptors, 4);
+  EXPECT_LE(descriptors, 6);  // standard streams, the socket, the server's end
+  close(secret);
+}
+
+TEST_F(TrialsTest, TheHelperEndsWithTheEngine) {
+  std::atomic<bool> give_up = false;
+  Result<TrialVerdict> verdict = TrialVerdict{};
+  std::thread trial = Begin(&give_up, &verdict);
+  const pid_t helper = trials_->helper(), child = ChildrenOf(helper).at(0);
+  trials_->Close();
+  EXPECT_TRUE(Gone(helper));
+  WaitUntil([&] { return Gone(child); });
+  trial.join();
+  EXPECT_EQ(verdict.status().code(), StatusCode::kUnavailable);
+  EXPECT_EQ(trials_->helper(), -1);
+}
+
+// Whatever holds its end of the socket: another process that the server has forked, as Python does.
+TEST_F(TrialsTest, TheHelperEndsWithAServerThatIsKilled) {
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const auto llg = LoadLlguidance();
+  const pid_t server = fork();
+  if (server == 0) {
+    Trials own(SmallVocabulary(), (*llg)->path);
+    if (!own.Start().ok()) _exit(1);
+    const pid_t helper = own.helper(), sleeper = fork();
+    if (sleeper == 0) {
+      sleep(60);
+      _exit(0);
+    }
+    const pid_t both[2] = {helper, sleeper};
+    if (write(pipe_ends[1], both, sizeof both) != sizeof both) _exit(1);
+    for (;;) pause();
+  }
+  pid_t both[2] = {-1, -1};
+  ASSERT_EQ(read(pipe_ends[0], both, sizeof both), static_cast<ssize_t>(sizeof both));
+  EXPECT_FALSE(Gone(both[0]));
+  kill(server, SIGKILL);
+  waitpid(server, nullptr, 0);
+  WaitUntil([&] { return Gone(both[0]); });
+  kill(both[1], SIGKILL);
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+}
+
+TEST(TrialVocabulary, ComesBackAsItWas) {
+  const Vocabulary v = SmallVocabulary();
+  const std::string bytes = VocabularyBytes(v);
+  const auto read = ReadVocabulary(bytes);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read->size, v.size);
+  EXPECT_EQ(read->tokens, v.tokens);
+  EXPECT_EQ(read->special, v.special);
+  EXPECT_EQ(read->end_ids, v.end_ids);
+  for (size_t length = 0; length < bytes.size(); length += 37)
+    EXPECT_EQ(ReadVocabulary(bytes.substr(0, length)).status().code(), StatusCode::kDataLoss) << length;
+}
+
+}  // namespace
+}  // namespace tactus::grammar
