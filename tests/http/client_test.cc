@@ -125,6 +125,7 @@ class Scripted : public Silent {
           char byte = 0;
           const bool asked = how != How::kLastUnasked || connections > 1 || left-- > 1;
           while (asked && head.find("\r\n\r\n") == std::string::npos && recv(client, &byte, 1, 0) == 1) head += byte;
+          while (!asked && !unasked_wanted_ && !stop_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
           const ssize_t sent = send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
           EXPECT_TRUE(how == How::kCutOff || sent == static_cast<ssize_t>(answer.size())) << sent;
           if (!asked) sent_unasked_ = true;
@@ -140,7 +141,9 @@ class Scripted : public Silent {
     stop_ = true;
     thread_.join();
   }
-  void AwaitUnasked() const {
+  // Has it sent, and waits for that.
+  void SendUnasked() {
+    unasked_wanted_ = true;
     for (int looks = 0; looks < 1000 * kPatienceSeconds && !sent_unasked_; ++looks)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     EXPECT_TRUE(sent_unasked_);
@@ -148,7 +151,7 @@ class Scripted : public Silent {
   std::atomic<int> connections{0};
 
  private:
-  std::atomic<bool> stop_{false}, sent_unasked_{false};
+  std::atomic<bool> stop_{false}, unasked_wanted_{false}, sent_unasked_{false};
   std::thread thread_;
 };
 
@@ -324,7 +327,7 @@ TEST(ClientTest, BytesBehindAnAnswerAreNotTheNextOnes) {
     Scripted server({later ? apart : together, {kFine}}, later ? Scripted::How::kLastUnasked : Scripted::How::kTaken);
     Client client({"127.0.0.1", server.port, "/"}, {}, SystemClock());
     EXPECT_EQ(CallOnce(&client)->response.body, "fine");
-    if (later) server.AwaitUnasked();
+    if (later) server.SendUnasked();
     EXPECT_EQ(CallOnce(&client)->response.body, "fine");
     EXPECT_EQ(server.connections, 2);
   }
