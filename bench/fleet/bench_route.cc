@@ -178,7 +178,8 @@ int Main(int argc, char** argv) {
     }
     *flag->second = value;
   }
-  http::RaiseFileLimit(16'000, [](std::string_view line) { std::fprintf(stderr, "%s\n", std::string(line).c_str()); });
+  http::RaiseFileLimit(8'000, 2,
+                       [](std::string_view line) { std::fprintf(stderr, "%s\n", std::string(line).c_str()); });
   Decisions();
   Replica replica(options.rate);
   router::RouterOptions router;

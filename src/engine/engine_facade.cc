@@ -324,8 +324,7 @@ class EngineImpl final : public Engine {
     const int64_t at_once = std::min<int64_t>(request.n, replica_->scheduler().max_running());
     Status room = rules_->CheckRoom(*request.grammar, at_once * (setup_.replica.forced_tokens ? 2 : 1));
     // States of answers that have ended go with the next step: an idle engine has room.
-    const bool idle = loop_->live_requests() == 0;
-    return idle && room.code() == StatusCode::kResourceExhausted ? Status() : room;
+    return loop_->live_requests() == 0 && room.code() == StatusCode::kResourceExhausted ? Status() : room;
   }
   // Of a step, by its measured times; 0: none were measured. They may have been measured on a busy machine.
   DurationNs FloorNs() const {
