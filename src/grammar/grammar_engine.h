@@ -59,7 +59,7 @@ class GrammarEngine {
   // Precondition: rule.any().
   virtual Result<std::shared_ptr<const TokenGrammar>> Compile(const OutputRule& rule, StopToken stop = {}) = 0;
 
-  // Whether the states of so many more answers have room beside those that there are: kInvalidArgument: they never
+  // Whether the states of `answers` more have room beside those that there are: kInvalidArgument: they never
   // have, kResourceExhausted: not now. A grammar that is not of this engine always has. Any thread.
   virtual Status CheckRoom(const TokenGrammar& grammar, int64_t answers) const = 0;
 

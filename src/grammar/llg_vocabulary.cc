@@ -26,7 +26,7 @@ constexpr const char* kSlices[] = {R"([a-z]{1,10})",
                                    R"([^\x0A]+)",
                                    nullptr};
 
-// Of forced text that is tokenised each time, or so many of the longest tokens.
+// Forced text that is tokenised each time: bytes, or as many as this number of the longest tokens has.
 constexpr size_t kTokenizedBytes = 2 << 10, kTokenizedTokens = 16;
 // Tokens before a cut that the text behind it might have changed.
 constexpr size_t kUnsureTokens = 4;

@@ -13,7 +13,7 @@ namespace tactus::grammar {
 
 class RuleCache {
  public:
-  // Keeps at most so many rules, and rules of at most so many bytes together.
+  // Keeps at most this number of rules, and rules of at most this number of bytes together.
   RuleCache(int64_t most_rules, int64_t most_bytes) : most_rules_(most_rules), most_bytes_(most_bytes) {}
 
   std::shared_ptr<const TokenGrammar> Find(const OutputRule& rule);  // null: it is not kept

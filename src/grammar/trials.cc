@@ -48,7 +48,7 @@ Descriptor Above(const Descriptor& fd) {
   return Descriptor(fcntl(fd.get(), F_DUPFD_CLOEXEC, kLeast));
 }
 
-// What posix_spawn is told; freed with it.
+// Actions and attributes of posix_spawn; freed with it.
 class SpawnOrders {
  public:
   SpawnOrders() {

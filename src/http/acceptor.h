@@ -1,5 +1,6 @@
 // Listens for a server that is not ours (gRPC's) and hands it the connections that there is room for. One beyond the
-// limits is told so and closed, so that the process always has descriptors left and the listener never falls silent.
+// limits gets a GOAWAY and is closed, so that the process always has descriptors left and the listener never falls
+// silent.
 //
 // Thread rule: any; what is called back is called on a thread of its own. Invariant: at most max_connections sockets
 // that were handed over are open.

@@ -112,7 +112,7 @@ struct Call {
   bool paused = false;                      // by OnPiece
   bool got_bytes = false;                   // of the answer: no retry then
   bool keep = false;                        // the connection may serve another call
-  bool ended = false;                       // its handler has been told
+  bool ended = false;                       // its handler has the end
   asio::steady_timer* resolving = nullptr;  // while a name server is asked
 
   void Drop() {

@@ -17,7 +17,7 @@ constexpr int64_t kPlacesBeyondLimit = 512;
 constexpr int64_t kProbePlaces = kPlacesBeyondLimit / 2;
 constexpr int64_t kProbePlacesPerClient = kProbePlaces / 4;
 
-// What the file descriptors of a process allow: so many connections, and places for those that are told so.
+// What the file descriptors of a process allow: connections, and places for clients that are refused.
 struct ConnectionRoom {
   int64_t connections = 0, beyond = kPlacesBeyondLimit;
   bool less = false;  // than was wanted

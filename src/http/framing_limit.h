@@ -19,7 +19,7 @@ class FramingLimit {
     read_bytes_ += static_cast<int64_t>(parsed);
     return read_bytes_ - body_bytes <= bytes_ + kPerBodyByte * body_bytes;
   }
-  // How many of `wanted` bytes may be read while so many wait for the end of their line; 0: they are too long.
+  // How many of `wanted` bytes may be read while others wait for the end of their line; 0: those are too long.
   size_t Room(size_t waiting, size_t wanted) const {
     return std::min(wanted, static_cast<size_t>(std::max<int64_t>(0, bytes_ - static_cast<int64_t>(waiting))));
   }

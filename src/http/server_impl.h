@@ -52,7 +52,7 @@ struct Server::Impl {
   // Writes the 503 without waiting and leaves the socket to be closed a little later.
   void RefuseAtOnce(tcp::socket socket, const std::string& client);
   void SayNo(tcp::socket& socket, const HttpResponse& response);
-  // The process has no descriptor left: the client that waits to be accepted is told so. False: that did not work
+  // The process has no descriptor left: the client that waits to be accepted gets a 503. False: that did not work
   // either.
   bool RefuseForWantOfFiles();
   void CloseRefused();  // the oldest

@@ -51,7 +51,8 @@ struct OpenEngines {
 };
 
 OpenEngines& AllEngines() {
-  // Never destroyed: threads that are left at the end of the process may still ask. A forked process begins anew.
+  // Never destroyed: threads that are left at the end of the process may still ask. A forked process begins with an
+  // empty one.
   static OpenEngines* all = [] {
     pthread_atfork(nullptr, nullptr, [] { new (&AllEngines()) OpenEngines; });
     return new OpenEngines;
@@ -66,8 +67,7 @@ void CloseEngines() {
   for (EngineHandle* handle : AllEngines().handles) {
     try {
       handle->Close();
-    } catch (
-        const StatusError&) {  // NOLINT(bugprone-empty-catch): the interpreter ends, and no caller is there to be told
+    } catch (const StatusError&) {  // NOLINT(bugprone-empty-catch): the interpreter ends, and no caller is left
     }
   }
 }

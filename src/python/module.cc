@@ -25,7 +25,7 @@ namespace nb = nanobind;
 using nb::literals::operator""_a;
 using GivenOptions = std::vector<std::pair<std::string, nb::bytes>>;  // a path may be no UTF-8
 
-constexpr size_t kLongBytes = 32 << 10;  // of a text: more takes so long that Ctrl-C may come meanwhile
+constexpr size_t kLongBytes = 32 << 10;  // of a text: a longer one may take until a Ctrl-C comes
 
 std::string BytesOf(const nb::bytes& bytes) {
   return {bytes.c_str(), bytes.size()};
@@ -48,7 +48,7 @@ nb::object TextListOf(const std::vector<std::string>& texts) {
   return list;
 }
 
-// Short work needs no thread of its own: nobody waits for Ctrl-C. `work(StopToken)`, without the GIL.
+// Short work runs on the calling thread: no Ctrl-C waits for it. `work(StopToken)`, without the GIL.
 template <class Work>
 auto WatchedIf(bool may_be_long, Work work) {
   return may_be_long ? Watched(work) : Away([&] { return work(StopToken(&CallsEnd())); });

@@ -116,7 +116,7 @@ class Forward : public std::enable_shared_from_this<Forward> {
   std::string last_error_;
   int tries_ = 0, follows_ = 0;  // in a row, of which nothing came
   bool over_ = false, stream_begun_ = false, event_stream_ = false, retrying_ = false;
-  bool in_event_ = false;                        // a part of one was told
+  bool in_event_ = false;                        // a part of one was passed on
   bool may_hedge_ = false;                       // it has not been sent to a second replica, and may be
   int64_t told_events_ = 0, told_finishes_ = 0;  // by those that have ended
   RouteRecorder::Seen seen_;

@@ -364,12 +364,12 @@ void RouterServerImpl::ForwardOn(std::shared_ptr<http::Exchange> exchange) {
   }
   auto heavy = std::make_shared<Request>(std::move(whole));
   reader_.Post([this, heavy] {
-    const std::shared_ptr<http::Exchange> told = heavy->exchange;
+    const std::shared_ptr<http::Exchange> unanswered = heavy->exchange;
     try {
       heavy->view = ViewRequest(heavy->body.text(), secret_);
       server_->loop().Post([this, heavy] { Begin(std::move(*heavy)); });
     } catch (const std::exception&) {
-      told->Respond(Error(told->request(), 503, kNoMemory));
+      unanswered->Respond(Error(unanswered->request(), 503, kNoMemory));
     }
   });
 }
@@ -382,7 +382,7 @@ void RouterServerImpl::Refused(const http::HttpRequest& request) {
 }
 
 void RouterServerImpl::Begin(Request request) {
-  const std::shared_ptr<http::Exchange> told = request.exchange;
+  const std::shared_ptr<http::Exchange> unanswered = request.exchange;
   try {
     auto forward =
         std::make_shared<Forward>(*context_, std::move(request.exchange), std::move(request.view),
@@ -390,7 +390,7 @@ void RouterServerImpl::Begin(Request request) {
     active_.push_back(forward);
     forward->Start();
   } catch (const std::exception&) {
-    told->Respond(Error(told->request(), 503, kNoMemory));
+    unanswered->Respond(Error(unanswered->request(), 503, kNoMemory));
   }
 }
 

@@ -1,7 +1,7 @@
 """Replicas, peers and endpoints that lie: a table of kinds of answers, and a server on a free port of the loopback that
 gives one of them.
 
-A kind says what a client of a proxy may get of it: ERROR (it must be told that there is no answer), WHOLE (the answer
+A kind says what a client of a proxy may get of it: ERROR (it must get an error), WHOLE (the answer
 is sound, if odd), or EITHER. Endless kinds go on until the other side closes.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 ERROR, WHOLE, EITHER = "error", "whole", "either"
 DRIP_S = 0.05
-LONGEST_S = 60  # of an endless answer that nobody ends
+LONGEST_S = 60  # of an endless answer
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,7 +70,7 @@ def routed_answers(tally):
             tally.worst("MiB grown at worst", grown)
             tally.check("memory of a router among liars", grown <= MOST_GROWN_MIB, f"grew by {grown:.0f} MiB")
             tally.check("a router among liars ends in order", router.stop() == 0, router.last_lines())
-            # What is lost at one replica and told to nobody is had from the other.
+            # A request that one replica lost before any of its answer was passed on goes to the other.
             for kind in kinds:
                 if kind.client != ERROR or kind.endless:
                     continue

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/model_text.h"
-#include "grammar/llguidance.h"
+#include "grammar/needs_llguidance.h"
 #include "model/loader.h"
 
 namespace tactus {
@@ -22,7 +22,7 @@ class OutputRulesTest : public testing::Test {
   void SetUp() override {
     const char* path = std::getenv("TACTUS_DEFAULT_MODEL");
     if (path == nullptr) GTEST_SKIP() << "TACTUS_DEFAULT_MODEL does not name the default model's file";
-    if (const auto llg = grammar::LoadLlguidance(); !llg.ok()) GTEST_SKIP() << llg.status().message();
+    TACTUS_NEEDS_LLGUIDANCE();
     auto model = DescribeModel(path);
     ASSERT_TRUE(model.ok()) << model.status().message();
     auto text = LoadModelText(*model, {});

@@ -9,6 +9,7 @@
 
 #include "grammar/grammar_engine.h"
 #include "grammar/llguidance.h"
+#include "grammar/needs_llguidance.h"
 #include "grammar/small_vocabulary.h"
 #include "time_limit.h"
 
@@ -21,7 +22,7 @@ using Kind = OutputRule::Kind;
 class ExactSchemaTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (const auto llg = LoadLlguidance(); !llg.ok()) GTEST_SKIP() << llg.status().message();
+    TACTUS_NEEDS_LLGUIDANCE();
     GrammarLimits limits;
     limits.compile_ms *= 2 * test::kLimitFactor;
     auto engine = GrammarEngine::Create(SmallVocabulary(), limits);

@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "grammar/llguidance.h"
+#include "grammar/needs_llguidance.h"
 #include "grammar/small_vocabulary.h"
 #include "time_limit.h"
 
@@ -24,7 +25,7 @@ using Tokens = std::vector<TokenId>;
 class GrammarEngineTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (const auto llg = LoadLlguidance(); !llg.ok()) GTEST_SKIP() << llg.status().message();
+    TACTUS_NEEDS_LLGUIDANCE();
     GrammarLimits limits;
     limits.compile_ms *= 2 * test::kLimitFactor;  // of a busy machine
     limits.trial_ms *= 2 * test::kLimitFactor;

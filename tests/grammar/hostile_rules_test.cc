@@ -11,6 +11,7 @@
 #include "base/rng.h"
 #include "grammar/grammar_engine.h"
 #include "grammar/llguidance.h"
+#include "grammar/needs_llguidance.h"
 #include "grammar/small_vocabulary.h"
 #include "time_limit.h"
 
@@ -21,9 +22,7 @@ using Kind = OutputRule::Kind;
 
 class HostileRulesTest : public testing::Test {
  protected:
-  void SetUp() override {
-    if (const auto llg = LoadLlguidance(); !llg.ok()) GTEST_SKIP() << llg.status().message();
-  }
+  void SetUp() override { TACTUS_NEEDS_LLGUIDANCE(); }
 };
 
 // Four of them would have taken all places for good.

@@ -57,7 +57,7 @@ TEST_F(AcceptorTest, HandsOverWhatThereIsRoomFor) {
   AwaitTaken(4);
   EXPECT_EQ(From("127.0.0.3")->ReadAll(), "full");
   EXPECT_EQ(acceptor_->refused(), 2);
-  CloseOne();  // by whoever has it: there is room again, and that is all
+  CloseOne();  // its owner closes it: there is room again
   sockets.push_back(From("127.0.0.3"));
   AwaitTaken(4);
   EXPECT_EQ(From("127.0.0.4")->ReadAll(), "full");

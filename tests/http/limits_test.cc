@@ -244,7 +244,7 @@ TEST_F(LimitsTest, BeyondEveryPlaceThereIsStillAnAnswer) {
   });
 }
 
-// Few descriptors: one client's idle connections leave places to others, and are told so themselves.
+// Few descriptors: one client's idle connections leave places to others, and get a 503 themselves.
 TEST_F(LimitsTest, FewDescriptorsAreNotAllOfOneClient) {
   ServerOptions options;
   options.max_files = 64;
@@ -256,7 +256,7 @@ TEST_F(LimitsTest, FewDescriptorsAreNotAllOfOneClient) {
   EXPECT_LT(server_->Stats().connections, 64);
 }
 
-// Where the process has none left, the next client is told so; nothing falls silent.
+// Where the process has none left, the next client gets a 503; nothing falls silent.
 TEST_F(LimitsTest, WithoutADescriptorThereIsStillAnAnswer) {
   StartOnTestClock();
   rlimit before{};

@@ -1,4 +1,4 @@
-"""AsyncLLM: the answers are LLM's, the loop of events goes on meanwhile, and what nobody waits for any more ends in the
+"""AsyncLLM: the answers are LLM's, the loop of events goes on meanwhile, and what is not awaited any more ends in the
 engine."""
 
 import asyncio

@@ -132,7 +132,7 @@ TEST(BrokenAnswersTest, WhereAReplicaSaysIsNotAlwaysGone) {
   EXPECT_LT(lies.requests() - before, 60);
 }
 
-// What moved and cannot be followed is had anew where nothing was told.
+// What moved and cannot be followed is had anew where nothing was passed on.
 TEST(BrokenAnswersTest, ARestThatIsNotGivenIsHadAnew) {
   FakeReplica from, to;
   std::atomic<int> moved{0};
@@ -194,7 +194,7 @@ TEST(BrokenAnswersTest, AnErrorIsNoAnswer) {
   RoutedFleet fleet({&replica});
   fleet.AwaitReady(1);
   auto answer = fleet.Answer(fleet.Post());
-  EXPECT_EQ(answer->status, 502);  // nothing was told: a status is still to be had
+  EXPECT_EQ(answer->status, 502);  // nothing was passed on: a status is still to be had
   EXPECT_NE(answer->body.find("step failed"), std::string::npos) << answer->body;
   replica.set_answer(Say(kEvent + kError));
   answer = fleet.Answer(fleet.Post());
@@ -388,7 +388,7 @@ TEST(BrokenAnswersTest, AStreamWithoutItsLastEventIsCut) {
   EXPECT_EQ(answer(stop + stop, "{\"n\":2}"), stop + stop);
   EXPECT_EQ(answer(stop, "{\"n\":2}").find(stop + "data: {\"error\":"), 0u);
   EXPECT_EQ(answer(stop, "{\"prompt\":[\"a\",\"b\"]}").find(stop + "data: {\"error\":"), 0u);
-  EXPECT_EQ(AnswerOf(kChunkedStream + "0\r\n\r\n", "{}")->status, 502);  // nothing was told
+  EXPECT_EQ(AnswerOf(kChunkedStream + "0\r\n\r\n", "{}")->status, 502);  // nothing was passed on
 }
 
 TEST(BrokenAnswersTest, AnAnswerWithoutALengthIsWholeWhereItsJsonIs) {
@@ -400,7 +400,7 @@ TEST(BrokenAnswersTest, AnAnswerWithoutALengthIsWholeWhereItsJsonIs) {
     ASSERT_EQ(answer->status, 502) << cut;
     ASSERT_NE(answer->body.find("before its end"), std::string::npos) << answer->body;
   }
-  // Too long to be held: its head has been told, and the connection breaks off.
+  // Too long to be held: its head has been passed on, and the connection breaks off.
   const auto large = AnswerOf(head + "[\"" + std::string(2 * kHeldBytes, 'x'), "{}");
   EXPECT_EQ(large->status, 200);
   EXPECT_FALSE(large->ended.ok());
