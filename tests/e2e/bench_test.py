@@ -63,7 +63,7 @@ class ObjectivesTest(Folder):
 
     def test_a_mix_draws_them_by_what_requests_take_alone(self):
         done = self.bench(
-            "--workload", "random:in=8,out=3", "--slo-mix", "far:1:ttft=10000x,tbt=10000x,jct=10000x;near:1:jct=0.0001x"
+            "--workload", "random:in=8,out=3", "--slo-mix", "far:1:ttft=1e9x,tbt=1e9x,jct=1e9x;near:1:jct=0.0001x"
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("alone: 8 prompt tokens: ", done.stderr)
