@@ -156,6 +156,19 @@ void RandomCases(const std::string& name, Tile tile, Format fa, Format fb, Forma
   }
 }
 
+// Products of bytes on top of sums near both ends of int32, so that some pass them.
+template <class Op>
+void EndsCase(const std::string& name, Tile tile, uint64_t seed) {
+  Rng rng(seed);
+  std::vector<Product> products;
+  for (int i = 0; i < kProducts; ++i) {
+    Product p = RandomProduct(rng, tile, kInt8, kInt8, kInt32, Profile::kBits);
+    for (uint32_t& c : p.c) c = (c & 1) != 0 ? 0x80000000u + (c >> 16) : 0x7fffffffu - (c >> 16);
+    products.push_back(p);
+  }
+  PrintCase(name + "/ends", "seed=" + std::to_string(seed), Run<Op>(products));
+}
+
 // Makes the dot products of one instruction. A term is a power of two, made of two factors.
 class Dots {
  public:
@@ -222,16 +235,21 @@ void Dots::AddOrder() {
 
 // How far below the greatest term a bit is kept, and how the sum is rounded to its format.
 void Dots::AddRounding() {
-  const bool half_sum = fs_.Bits() == 16;
+  const bool half_sum = fs_.Bits() == 16, bytes = fa_.Bits() == 8;
   const int digits = fs_.mantissa_bits, high = half_sum ? 10 : std::min(24, Greatest(fa_) + Greatest(fb_));
-  for (int d = 8; d <= digits + 7; ++d) {
+  for (int d = 8; d <= 30; ++d) {
     const std::string n = std::to_string(d);
     Add("keep.pm" + n, {P(0, high), P(1, high, true), P(2, high - d)}, 0);
     Add("keep.pm_neg" + n, {P(0, high), P(1, high, true), P(2, high - d, true)}, 0);
     Add("keep.c_m" + n, {P(0, high, true), P(1, high - d)}, C(high));
-    Add("keep.pm_c" + n, {P(0, high), P(1, high, true)}, C(high - d));
+    if (C(high - d) != 0) Add("keep.pm_c" + n, {P(0, high), P(1, high, true)}, C(high - d));
+    // The great terms are 2.25 times a power of two: whether their carry counts as a place.
+    const uint32_t half_a = 1u << (fa_.mantissa_bits - 1), half_b = 1u << (fb_.mantissa_bits - 1);
+    Term great = P(0, high), less = P(1, high, true);
+    great.a |= half_a, great.b |= half_b, less.a |= half_a, less.b |= half_b;
+    Add("keep.pm_carry" + n, {great, less, P(2, high - d)}, 0);
   }
-  for (int d = digits - 2; d <= digits + 6; ++d) {
+  for (int d = bytes ? 11 : digits - 2; d <= digits + 6; ++d) {
     const std::string n = std::to_string(d);
     Add("round.c_plus" + n, {P(0, high - d)}, C(high));
     Add("round.c_minus" + n, {P(0, high - d, true)}, C(high));
@@ -323,6 +341,7 @@ void Dots::AddSmall() {
   for (int d = -2; d <= 3; ++d) {
     if (least - d < Least(fa_) + Least(fb_)) continue;
     Add("sub.product" + std::to_string(d), {P(0, least - d)}, 0);
+    Add("sub.product_neg" + std::to_string(d), {P(0, least - d, true)}, 0);
     Add("sub.product_c" + std::to_string(d), {P(0, least - d)}, C(least + 4));
     Add("sub.two" + std::to_string(d), {P(0, least - d), P(1, least - d)}, 0);
   }
@@ -520,6 +539,8 @@ void RunMatrixCases() {
   RandomCases<S8U8K32>("mma.m16n8k32.s32.s8.u8", {32, 4}, kInt8, kInt8, kInt32, 303);
   RandomCases<U8S8K32>("mma.m16n8k32.s32.u8.s8", {32, 4}, kInt8, kInt8, kInt32, 304);
   RandomCases<S8S8K32Sat>("mma.m16n8k32.satfinite.s32.s8.s8", {32, 4}, kInt8, kInt8, kInt32, 305);
+  EndsCase<S8S8K32>("mma.m16n8k32.s32.s8.s8", {32, 4}, 311);
+  EndsCase<S8S8K32Sat>("mma.m16n8k32.satfinite.s32.s8.s8", {32, 4}, 315);
   if (Capability() >= 89) {
     FloatCases<E4m3E4m3K32>("mma.m16n8k32.f32.e4m3.e4m3", {32, 4}, kE4m3, kE4m3, kF32, 400);
     FloatCases<E5m2E5m2K32>("mma.m16n8k32.f32.e5m2.e5m2", {32, 4}, kE5m2, kE5m2, kF32, 410);
@@ -527,6 +548,7 @@ void RunMatrixCases() {
     RandomCases<E5m2E4m3K32>("mma.m16n8k32.f32.e5m2.e4m3", {32, 4}, kE5m2, kE4m3, kF32, 430);
   }
   if (Capability() == 90) {
+    LowBitsCase<WgTf32>("wgmma.m64n8k8.f32.tf32/low_bits");
     FloatCases<WgBf16>("wgmma.m64n8k16.f32.bf16", {16, 2}, kBf16, kBf16, kF32, 500);
     FloatCases<WgF16>("wgmma.m64n8k16.f32.f16", {16, 2}, kF16, kF16, kF32, 510);
     FloatCases<WgTf32>("wgmma.m64n8k8.f32.tf32", {8, 1}, kTf32, kTf32, kF32, 520);
