@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "base/available_memory.h"
 #include "base/clock.h"
 #include "base/json_text.h"
 #include "cli/commands.h"
@@ -12,7 +13,6 @@
 #include "engine/check_model.h"
 #include "engine/turn_ends.h"
 #include "exec/model_numerics.h"
-#include "model/available_memory.h"
 #include "model/catalog.h"
 #include "model/inspect.h"
 

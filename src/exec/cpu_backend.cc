@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
+#include "base/available_memory.h"
 #include "base/check.h"
 #include "exec/cpu_executor.h"
 #include "exec/model_numerics.h"
-#include "model/available_memory.h"
 #include "model/sigbus_guard.h"
 
 namespace tactus {

@@ -7,11 +7,11 @@
 #include <memory>
 #include <numeric>
 
+#include "base/available_memory.h"
 #include "base/rng.h"
 #include "kernels/fit/least_squares.h"
 #include "kernels/fit/product.h"
 #include "kernels/rows/dequantize.h"
-#include "model/available_memory.h"
 #include "model/decoder.h"
 #include "model/sampler.h"
 

@@ -1,5 +1,5 @@
+#include "base/available_memory.h"
 #include "kernels/kernel_set.h"
-#include "model/available_memory.h"
 #include "model_config/config.h"
 #include "model_files.h"
 

@@ -1,4 +1,4 @@
-#include "model/available_memory.h"
+#include "base/available_memory.h"
 
 #include <algorithm>
 #include <charconv>
