@@ -34,6 +34,7 @@ constexpr int64_t kEarnedNs = 1'000'000, kMostDebtNs = 100'000'000;
 // For starting over: a long answer's tokens, at some us each.
 constexpr int64_t kMostReplayNs = 250'000'000;
 constexpr int64_t kNsPerMs = 1'000'000;
+constexpr size_t kCompileBytes = size_t{4} << 20;  // of a compilation, beside twice what is left of it
 
 // What a state may hold beyond what it began with, before it starts over; and less than which it need not start over
 // for others.
@@ -62,6 +63,7 @@ class State final : public GrammarState {
   }
 
   bool Accept(TokenId token) override {
+    if (HeapIsShort()) return false;
     const Charge charge(this);
     debt_ns_ -= std::min(debt_ns_, kEarnedNs);
     if (!Consume(token)) {
@@ -105,7 +107,7 @@ class State final : public GrammarState {
     const HeapCharge heap_;
     const int64_t begin_ns_;
   };
-  bool exhausted() const { return debt_ns_ > kMostDebtNs; }
+  bool exhausted() const { return debt_ns_ > kMostDebtNs || HeapIsShort(); }
   // It has grown beyond what an answer may hold, or all answers hold more than they may and it more than its part:
   // then it starts over, and ends where that does not help.
   bool TooLarge() { return Above(least_growth_); }
@@ -230,12 +232,13 @@ struct Compiler {
   Trials trials;
   RuleCache cache;
 
-  Status Try(const RuleSource& source, const std::atomic<bool>& left);
+  // *bytes: what the library holds for the rule.
+  Status Try(const RuleSource& source, const std::atomic<bool>& left, int64_t* bytes);
   void Compile(const RuleSource& source, const std::atomic<bool>& left, Compiled* compiled);
 };
 
 // In a process that can be ended, whatever the rule does.
-Status Compiler::Try(const RuleSource& source, const std::atomic<bool>& left) {
+Status Compiler::Try(const RuleSource& source, const std::atomic<bool>& left, int64_t* bytes) {
   TrialTask task;
   task.cpu_ms = std::min(limits.trial_ms, limits.compile_ms);
   task.memory_bytes = limits.trial_bytes;
@@ -273,15 +276,24 @@ Status Compiler::Try(const RuleSource& source, const std::atomic<bool>& left) {
                     "make it simpler",
                     name, verdict.bytes >> 20, memory->limit() >> 20));
   }
+  *bytes = verdict.bytes;
   return Status();
 }
 
 // On a thread with a large stack.
 void Compiler::Compile(const RuleSource& source, const std::atomic<bool>& left, Compiled* compiled) {
   compiled->status = source.Check();
+  int64_t tried_bytes = 0;
   // "any JSON object" is no client's text.
-  if (compiled->status.ok() && source.kind != OutputRule::Kind::kJsonObject) compiled->status = Try(source, left);
+  if (compiled->status.ok() && source.kind != OutputRule::Kind::kJsonObject)
+    compiled->status = Try(source, left, &tried_bytes);
   if (!compiled->status.ok() || left.load()) return;
+  if (!HeapHas(static_cast<size_t>(2 * tried_bytes) + kCompileBytes)) {
+    compiled->status = Status(
+        StatusCode::kResourceExhausted,
+        fmt::format("{}: there is no memory to compile it at the moment; try again later", RuleName(source.kind)));
+    return;
+  }
   int64_t bytes = 0;
   const HeapCharge heap(&bytes);
   auto matcher = Matcher::Of(vocabulary, source.handed_over_as(), source.text);

@@ -7,7 +7,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
@@ -17,39 +20,77 @@ namespace {
 
 thread_local int64_t* charged = nullptr;  // null: nothing is counted
 
+ReserveHeap* reserve = nullptr;  // set before the library runs on other threads
+
+bool IsReserved(const void* block) {
+  return reserve != nullptr && reserve->Owns(block);
+}
+
+size_t SizeOf(void* block) {
+  return IsReserved(block) ? reserve->SizeOf(block) : malloc_usable_size(block);
+}
+
 void CountBlock(void* block, int sign) {
-  if (charged != nullptr) *charged += sign * static_cast<int64_t>(malloc_usable_size(block));
+  if (charged != nullptr && block != nullptr) *charged += sign * static_cast<int64_t>(SizeOf(block));
+}
+
+void* OrReserved(void* block, size_t size, size_t alignment = ReserveHeap::kAlignment) {
+  return block != nullptr || reserve == nullptr ? block : reserve->Allocate(size, alignment);
 }
 
 void* CountedMalloc(size_t size) {
-  void* const block = std::malloc(size);
+  void* const block = OrReserved(std::malloc(size), size);
   CountBlock(block, 1);
   return block;
 }
 
 void* CountedCalloc(size_t count, size_t size) {
-  void* const block = std::calloc(count, size);
+  void* block = std::calloc(count, size);
+  if (block == nullptr && reserve != nullptr && (size == 0 || count <= SIZE_MAX / size)) {
+    block = reserve->Allocate(count * size);
+    if (block != nullptr) std::memset(block, 0, count * size);
+  }
   CountBlock(block, 1);
   return block;
 }
 
+void FreeBlock(void* block) {
+  if (IsReserved(block)) {
+    reserve->Free(block);
+  } else {
+    std::free(block);
+  }
+}
+
 void* CountedRealloc(void* old, size_t size) {
-  const auto before = static_cast<int64_t>(malloc_usable_size(old));
-  void* const block = std::realloc(old, size);
+  const auto before = old != nullptr ? static_cast<int64_t>(SizeOf(old)) : 0;
+  void* block = IsReserved(old) ? std::malloc(size) : std::realloc(old, size);
+  const bool moves = IsReserved(old) || (block == nullptr && size > 0);  // realloc has not done it
+  if (moves) {
+    block = OrReserved(block, size);
+    if (block != nullptr && old != nullptr) {
+      std::memcpy(block, old, std::min(size, static_cast<size_t>(before)));
+      FreeBlock(old);
+    }
+  }
   if (charged != nullptr && (block != nullptr || size == 0)) *charged -= before;
   CountBlock(block, 1);
   return block;
 }
 
 int CountedPosixMemalign(void** block, size_t alignment, size_t size) {
-  const int error = posix_memalign(block, alignment, size);
+  int error = posix_memalign(block, alignment, size);
+  if (error == ENOMEM) {
+    *block = OrReserved(nullptr, size, alignment);
+    if (*block != nullptr) error = 0;
+  }
   if (error == 0) CountBlock(*block, 1);
   return error;
 }
 
 void CountedFree(void* block) {
   CountBlock(block, -1);
-  std::free(block);
+  FreeBlock(block);
 }
 
 struct Wrapped {
@@ -143,13 +184,14 @@ bool WriteWord(void** word, void* value, const ReadOnly& read_only) {
 
 }  // namespace
 
-bool CountHeapOf(const void* function) {
+bool CountHeapOf(const void* function, ReserveHeap* of_library) {
   Dl_info info;
   link_map* library = nullptr;
   if (dladdr1(function, &info, reinterpret_cast<void**>(&library), RTLD_DL_LINKMAP) == 0 || library == nullptr)
     return false;
   const Dynamic d = DynamicOf(*library);
   if (d.strings == nullptr || d.symbols == nullptr || !d.has_addends) return false;
+  reserve = of_library;
   ReadOnly read_only;
   read_only.base = library->l_addr;
   dl_iterate_phdr(&FindReadOnly, &read_only);
@@ -167,6 +209,17 @@ bool CountHeapOf(const void* function) {
     }
   }
   return found >= 3;  // malloc, realloc and free at least
+}
+
+bool HeapIsShort() {
+  return reserve != nullptr && reserve->used() > reserve->size() / 4;
+}
+
+bool HeapHas(size_t bytes) {
+  if (reserve != nullptr && reserve->used() > 0) return false;
+  void* const block = std::malloc(bytes);
+  std::free(block);
+  return block != nullptr;
 }
 
 HeapCharge::HeapCharge(int64_t* bytes) : outer_(charged) {

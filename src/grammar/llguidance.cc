@@ -16,6 +16,10 @@
 namespace tactus::grammar {
 namespace {
 
+// The library ends the process when an allocation fails. Compilations begin where there is room, and answers end once
+// a quarter of this is taken (library_heap.h).
+constexpr size_t kReserveBytes = size_t{16} << 20;
+
 namespace fs = std::filesystem;
 
 template <class Fn>
@@ -106,7 +110,9 @@ Result<const LlgFunctions*> LoadLlguidance() {
   const std::lock_guard lock(mutex);
   if (!loaded) {
     TACTUS_ASSIGN_OR_RETURN(LlgFunctions functions, OpenLlguidance(LlguidancePaths()));
-    if (!CountHeapOf(reinterpret_cast<const void*>(functions.get_version)))
+    // Outlives every thread that calls the library.
+    static ReserveHeap* const reserve = new ReserveHeap(kReserveBytes);
+    if (!CountHeapOf(reinterpret_cast<const void*>(functions.get_version), reserve))
       return Damaged(functions.path, "allocates in a way that is not counted here");
     loaded = std::move(functions);
   }
