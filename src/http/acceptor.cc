@@ -1,12 +1,15 @@
 #include "http/acceptor.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <exception>
 #include <thread>
 #include <unordered_map>
@@ -21,15 +24,18 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
+constexpr std::chrono::milliseconds kPause{20};
+
 struct Acceptor::Impl {
   explicit Impl(const Options& o)
       : options(o), places(o.max_connections, std::max<int64_t>(1, o.max_connections / 2), 0) {}
 
   void Wait();
-  void AcceptAll();
+  void WaitAgain(bool at_once);
+  bool AcceptAll();
   void Accepted(tcp::socket socket);
   void Refuse(tcp::socket& socket);
-  void RefuseForWantOfFiles();
+  bool RefuseForWantOfFiles();
   void Forget(int file);
   void ForgetClosed();
 
@@ -48,29 +54,47 @@ struct Acceptor::Impl {
   Loop loop;
   asio::io_context& io = loop.impl().io;
   tcp::acceptor acceptor{io};
+  asio::steady_timer pause{io};
   std::thread thread;
 };
 
 void Acceptor::Impl::Wait() {
   acceptor.async_wait(tcp::acceptor::wait_read, [this](error_code ec) {
     if (ec) return;
+    bool all = false;
     try {
-      AcceptAll();
+      all = AcceptAll();
     } catch (const std::exception&) {
       // As when memory is short: that client has come in vain.
     }
-    Wait();
+    WaitAgain(all);
   });
 }
 
-void Acceptor::Impl::AcceptAll() {
+// Clients that could not be accepted are still there: at once they would be found again, without end.
+void Acceptor::Impl::WaitAgain(bool at_once) {
+  for (;;) {
+    try {
+      if (at_once) return Wait();
+      pause.expires_after(kPause);
+      return pause.async_wait([this](error_code ec) {
+        if (!ec) WaitAgain(true);
+      });
+    } catch (const std::exception&) {  // no memory to wait with
+      poll(nullptr, 0, static_cast<int>(kPause.count()));
+    }
+  }
+}
+
+// False: clients are left whom it could not accept.
+bool Acceptor::Impl::AcceptAll() {
   for (;;) {
     error_code ec;
     tcp::socket socket(io);
     acceptor.accept(socket, ec);
     if (ec == asio::error::no_descriptors || ec == boost::system::errc::too_many_files_open_in_system)
       return RefuseForWantOfFiles();
-    if (ec) return;  // none is left
+    if (ec) return ec == asio::error::would_block || ec == asio::error::try_again;  // none is left
     Accepted(std::move(socket));
   }
 }
@@ -102,15 +126,18 @@ void Acceptor::Impl::Refuse(tcp::socket& socket) {
   socket.shutdown(tcp::socket::shutdown_send, ignored);
 }
 
-// One client: for the next there may be a descriptor again.
-void Acceptor::Impl::RefuseForWantOfFiles() {
+// One client: for the next there may be a descriptor again. False: another thread has taken the spare one.
+bool Acceptor::Impl::RefuseForWantOfFiles() {
+  bool accepted = false;
   if (spare_file.Give()) {
     error_code ec;
     tcp::socket socket(io);
     acceptor.accept(socket, ec);
-    if (!ec) Refuse(socket);
+    accepted = !ec;
+    if (accepted) Refuse(socket);
   }
   spare_file.Take();
+  return accepted;
 }
 
 void Acceptor::Impl::Forget(int file) {

@@ -150,6 +150,9 @@ struct Client::Impl {
   std::vector<tcp::endpoint> endpoints;
   asio::io_context& io;
   std::vector<std::shared_ptr<ClientConnection>> spare;
+  // Made while there is memory.
+  const Status broke_off = Internal("the call broke off");
+  const Status no_memory{StatusCode::kResourceExhausted, "no memory for the answer"};
 };
 
 std::string Client::Impl::HeadText(const ClientRequest& request) const {
@@ -413,14 +416,14 @@ asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::sha
   struct Ending {
     std::shared_ptr<Impl> impl;
     std::shared_ptr<Call> call;
-    ~Ending() { impl->Ended(call, Internal("the call broke off")); }
+    ~Ending() { impl->Ended(call, impl->broke_off); }
   };
   const Ending ending{self, call};
   Status status;
   try {
     status = co_await Ask(call);
   } catch (const std::bad_alloc&) {
-    status = Status(StatusCode::kResourceExhausted, "no memory for the answer");
+    status = no_memory;
   } catch (const std::exception& e) {
     status = Status(StatusCode::kUnavailable, fmt::format("reading the answer: {}", Printable(e.what())));
   }

@@ -18,23 +18,24 @@
 namespace tactus::http {
 
 asio::awaitable<void> Server::Impl::AcceptLoop() {
-  error_code ec;
+  asio::steady_timer pause(io);
   for (;;) {
-    tcp::socket socket(io);
-    co_await acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, ec));
-    if (ec == asio::error::operation_aborted) co_return;
-    const bool no_files = ec == asio::error::no_descriptors || ec == boost::system::errc::too_many_files_open_in_system;
-    if (no_files && RefuseForWantOfFiles()) continue;
-    if (ec) {  // as of a connection that died in the queue
-      asio::steady_timer pause(io);
-      pause.expires_after(std::chrono::milliseconds(20));
-      co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ec));
-      continue;
-    }
+    // Where memory is short anything here may throw. That client has come in vain; the next one may not.
     try {
-      Accepted(std::move(socket));
+      error_code ec;
+      tcp::socket socket(io);
+      co_await acceptor.async_accept(socket, asio::redirect_error(asio::use_awaitable, ec));
+      if (ec == asio::error::operation_aborted) co_return;
+      const bool no_files =
+          ec == asio::error::no_descriptors || ec == boost::system::errc::too_many_files_open_in_system;
+      if (no_files && RefuseForWantOfFiles()) continue;
+      if (!ec) {
+        Accepted(std::move(socket));
+        continue;
+      }
+      pause.expires_after(std::chrono::milliseconds(20));  // as of a connection that died in the queue
+      co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ec));
     } catch (const std::exception&) {
-      // Out of memory: this client has come in vain, the next one may not.
     }
   }
 }
