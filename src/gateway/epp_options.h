@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/body_limits.h"
 #include "router/router_options.h"
 #include "tactus/option_fields.h"
 
@@ -21,6 +22,13 @@ struct EppOptions {
   BytesText max_body_total{int64_t{1} << 30};
   DurationText body_timeout{75'000'000'000};  // more than a gateway's own, which knows its client better
   DurationText shutdown_timeout{30'000'000'000};
+
+  BodyLimits Bodies() const { return {max_body.bytes, max_body_total.bytes}; }
+  // What requests may take: gRPC's messages and the bodies made of them, and the values of the largest.
+  int64_t RequestBytes() const {
+    constexpr int64_t kValuesPerByte = 12;
+    return 2 * max_body_total.bytes + kValuesPerByte * max_body.bytes;
+  }
 
   template <class V>
   void VisitFields(V& v) {

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include "base/available_memory.h"
 #include "base/clock.h"
 #include "base/shortage.h"
 #include "base/system_random.h"
 #include "gateway/picker.h"
 #include "gateway/picker_server.h"
 #include "gateway/watched_fleet.h"
+#include "http/access.h"
 #include "http/serving_process.h"
 
 namespace tactus::gateway {
@@ -45,7 +47,15 @@ Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
 }  // namespace
 
 Status RunEpp(const EppOptions& options, const std::function<void(std::string_view line)>& log) {
-  return CatchShortage([&] { return Run(options, log); });
+  TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
+  const BodyLimits bodies = options.Bodies().Within(options.RequestBytes(), RequestRoom(AvailableMemoryBytes()));
+  EppOptions fitted = options;
+  if (bodies.max_body_bytes < options.max_body.bytes) {
+    log(ShortMemoryText(options.Bodies(), bodies) + "; allow this process more memory");
+    fitted.max_body.bytes = bodies.max_body_bytes;
+    fitted.max_body_total.bytes = bodies.max_body_total_bytes;
+  }
+  return CatchShortage([&] { return Run(fitted, log); });
 }
 
 }  // namespace tactus::gateway

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/body_limits.h"
 #include "tactus/option_fields.h"
 
 namespace tactus::router {
@@ -87,6 +88,14 @@ struct RouterOptions {
   BytesText max_body{int64_t{16} << 20}, max_body_total{int64_t{256} << 20};
   DurationText request_timeout{600'000'000'000}, shutdown_timeout{30'000'000'000};
   DurationText read_timeout{60'000'000'000}, write_timeout{30'000'000'000}, idle_timeout{75'000'000'000};
+
+  BodyLimits Bodies() const { return {max_body.bytes, max_body_total.bytes}; }
+  // What requests may take: bodies that are held and what of them is being sent, the values of the largest while it is
+  // read, and the buffers of streams.
+  int64_t RequestBytes() const {
+    constexpr int64_t kValuesPerByte = 12, kStreamBytes = int64_t{64} << 20;
+    return 2 * max_body_total.bytes + kValuesPerByte * max_body.bytes + kStreamBytes;
+  }
 
   template <class V>
   void VisitFields(V& v) {

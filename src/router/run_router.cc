@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "base/available_memory.h"
 #include "base/clock.h"
 #include "base/printable.h"
 #include "base/shortage.h"
@@ -67,7 +68,15 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteReco
 }  // namespace
 
 Status RunRouter(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder) {
-  return CatchShortage([&] { return Run(options, log, recorder); });
+  TACTUS_RETURN_IF_ERROR(RouterServer::Check(options));
+  const BodyLimits bodies = options.Bodies().Within(options.RequestBytes(), RequestRoom(AvailableMemoryBytes()));
+  RouterOptions fitted = options;
+  if (bodies.max_body_bytes < options.max_body.bytes) {
+    log(ShortMemoryText(options.Bodies(), bodies) + "; allow this process more memory");
+    fitted.max_body.bytes = bodies.max_body_bytes;
+    fitted.max_body_total.bytes = bodies.max_body_total_bytes;
+  }
+  return CatchShortage([&] { return Run(fitted, log, recorder); });
 }
 
 }  // namespace tactus::router

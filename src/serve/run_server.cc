@@ -65,10 +65,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
   owned->SetEngine(engine.get(), engine_options);
   if (const BodyLimits bodies = options.BodiesWithin(engine->model().front_end_bytes);
       bodies.max_body_bytes < options.max_body.bytes) {
-    log(fmt::format(
-        "warning: memory is short: a request's body may have {} bytes instead of {}, all together {} instead of {} "
-        "(--max-body, --max-body-total); lower --kv-cache-memory, or allow this process more memory",
-        bodies.max_body_bytes, options.max_body.bytes, bodies.max_body_total_bytes, options.max_body_total.bytes));
+    log(ShortMemoryText(options.Bodies(), bodies) + "; lower --kv-cache-memory, or allow this process more memory");
   }
   signals.Serving();
   log(ReadyLine(*engine, options, url));

@@ -5,15 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "base/body_limits.h"
 #include "tactus/option_fields.h"
 
 namespace tactus {
-
-struct BodyLimits {
-  int64_t max_body_bytes = 0;
-  int64_t max_body_total_bytes = 0;
-  int64_t kept_bytes = 0;  // of running requests that may move
-};
 
 struct ServeOptions {
   std::string host = "127.0.0.1";
@@ -66,15 +61,9 @@ struct ServeOptions {
     return max_body_total.bytes + http_workers * kParsedPerByte * max_body.bytes + kStreamBytes + kept + batches;
   }
 
-  // The limits of bodies where the memory plan left so much for all that (0: it did not say): in proportion.
-  BodyLimits BodiesWithin(int64_t front_end_bytes) const {
-    const int64_t wanted = FrontEndBytes();
-    if (front_end_bytes <= 0 || front_end_bytes >= wanted)
-      return {max_body.bytes, max_body_total.bytes, kMostKeptBytes};
-    const double share = static_cast<double>(front_end_bytes) / static_cast<double>(wanted);
-    const auto part = [share](int64_t bytes) { return static_cast<int64_t>(static_cast<double>(bytes) * share); };
-    return {part(max_body.bytes), part(max_body_total.bytes), part(kMostKeptBytes)};
-  }
+  BodyLimits Bodies() const { return {max_body.bytes, max_body_total.bytes, kMostKeptBytes}; }
+  // Where the memory plan left this much for all that (0: the plan does not say).
+  BodyLimits BodiesWithin(int64_t front_end_bytes) const { return Bodies().Within(FrontEndBytes(), front_end_bytes); }
 
   template <class V>
   void VisitFields(V& v) {
