@@ -20,7 +20,7 @@ import traceback
 import program
 from tally import FOLDER, Tally
 
-PARTS = ["framing", "limits", "bodies", "load", "torture", "faults", "replicas", "python", "rules"]
+PARTS = ["framing", "limits", "bodies", "load", "torture", "faults", "replicas", "memory", "python", "rules"]
 
 
 def table(results):

@@ -24,13 +24,16 @@ class Watched:
         "epp": r"picking \(\S+\) on \S+: grpc (\d+), health (\d+), metrics (\d+)",
     }
 
-    def __init__(self, command, *args, files=None, nohup=False):
+    def __init__(self, command, *args, files=None, nohup=False, address_space_mib=None):
         def before():
             _die_with_parent()
             if nohup:
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
             if files:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+            if address_space_mib:
+                resource.setrlimit(resource.RLIMIT_AS, (address_space_mib << 20, address_space_mib << 20))
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
         self.process = subprocess.Popen(
             [BINARY, command, *map(str, args)],
