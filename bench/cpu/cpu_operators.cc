@@ -19,11 +19,11 @@
 #include <functional>
 #include <iostream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "../kernels/ceiling.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "kernels/kernel_set.h"
 #include "tensor/float16.h"
@@ -35,7 +35,6 @@ using bench::Ceilings;
 using kernels::PackedMatrix;
 using kernels::PackedTokens;
 using kernels::Rounding;
-using Json = nlohmann::ordered_json;
 
 constexpr int64_t kHidden = 2048, kInner = 5632, kVocab = 32000;
 constexpr int32_t kHeads = 32, kKvHeads = 4, kHeadDim = 64, kBlockSize = 16;

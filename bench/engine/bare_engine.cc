@@ -6,9 +6,9 @@
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "cli/option_binding.h"
 #include "tactus/engine.h"
@@ -94,13 +94,13 @@ Status Main(const EngineOptions& engine_options, const Options& options) {
   warmup.requests = warmup.streams = 1;
   TACTUS_RETURN_IF_ERROR(Load(*engine, warmup).Run().status());
   TACTUS_ASSIGN_OR_RETURN(const auto run, Load(*engine, options).Run());
-  nlohmann::ordered_json out = {{"streams", options.streams},
-                                {"requests", options.requests},
-                                {"in", options.in},
-                                {"out", options.out},
-                                {"seconds", run.first},
-                                {"output_tokens", run.second},
-                                {"output_tokens_per_second", static_cast<double>(run.second) / run.first}};
+  Json out = {{"streams", options.streams},
+              {"requests", options.requests},
+              {"in", options.in},
+              {"out", options.out},
+              {"seconds", run.first},
+              {"output_tokens", run.second},
+              {"output_tokens_per_second", static_cast<double>(run.second) / run.first}};
   fmt::print("{}\n", out.dump());
   return Status();
 }

@@ -17,10 +17,10 @@
 #include <iostream>
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/rng.h"
 #include "cli/option_binding.h"
 #include "exec/cpu_executor.h"
@@ -75,7 +75,7 @@ constexpr int32_t kChunk = 2048;       // most tokens of a prompt in one step
 // Runs plans one at a time. Slot 0 is the prompt's, slots 1 to max_batch decode; each owns a fixed range of blocks.
 class Runner {
  public:
-  static Result<std::unique_ptr<Runner>> Create(const SpeedOptions& options, nlohmann::ordered_json* about);
+  static Result<std::unique_ptr<Runner>> Create(const SpeedOptions& options, Json* about);
 
   // An error once a prompt has taken `box_s` seconds; 0: never.
   Result<std::vector<double>> Prefill(int32_t tokens, int64_t repeat, double box_s = 0) {
@@ -115,8 +115,8 @@ class Runner {
   }
 
   // Milliseconds of one step by operator, and what is left of it; begins anew.
-  nlohmann::ordered_json TakeOperators(const std::vector<double>& seconds) {
-    nlohmann::ordered_json out;
+  Json TakeOperators(const std::vector<double>& seconds) {
+    Json out;
     double rest = 0;
     for (const double s : seconds) rest += s * 1e3;
     const double steps = seconds.empty() ? 1.0 : static_cast<double>(seconds.size());
@@ -214,7 +214,7 @@ class Runner {
   std::unique_ptr<Executor> executor_;  // last: its threads call wakeup_
 };
 
-Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nlohmann::ordered_json* about) {
+Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, Json* about) {
   const TimeNs start = SystemClock().NowNs();
   TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(options.model));
   TACTUS_ASSIGN_OR_RETURN(const Numerics numerics, ChooseNumerics({options.dtype, options.activation_dtype,
@@ -257,7 +257,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, nloh
   return runner;
 }
 
-void Answer(const nlohmann::ordered_json& answer) {
+void Answer(const Json& answer) {
   std::printf("%s\n", answer.dump().c_str());
   std::fflush(stdout);
 }
@@ -279,7 +279,7 @@ Result<std::vector<double>> RunCommand(Runner& runner, const std::string& line) 
   return InvalidArgument("unknown command '" + line + "': prefill, decode or hybrid");
 }
 
-nlohmann::ordered_json Summary(double tokens, const std::vector<double>& seconds) {
+Json Summary(double tokens, const std::vector<double>& seconds) {
   std::vector<double> speed;
   for (const double s : seconds) speed.push_back(tokens / s);
   std::sort(speed.begin(), speed.end());
@@ -298,15 +298,14 @@ Status Main(SpeedOptions options) {
     options.max_context = options.context;
     options.max_batch = *std::max_element(batches.begin(), batches.end());
   }
-  nlohmann::ordered_json out;
+  Json out;
   TACTUS_ASSIGN_OR_RETURN(const std::unique_ptr<Runner> runner, Runner::Create(options, &out));
   if (options.serve) {
     out["ready"] = true;
     Answer(out);
     for (std::string line; std::getline(std::cin, line);) {
       const auto seconds = RunCommand(*runner, line);
-      Answer(seconds.ok() ? nlohmann::ordered_json{{"seconds", *seconds}}
-                          : nlohmann::ordered_json{{"error", seconds.status().ToString()}});
+      Answer(seconds.ok() ? Json{{"seconds", *seconds}} : Json{{"error", seconds.status().ToString()}});
     }
     return Status();
   }

@@ -21,10 +21,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 
+#include "base/json.h"
 #include "numerics_variants.h"
 
 namespace tactus::bench {
@@ -200,10 +200,10 @@ struct Texts {
 
 Texts ReadTexts(const Input& input) {
   Texts texts;
-  nlohmann::json cases = nlohmann::json::array();
+  SortedJson cases = SortedJson::array();
   if (input.chats != "-") {
     std::ifstream chats(input.chats);
-    cases = nlohmann::json::parse(chats).at("cases");
+    cases = SortedJson::parse(chats).at("cases");
   }
   for (const auto& c : cases) {
     Passage p;

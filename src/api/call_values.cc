@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {
@@ -225,9 +226,9 @@ bool IsJsonObject(std::string_view text) {
 }
 
 bool DecodeJsonString(std::string_view json, std::string* out) {
-  const Json value = Json::parse(json, nullptr, false);
-  if (!value.is_string()) return false;
-  *out = value.get<std::string>();
+  const Result<Json> value = ParseJson(json);
+  if (!value.ok() || !value->is_string()) return false;
+  *out = value->get<std::string>();
   return true;
 }
 

@@ -7,10 +7,9 @@
 #include <charconv>
 #include <iterator>
 
-#include <nlohmann/json.hpp>
-
 #include "api/history.h"
 #include "api/request_fields.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "api/json.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {
@@ -65,7 +65,8 @@ class TemplateProbe {
       if (part.kind == AnswerPart::Kind::kCallBegin) name = part.name;
       if (part.kind == AnswerPart::Kind::kCallArguments) arguments += part.text;
     }
-    if (name != "get_weather" || Json::parse(arguments, nullptr, false) != Json::parse(kArguments)) return false;
+    const Result<Json> read = ParseJson(arguments);
+    if (name != "get_weather" || !read.ok() || *read != Json::parse(kArguments)) return false;
     // Forms that read alike differ in what they would write.
     if (form.either &&
         (text.find(form.head_end) != std::string_view::npos) != (form.body == ToolFormat::Body::kNamedJson))

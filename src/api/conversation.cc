@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "api/json.h"
 #include "api/loose_schema.h"
 #include "api/tool_rule.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "api/request_fields.h"
 #include "api/translations.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/hash.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "api/history.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -9,7 +9,6 @@
 namespace tactus::api {
 
 using json_text::AppendJsonString;
-using json_text::Json;
 using json_text::JsonLimits;
 using json_text::ParseJson;
 using json_text::ReplaceInvalidUtf8;

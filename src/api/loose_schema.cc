@@ -4,9 +4,9 @@
 #include <array>
 #include <cmath>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "api/json.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

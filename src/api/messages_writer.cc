@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "api/history.h"
 #include "api/json.h"
 #include "api/response_text.h"
 #include "base/context_room.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -6,11 +6,11 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "api/field_table.h"
 #include "api/fields.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/schema_numbers.h"
 
 namespace tactus::api {

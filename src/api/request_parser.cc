@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "api/other_fields.h"
 #include "api/output_rule.h"
 #include "api/request_fields.h"
 #include "api/translations.h"
 #include "base/context_room.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -66,12 +66,12 @@ Result<ParsedRequest> ParseResponsesRequest(std::string_view body, const Request
 Result<ParsedRequest> ParseMessagesRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {},
                                            bool counting = false);
 // The same of a body that is a part of a JSON text which has been read.
-Result<ParsedRequest> ReadCompletionRequest(const json_text::Json& body, const RequestLimits& limits);
-Result<ParsedRequest> ReadChatRequest(const json_text::Json& body, const RequestLimits& limits);
-Result<ParsedRequest> ReadResponsesRequest(const json_text::Json& body, const RequestLimits& limits);
+Result<ParsedRequest> ReadCompletionRequest(const Json& body, const RequestLimits& limits);
+Result<ParsedRequest> ReadChatRequest(const Json& body, const RequestLimits& limits);
+Result<ParsedRequest> ReadResponsesRequest(const Json& body, const RequestLimits& limits);
 
 // That the schemas in a body mean what is written. `rounded`: as JsonLimits has it of the text that it was read from.
-Status CheckNumbers(const json_text::Json& body, const std::vector<json_text::RoundedNumber>& rounded);
+Status CheckNumbers(const Json& body, const std::vector<json_text::RoundedNumber>& rounded);
 
 // The objectives that gateways put into headers: x-slo-ttft-ms, x-slo-tpot-ms and their x-llm-d- forms. The body's win.
 // `name` is compared without case; other names have no effect.

@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 
 #include "api/json.h"
 #include "base/context_room.h"
+#include "base/json.h"
 #include "base/utf8.h"
 
 namespace tactus::api {

@@ -4,10 +4,9 @@
 
 #include <iterator>
 
-#include <nlohmann/json.hpp>
-
 #include "api/json.h"
 #include "api/response_text.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -1,10 +1,10 @@
 #include "api/tool_rule.h"
 #include "api/json.h"
+#include "base/json.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "api/fields.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "api/field_names.h"
 #include "api/fields.h"
+#include "base/json.h"
 
 namespace tactus::api {
 

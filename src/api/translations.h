@@ -3,7 +3,6 @@
 // the shape. Internal to api/. Any thread.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include "api/field_names.h"
 #include "api/json.h"
 #include "api/tools.h"
+#include "base/json.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
 

@@ -1,10 +1,9 @@
 // Calls of the history written as the model writes them, for templates that show none.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "api/history.h"
 #include "api/json.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/decimal.h"
+#include "base/json.h"
 #include "base/utf8.h"
 
 namespace tactus::json_text {
@@ -58,8 +58,7 @@ class Builder final : public nlohmann::json_sax<Json> {
     key_ = std::move(value);
     return true;
   }
-  bool parse_error(size_t position, const std::string& /*last_token*/,
-                   const nlohmann::json::exception& error) override {
+  bool parse_error(size_t position, const std::string& /*last_token*/, const SortedJson::exception& error) override {
     const std::string_view before = text_.substr(0, position > 0 ? position - 1 : 0);
     const auto line = limits_.first_line + std::count(before.begin(), before.end(), '\n');
     const size_t newline = before.rfind('\n');
@@ -166,6 +165,45 @@ Result<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
   Builder builder(text, limits);
   if (!Json::sax_parse(text, &builder)) return builder.status;
   return std::move(builder.root);
+}
+
+namespace {
+
+// Whether brackets outside of strings nest deeper than `most` levels. `text` need not be JSON.
+bool NestsDeeper(std::string_view text, int most) {
+  int depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '"':
+        for (++i; i < text.size() && text[i] != '"'; ++i) {
+          if (text[i] == '\\') ++i;
+        }
+        break;
+      case '[':
+      case '{':
+        if (++depth > most) return true;
+        break;
+      case ']':
+      case '}':
+        --depth;
+        break;
+      default:
+        break;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<SortedJson> ParseSortedJson(std::string_view text) {
+  if (NestsDeeper(text, JsonLimits().max_depth)) {
+    return InvalidArgument(
+        fmt::format("invalid JSON: nested deeper than {} levels, the limit", JsonLimits().max_depth));
+  }
+  SortedJson json = SortedJson::parse(text, nullptr, false);
+  if (json.is_discarded()) return InvalidArgument("invalid JSON");
+  return json;
 }
 
 std::string ReplaceInvalidUtf8(std::string_view text) {

@@ -9,14 +9,11 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 
 namespace tactus::json_text {
-
-using Json = nlohmann::ordered_json;
 
 // A number of a text, of which its value has other digits: it is not a double's.
 struct RoundedNumber {
@@ -35,6 +32,10 @@ struct JsonLimits {
   static constexpr size_t kMostRounded = 4096;
 };
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
+
+// The same for large files that the project or a model's authors wrote: objects sorted by key, of a key that appears
+// twice the last value, no limits but that of depth. kInvalidArgument.
+Result<SortedJson> ParseSortedJson(std::string_view text);
 
 // The text under this name; empty where there is none.
 std::string TextOf(const Json& object, const char* name);

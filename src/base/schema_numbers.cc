@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace tactus {
 namespace {
 
-using json_text::Json;
 using json_text::RoundedNumber;
 
 bool IsNote(const std::string& keyword) {

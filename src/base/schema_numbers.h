@@ -12,6 +12,6 @@ namespace tactus {
 
 // kInvalidArgument names the first of `rounded` (JsonLimits) that bounds, lists or divides a value. `value`: a schema,
 // or what holds some; what explains or proposes values ("default", "examples") may have any numbers.
-Status CheckSchemaNumbers(const json_text::Json& value, const std::vector<json_text::RoundedNumber>& rounded);
+Status CheckSchemaNumbers(const Json& value, const std::vector<json_text::RoundedNumber>& rounded);
 
 }  // namespace tactus

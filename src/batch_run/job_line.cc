@@ -2,16 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "api/fields.h"
 #include "api/request_parser.h"
 #include "api/response_text.h"
+#include "base/json.h"
 
 namespace tactus::batch {
 namespace {
-
-using json_text::Json;
 
 Status CheckNames(const Json& object) {
   for (const auto& [name, value] : object.get_ref<const Json::object_t&>()) {

@@ -22,9 +22,9 @@ const api::Api* ApiOfUrl(std::string_view url);
 
 // {"custom_id": "...", "method": "POST", "url": "/v1/chat/completions", "body": {...}}
 struct JobLine {
-  std::optional<std::string> custom_id;         // also of a line that is wrong elsewhere
-  const api::Api* api = nullptr;                // its url
-  std::shared_ptr<const json_text::Json> body;  // an object
+  std::optional<std::string> custom_id;  // also of a line that is wrong elsewhere
+  const api::Api* api = nullptr;         // its url
+  std::shared_ptr<const Json> body;      // an object
 };
 // Nothing is asked for: no line of the job.
 bool IsBlankLine(std::string_view text);

@@ -10,10 +10,10 @@
 #include <map>
 #include <mutex>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
+#include "base/json.h"
 #include "base/thread_role.h"
 #include "batch_run/line_request.h"
 #include "batch_run/line_run.h"

@@ -4,17 +4,15 @@
 
 #include <algorithm>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "api/fields.h"
+#include "base/json.h"
 #include "base/printable.h"
 #include "batch_run/job_line.h"
 
 namespace tactus::batches {
 namespace {
-
-using json_text::Json;
 
 constexpr size_t kMostPairs = 16, kMostKeyCharacters = 64, kMostValueCharacters = 512;
 constexpr int64_t kLeastLive_s = 3600, kMostLive_s = 30 * 86400;

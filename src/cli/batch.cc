@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "api/conversation.h"
 #include "base/clock.h"
 #include "base/input_file.h"
+#include "base/json.h"
 #include "base/json_text.h"
 #include "base/output_file.h"
 #include "base/printable.h"
@@ -237,9 +237,9 @@ std::string PlanText(const PlanFigures& plan, int64_t finest_key_tokens) {
   return text + "; `tactus profile` measures this machine, and the next run says its share of what that allows";
 }
 
-nlohmann::ordered_json ResultJson(const batch::Job& job, int64_t done_before, const RunResult& result) {
+Json ResultJson(const batch::Job& job, int64_t done_before, const RunResult& result) {
   const batch::JobCounts c = job.counts();
-  nlohmann::ordered_json report = RunJson(result);
+  Json report = RunJson(result);
   report["lines"] = {
       {"in", c.lines}, {"out", c.out}, {"errors", c.errors}, {"left", c.left()}, {"before", done_before}};
   if (c.elsewhere > 0) report["shard"] = {{"elsewhere", c.elsewhere}, {"cut", job.cut()}};

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/json_text.h"
 #include "base/objectives.h"
 #include "base/one_line.h"
@@ -94,7 +94,8 @@ Result<std::string> FirstModel(const LoadOptions& load) {
     return InvalidArgument(
         fmt::format("{}/v1/models answered {}: {}", load.url, response.status, OneLine(response.body)));
   }
-  const auto json = nlohmann::json::parse(response.body, nullptr, false);
+  const Result<Json> read = json_text::ParseJson(response.body);
+  const Json json = read.ok() ? *read : Json();
   if (json.is_object() && json.contains("data") && json["data"].is_array() && !json["data"].empty()) {
     const auto& first = json["data"][0];
     const std::string id = first.is_object() && first.contains("id") && first["id"].is_string()
@@ -201,7 +202,7 @@ Status GiveObjectives(const BenchOptions& options, Work* work) {
 struct Bench {
   int code = kExitOk;
   RunResult run;
-  nlohmann::ordered_json json;
+  Json json;
 };
 
 // With the seed of `options.load`. The error: nothing could be asked of the server.
@@ -232,7 +233,7 @@ Result<Bench> RunOne(const BenchOptions& options, ReportInput input, Work work, 
 }
 
 // Names need not be UTF-8; what is not is replaced.
-int Write(const BenchOptions& options, const nlohmann::ordered_json& json, const std::string& table, int code) {
+int Write(const BenchOptions& options, const Json& json, const std::string& table, int code) {
   std::printf("%s", options.json ? (json_text::JsonText(json) + "\n").c_str() : table.c_str());
   if (options.output.empty()) return code;
   const Status written = ReplaceFile(options.output, json_text::JsonText(json, 1) + "\n", "output");
@@ -264,7 +265,7 @@ int RunLoads(BenchOptions options, const ReportInput& input) {
     set.runs.push_back(std::move(bench->json));
     ++options.seed;
   }
-  const nlohmann::ordered_json json = RunSetJson(set);
+  const Json json = RunSetJson(set);
   return Write(options, json, RunSetTable(json), kExitOk);
 }
 

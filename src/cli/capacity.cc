@@ -18,8 +18,6 @@
 namespace tactus::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr double kLeastRate = 0.01, kMostRate = 10'000;
 constexpr double kMostConcurrency = 65'536;
 

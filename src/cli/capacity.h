@@ -9,8 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "cli/sim_cases.h"
 #include "obs/run_condition.h"
 #include "sim/find_largest.h"
@@ -50,7 +49,7 @@ struct CapacityOptions : SimManyOptions {
 struct Probe {
   double value = 0;
   std::vector<RunCondition::Verdict> verdicts;
-  nlohmann::ordered_json result;
+  Json result;
   std::string nothing_completed;  // why, where that is so
   bool held() const {
     return nothing_completed.empty() &&
@@ -89,7 +88,7 @@ std::string WhyNone(const CapacityOptions& options, const CapacityCase& of);
 std::vector<double> HeldValues(const CapacityCase& of);
 std::string ValueText(const CapacityOptions& options, double value);  // "3.2 requests/s", "14 in flight"
 // {options, until, capacity: {mean, low, high}, why_none, of_first, seeds: [{seed, held, broke}]}
-nlohmann::ordered_json CapacityJson(const CapacityOptions& options, const std::vector<VariedFlag>& varied,
-                                    const CapacityCase& of, const CapacityCase& first);
+Json CapacityJson(const CapacityOptions& options, const std::vector<VariedFlag>& varied, const CapacityCase& of,
+                  const CapacityCase& first);
 
 }  // namespace tactus::cli

@@ -3,9 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "api/explain_text.h"
+#include "base/json.h"
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "cli/commands.h"
@@ -60,8 +59,7 @@ struct Explained {
 Result<Explained> Explain(const ExplainOptions& options) {
   if (report::IsArchive(options.trace)) {
     TACTUS_ASSIGN_OR_RETURN(const auto story, report::RequestStory(options.trace, options.id));
-    return Explained{story.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace),
-                     report::StoryTable(story)};
+    return Explained{story.dump(-1, ' ', false, Json::error_handler_t::replace), report::StoryTable(story)};
   }
   TACTUS_ASSIGN_OR_RETURN(const auto found, Find(options));
   return Explained{api::ExplainText(found), api::ExplainTable(found)};

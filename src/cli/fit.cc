@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/printable.h"
 #include "cli/capacity.h"
 #include "cli/interrupt.h"
@@ -19,8 +19,6 @@
 
 namespace tactus::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kFitName = "fit";
 

@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <deque>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
+#include "base/json_text.h"
 #include "base/one_line.h"
 #include "base/rng.h"
 
 namespace tactus::cli {
 namespace {
-
-using Json = nlohmann::json;
 
 // Common one-token English words: a text prompt of n words has about n tokens under most vocabularies.
 constexpr const char* kWords[] = {
@@ -73,8 +72,9 @@ std::string ErrorText(const Json& error, const std::string& otherwise) {
 // What a failed request is counted under: what the server said, at most a line of it, and nothing that a terminal
 // obeys.
 std::string ReasonOf(const http::HttpResponse& response) {
-  const Json body = Json::parse(response.body, nullptr, false);
-  return fmt::format("HTTP {}: {}", response.status, ErrorText(Field(body, "error"), response.body));
+  const Result<Json> body = json_text::ParseJson(response.body);
+  return fmt::format("HTTP {}: {}", response.status,
+                     ErrorText(Field(body.ok() ? *body : Json(), "error"), response.body));
 }
 
 void CountReason(std::string reason, std::map<std::string, int64_t>* reasons) {
@@ -165,8 +165,9 @@ class Load {
       *saw_done = true;
       return;
     }
-    const Json chunk = Json::parse(data, nullptr, false);
-    if (!chunk.is_object()) return;
+    const Result<Json> read = json_text::ParseJson(data);
+    if (!read.ok() || !read->is_object()) return;
+    const Json& chunk = *read;
     if (const Json& failed = Field(chunk, "error"); !failed.is_null()) {
       *error = ErrorText(failed, std::string(data));
       return;

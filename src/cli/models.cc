@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "base/available_memory.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/json_text.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
@@ -55,7 +55,7 @@ struct ModelsOptions {
 int List(const ModelsOptions& options) {
   const auto models = ListModels();
   if (options.json) {
-    nlohmann::ordered_json out = {{"cache", CacheFolder()}, {"models", nlohmann::json::array()}};
+    Json out = {{"cache", CacheFolder()}, {"models", SortedJson::array()}};
     for (const auto& m : models)
       out["models"].push_back({{"name", m.name}, {"path", m.path}, {"default", m.is_default}});
     std::printf("%s\n", json_text::JsonText(out).c_str());

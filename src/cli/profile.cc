@@ -4,9 +4,9 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/output_file.h"
 #include "cli/commands.h"
 #include "cli/interrupt.h"
@@ -89,7 +89,7 @@ Status TooFewRows(const ProfileCommandOptions& o, const std::string& file, const
                 "time-limit");
 }
 
-nlohmann::ordered_json SpreadJson(const std::optional<cost::StepSpread>& spread) {
+Json SpreadJson(const std::optional<cost::StepSpread>& spread) {
   if (!spread) return nullptr;
   return {{"with_prompts", spread->with_prompts}, {"decodes_only", spread->decodes_only}};
 }
@@ -129,14 +129,14 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
                spread ? ("; single steps vary about it by " + cost::SpreadText(*spread)).c_str() : "");
   if (o.json) {
     const auto& e = (*fitted)->error();
-    std::printf("%s\n", nlohmann::ordered_json{{"file", file},
-                                               {"rows", e.rows},
-                                               {"interrupted", measured->interrupted},
-                                               {"median_error", e.fit_median},
-                                               {"left_out_median_error", e.left_out_median},
-                                               {"left_out_p90_error", e.left_out_p90},
-                                               {"spread", SpreadJson(spread)}}
-                            .dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)
+    std::printf("%s\n", Json{{"file", file},
+                             {"rows", e.rows},
+                             {"interrupted", measured->interrupted},
+                             {"median_error", e.fit_median},
+                             {"left_out_median_error", e.left_out_median},
+                             {"left_out_p90_error", e.left_out_p90},
+                             {"spread", SpreadJson(spread)}}
+                            .dump(-1, ' ', false, Json::error_handler_t::replace)
                             .c_str());
   } else {
     std::printf("%s\n", file.c_str());

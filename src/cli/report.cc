@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json.h"
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "cli/commands.h"
@@ -163,8 +163,7 @@ Status WritePictures(const report::Report& report, const std::string& folder, bo
         write(figure->id() + ".csv", std::visit([](const auto& plot) { return report::Csv(plot); }, figure->plot)));
   }
   TACTUS_RETURN_IF_ERROR(
-      write("report.json",
-            report::ReportJson(report).dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
+      write("report.json", report::ReportJson(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
   for (size_t i = 0; png && i < figures.size(); ++i) {
     const std::string path = (std::filesystem::path(folder) / figures[i]->id()).string();
     const Status made = WritePng(path + ".svg", path + ".png");

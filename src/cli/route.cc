@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/json_text.h"
 #include "base/one_line.h"
 #include "base/printable.h"
@@ -51,7 +51,7 @@ struct AskOptions {
 };
 
 // False: the answer is none of a router's.
-bool PrintFleet(const json_text::Json& fleet) {
+bool PrintFleet(const Json& fleet) {
   const auto replicas = fleet.find("replicas");
   if (replicas == fleet.end() || !replicas->is_array()) return false;
   if (!std::all_of(replicas->begin(), replicas->end(),
@@ -59,8 +59,8 @@ bool PrintFleet(const json_text::Json& fleet) {
     return false;
   std::printf("%-32s %-12s %-8s %9s %8s %8s %8s\n", "replica", "state", "kind", "in flight", "requests", "failures",
               "waiting");
-  const auto text = [](const json_text::Json& r, const char* name) { return Printable(json_text::TextOf(r, name)); };
-  const auto number = [](const json_text::Json& r, const char* name) {
+  const auto text = [](const Json& r, const char* name) { return Printable(json_text::TextOf(r, name)); };
+  const auto number = [](const Json& r, const char* name) {
     const auto found = r.find(name);
     const bool count = found != r.end() && found->is_number_integer() && *found >= 0;
     return count ? found->get<long long>() : 0LL;

@@ -4,12 +4,12 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "cli/command_options.h"
@@ -27,8 +27,6 @@
 
 namespace tactus::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 int FailSim(const Status& status, int code) {
   return FailOf("sim", status, code);
@@ -152,7 +150,7 @@ int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* 
   const SimProgress& p = report->progress;
   progress->End(p);
   if (recorder) {
-    const std::string result = report->json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+    const std::string result = report->json.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (const Status written = recorder->Close(result); !written.ok()) return FailSim(written, kExitFailed);
   }
   if (*series != nullptr) report->json["timeseries"] = (*series)->ToJson();

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/capacity.h"
 #include "cli/interrupt.h"
 #include "cli/sim_commands.h"
@@ -12,8 +12,6 @@
 
 namespace tactus::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string IntervalText(const Json& value, const char* unit) {
   std::string text = fmt::format("{:.4g}{}", value["mean"].get<double>(), unit);

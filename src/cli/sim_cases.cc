@@ -317,7 +317,7 @@ Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, Si
                                      int64_t seeds, int32_t threads) {
   struct Done {
     Status status{StatusCode::kCancelled, "interrupted"};
-    nlohmann::ordered_json result;
+    Json result;
   };
   const auto each = static_cast<size_t>(seeds);
   std::vector<Done> runs(configurations.size() * each);
@@ -344,17 +344,17 @@ Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, Si
   return sets;
 }
 
-nlohmann::ordered_json RunSetJson(const RunSet& set) {
-  nlohmann::ordered_json seeds = nlohmann::ordered_json::array(), mean = nlohmann::ordered_json::object();
+Json RunSetJson(const RunSet& set) {
+  Json seeds = Json::array(), mean = Json::object();
   for (const auto& run : set.runs) seeds.push_back(run["seed"]);
   for (const RunMetric& metric : RunMetric::All()) {
     const auto values = set.Values(metric);
-    mean[metric.Name()] = values ? IntervalJson(MeanOver(*values)) : nlohmann::ordered_json(nullptr);
+    mean[metric.Name()] = values ? IntervalJson(MeanOver(*values)) : Json(nullptr);
   }
   return {{"seeds", std::move(seeds)}, {"mean", std::move(mean)}, {"runs", set.runs}};
 }
 
-std::string RunSetTable(const nlohmann::ordered_json& set) {
+std::string RunSetTable(const Json& set) {
   std::string table;
   for (const RunMetric& metric : RunMetric::All()) {
     const auto& mean = set["mean"][metric.Name()];

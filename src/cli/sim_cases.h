@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "cli/command_options.h"
 #include "obs/run_metric.h"
 #include "sim/sim_run.h"
@@ -78,7 +77,7 @@ std::string AboutText(double seconds);
 // The results of one configuration, a run per seed.
 struct RunSet {
   std::string name;
-  std::vector<nlohmann::ordered_json> runs;
+  std::vector<Json> runs;
 
   // Of all runs; absent: one does not know it, or there is none.
   std::optional<std::vector<double>> Values(const RunMetric& metric) const;
@@ -90,8 +89,8 @@ struct RunSet {
 Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, SimOptions>>& configurations,
                                      int64_t seeds, int32_t threads);
 // {"seeds": [...], "mean": {"p99(tbt)": {mean, low, high}, ...}, "runs": [...]}
-nlohmann::ordered_json RunSetJson(const RunSet& set);
+Json RunSetJson(const RunSet& set);
 // The means and intervals of that, a metric a line.
-std::string RunSetTable(const nlohmann::ordered_json& set);
+std::string RunSetTable(const Json& set);
 
 }  // namespace tactus::cli

@@ -1,8 +1,8 @@
 #include "cli/sim_commands.h"
+#include "base/json.h"
 #include "base/json_text.h"
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "base/output_file.h"
 
@@ -21,7 +21,7 @@ int ExitCodeOf(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
 
-Status WriteResult(const nlohmann::ordered_json& result, bool json, const std::string& output) {
+Status WriteResult(const Json& result, bool json, const std::string& output) {
   if (json) std::printf("%s\n", json_text::JsonText(result).c_str());
   return output.empty() ? Status() : ReplaceFile(output, json_text::JsonText(result, 1) + "\n", "output");
 }

@@ -4,8 +4,7 @@
 
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "cli/commands.h"
 #include "tactus/status.h"
 
@@ -21,6 +20,6 @@ int FailOf(const char* command, const Status& status, int code);
 // Wrong input is wrong usage; a file that cannot be read or written is a failure.
 int ExitCodeOf(const Status& status);
 // On stdout as one line, and in the file `output` where it is named. kDataLoss: it could not be written.
-Status WriteResult(const nlohmann::ordered_json& result, bool json, const std::string& output);
+Status WriteResult(const Json& result, bool json, const std::string& output);
 
 }  // namespace tactus::cli

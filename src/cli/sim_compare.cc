@@ -2,15 +2,18 @@
 // ratios to the first one's with a confidence interval over seeds.
 #include <fmt/format.h>
 
+#include <limits>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
 
 #include "base/input_file.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "base/printable.h"
 #include "cli/interrupt.h"
 #include "cli/sim_cases.h"
@@ -21,8 +24,6 @@
 
 namespace tactus::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kCompareName = "sim compare";
 constexpr int64_t kMostFileBytes = 64 << 20;
@@ -59,8 +60,11 @@ Result<std::vector<Json>> RunsOf(const std::string& file, const std::string& tex
     return InvalidArgument(
         fmt::format("'{}': {}; a result is what -o of `tactus sim` or `tactus bench` writes", Printable(file), why));
   };
-  const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) return wrong("it begins like JSON and is none");
+  json_text::JsonLimits limits;
+  limits.max_values = limits.max_keys = std::numeric_limits<int64_t>::max();
+  const Result<Json> read = json_text::ParseJson(text, limits);
+  if (!read.ok()) return wrong(read.status().message());
+  const Json& json = *read;
   std::vector<Json> runs;
   if (const auto list = json.find("runs"); list != json.end() && list->is_array()) {
     runs.assign(list->begin(), list->end());

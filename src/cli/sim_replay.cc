@@ -4,9 +4,9 @@
 
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json.h"
 #include "base/output_file.h"
 #include "cost/cost_model.h"
 #include "cost/step_table.h"
@@ -18,8 +18,6 @@
 
 namespace tactus::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Json RecordedJson(const ReplayReport& r) {
   return {{"recorded_by", r.program_version},

@@ -4,9 +4,9 @@
 #include <charconv>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json.h"
 #include "base/printable.h"
 #include "cli/sim_cases.h"
 #include "cli/sim_commands.h"
@@ -14,8 +14,6 @@
 
 namespace tactus::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kStepName = "sim step";
 constexpr int64_t kMost = 1 << 30;  // tokens of a step, and before one

@@ -7,10 +7,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/output_file.h"
 #include "cli/interrupt.h"
 #include "cli/sim_cases.h"
@@ -22,8 +22,6 @@
 
 namespace tactus::cli {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr const char* kSweepName = "sim sweep";
 

@@ -2,9 +2,10 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "base/input_file.h"
+#include "base/json.h"
+#include "base/json_text.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
 #include "engine/model_text.h"
@@ -32,13 +33,11 @@ struct TemplateOptions {
   }
 };
 
-Result<nlohmann::ordered_json> ReadJson(const std::string& path) {
+Result<Json> ReadJson(const std::string& path) {
   TACTUS_ASSIGN_OR_RETURN(const std::string text, ReadInputFile(path, kMostFileBytes));
-  try {
-    return nlohmann::ordered_json::parse(text);
-  } catch (const nlohmann::json::parse_error& e) {
-    return InvalidArgument(fmt::format("{} is not JSON: see byte {}", path, e.byte));
-  }
+  Result<Json> json = json_text::ParseJson(text);
+  if (!json.ok()) return InvalidArgument(fmt::format("{}: {}", path, json.status().message()));
+  return json;
 }
 
 Result<ModelText> LoadTemplate(const std::string& name) {
@@ -59,8 +58,8 @@ Result<std::string> Render(const TemplateOptions& options) {
   TACTUS_ASSIGN_OR_RETURN(const ModelText text, LoadTemplate(options.model));
   if (options.source)
     return options.tools.empty() || text.tool_use_source.empty() ? text.template_source : text.tool_use_source;
-  TACTUS_ASSIGN_OR_RETURN(nlohmann::ordered_json variables, ReadJson(options.messages));
-  if (variables.is_array()) variables = nlohmann::ordered_json{{"messages", variables}};
+  TACTUS_ASSIGN_OR_RETURN(Json variables, ReadJson(options.messages));
+  if (variables.is_array()) variables = Json{{"messages", variables}};
   if (!variables.is_object() || !variables.contains("messages")) {
     return InvalidArgument(fmt::format("{} is neither a list of messages nor an object with one", options.messages));
   }
@@ -69,9 +68,10 @@ Result<std::string> Render(const TemplateOptions& options) {
     if (!variables["tools"].is_array()) return InvalidArgument(fmt::format("{} is not a list of tools", options.tools));
   }
   if (!options.kwargs.empty()) {
-    const auto extra = nlohmann::ordered_json::parse(options.kwargs, nullptr, false);
-    if (!extra.is_object()) return InvalidArgument("--chat-template-kwargs is not a JSON object", kKwargs);
-    variables.update(extra);
+    const Result<Json> extra = json_text::ParseJson(options.kwargs);
+    if (!extra.ok() || !extra->is_object())
+      return InvalidArgument("--chat-template-kwargs is not a JSON object", kKwargs);
+    variables.update(*extra);
   }
   if (options.add_generation_prompt || !variables.contains("add_generation_prompt")) {
     variables["add_generation_prompt"] = options.add_generation_prompt;

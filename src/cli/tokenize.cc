@@ -1,9 +1,9 @@
 // `tactus tokenize MODEL [TEXT]`: the tokens of a text (an argument, or standard input), as the server would make them.
 #include <cstdio>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "base/input_file.h"
+#include "base/json.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
 #include "engine/model_text.h"
@@ -36,15 +36,15 @@ std::string IdLine(const std::vector<TokenId>& ids) {
 void Print(const Tokenizer& tokenizer, const TokenizeOptions& options, const std::string& text) {
   const auto ids = tokenizer.Encode(text, options.add_special, true);
   if (options.json) {
-    nlohmann::ordered_json out = {{"count", ids.size()}, {"tokens", ids}, {"token_strs", nlohmann::json::array()}};
+    Json out = {{"count", ids.size()}, {"tokens", ids}, {"token_strs", SortedJson::array()}};
     for (TokenId id : ids) out["token_strs"].push_back(std::string(tokenizer.TokenText(id)));
-    std::printf("%s\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+    std::printf("%s\n", out.dump(-1, ' ', false, SortedJson::error_handler_t::replace).c_str());
   } else if (options.ids || options.lines) {
     std::printf("%s\n", IdLine(ids).c_str());
   } else {
     for (TokenId id : ids) {
-      const nlohmann::json shown = std::string(tokenizer.TokenBytes(id));
-      std::printf("%8d  %s\n", id, shown.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+      const SortedJson shown = std::string(tokenizer.TokenBytes(id));
+      std::printf("%8d  %s\n", id, shown.dump(-1, ' ', false, SortedJson::error_handler_t::replace).c_str());
     }
   }
 }

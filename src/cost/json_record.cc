@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/json_text.h"
 
 namespace tactus::cost {
@@ -95,13 +95,13 @@ void JsonRecord::Each(const char* key, const std::function<void(JsonRecord&)>& r
   }
 }
 
-const JsonRecord::Json* JsonRecord::Find(const char* key) {
+const Json* JsonRecord::Find(const char* key) {
   asked_.emplace(key);
   const auto found = json_->find(key);
   return found == json_->end() ? nullptr : &*found;
 }
 
-const JsonRecord::Json* JsonRecord::Need(const char* key, const char* what, bool (Json::*is)() const noexcept) {
+const Json* JsonRecord::Need(const char* key, const char* what, bool (Json::*is)() const noexcept) {
   const Json* json = Find(key);
   if (json == nullptr) {
     Fail(where_, fmt::format("'{}' is missing", key));

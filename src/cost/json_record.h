@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "tactus/status.h"
 
 namespace tactus::cost {
@@ -34,8 +33,6 @@ class JsonRecord {
   void Each(const char* key, const std::function<void(JsonRecord&)>& read);
 
  private:
-  using Json = nlohmann::ordered_json;
-
   JsonRecord(const Json* json, std::string where, Status* fault)
       : json_(json), where_(std::move(where)), fault_(fault) {}
   const Json* Find(const char* key);

@@ -7,12 +7,12 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
 #include "base/clock.h"
 #include "base/fleet_secret.h"
+#include "base/json.h"
 #include "base/json_text.h"
 #include "base/objectives.h"
 #include "base/printable.h"
@@ -258,7 +258,7 @@ class EngineImpl final : public Engine {
     limits.max_depth = 2 * limits.max_depth;
     limits.max_values = limits.max_keys = std::numeric_limits<int64_t>::max();
     limits.stop = stop;
-    TACTUS_ASSIGN_OR_RETURN(nlohmann::ordered_json variables, json_text::ParseJson(variables_json, limits));
+    TACTUS_ASSIGN_OR_RETURN(Json variables, json_text::ParseJson(variables_json, limits));
     if (!variables.is_object()) return InvalidArgument("the template's variables are not a JSON object");
     if (!variables.contains("bos_token")) variables["bos_token"] = setup_.text.bos_token;
     if (!variables.contains("eos_token")) variables["eos_token"] = setup_.text.eos_token;

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
+#include "base/json.h"
 #include "base/printable.h"
 
 namespace tactus {
@@ -117,13 +117,12 @@ class Finder {
 
   // What the template writes behind an answer, without white space; empty: nothing, or it takes no such conversation.
   std::string Behind(bool goes_on) const {
-    nlohmann::ordered_json messages = {{{"role", "user"}, {"content", "a"}},
-                                       {{"role", "assistant"}, {"content", kAnswer}}};
+    Json messages = {{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", kAnswer}}};
     if (goes_on) messages.push_back({{"role", "user"}, {"content", "b"}});
-    const nlohmann::ordered_json variables = {{"messages", std::move(messages)},
-                                              {"add_generation_prompt", false},
-                                              {"bos_token", text_.bos_token},
-                                              {"eos_token", text_.eos_token}};
+    const Json variables = {{"messages", std::move(messages)},
+                            {"add_generation_prompt", false},
+                            {"bos_token", text_.bos_token},
+                            {"eos_token", text_.eos_token}};
     const auto rendered = text_.chat_template->Render(variables);
     if (!rendered.ok()) return "";
     const size_t answer = rendered->rfind(kAnswer);

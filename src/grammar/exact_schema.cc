@@ -5,18 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "base/decimal.h"
+#include "base/json.h"
 #include "grammar/lark_schema.h"
 #include "grammar/schema_text.h"
 
 namespace tactus::grammar {
 namespace {
-
-using json_text::Json;
 
 // Calls `change` on each schema, those that it holds after it.
 template <class Change>

@@ -15,10 +15,10 @@ namespace tactus::grammar {
 // Nothing: the schema can be handed over as it stands. kInvalidArgument: a number stands where it cannot be kept
 // exactly; the message names it and the place. `schema`: with "x-guidance" as it is handed over; with "lenient" there
 // no error: such a number is left out.
-Result<std::optional<std::string>> ExactGrammar(const json_text::Json& schema);
+Result<std::optional<std::string>> ExactGrammar(const Json& schema);
 
 // The same for every "%json" of a grammar in Lark's notation; `schemas` gets each of them as it stands there.
-Result<std::string> WithExactNumbers(std::string grammar, std::vector<json_text::Json>* schemas = nullptr);
+Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* schemas = nullptr);
 
 // A number that the library reads as just this multipleOf, where there is one: it counts its digits by multiplying a
 // double by ten. Nothing: there is none.

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -15,12 +14,11 @@
 #include <vector>
 
 #include "base/decimal.h"
+#include "base/json.h"
 #include "grammar/number_regex.h"
 #include "grammar/schema_text.h"
 
 namespace tactus::grammar {
-
-using json_text::Json;
 
 bool HoldsValues(std::string_view keyword) {
   return keyword == "const" || keyword == "enum" || keyword == "default" || keyword == "examples";

@@ -13,21 +13,21 @@ namespace tactus::grammar {
 
 inline constexpr std::array<const char*, 4> kBounds = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
 
-bool HoldsValues(std::string_view keyword);                                              // plain JSON
-bool HoldsSchemas(std::string_view keyword);                                             // by names
-const json_text::Json* Member(const json_text::Json& schema, std::string_view keyword);  // null: it has none
+bool HoldsValues(std::string_view keyword);                        // plain JSON
+bool HoldsSchemas(std::string_view keyword);                       // by names
+const Json* Member(const Json& schema, std::string_view keyword);  // null: it has none
 // The library's doubles have its digits, and those beside it.
-bool IsKept(const json_text::Json& number);
+bool IsKept(const Json& number);
 // The first number in a constant that is not kept; null: there is none. The recursion is bounded as the JSON's depth.
-const json_text::Json* FindLost(const json_text::Json& value);
+const Json* FindLost(const Json& value);
 // The same in a schema's own keywords.
-const json_text::Json* OwnLost(const json_text::Json& schema);
+const Json* OwnLost(const Json& schema);
 
 struct LarkSchema {
   std::string rules, start;  // and the expression that means the whole schema
 };
 // Names of rules begin with `prefix`. kUnimplemented, with the keyword alone as its message: beside it a number that is
 // not kept cannot be written. Precondition: the schema has such a number.
-Result<LarkSchema> LarkOf(const json_text::Json& root, const std::string& prefix);
+Result<LarkSchema> LarkOf(const Json& root, const std::string& prefix);
 
 }  // namespace tactus::grammar

@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "base/json.h"
 #include "grammar/grammar_engine.h"
 #include "grammar/schema_text.h"
 
 namespace tactus::grammar {
 namespace {
-
-using json_text::Json;
 
 constexpr size_t kMostChars = 600;  // of a message; a regex may be quoted in it
 

@@ -18,7 +18,7 @@ namespace {
 // On one string: the work of intersecting regexes doubles and more with each, and llguidance counts it only in between.
 constexpr int kMostPatterns = 8;
 
-Status CheckOneSchema(const json_text::Json& schema, const char* kind) {
+Status CheckOneSchema(const Json& schema, const char* kind) {
   if (const Status fault = CheckSchema(schema); !fault.ok())
     return InvalidArgument(fmt::format("{}: {}", kind, fault.message()));
   if (const int patterns = MostPatterns(schema); patterns > kMostPatterns) {
@@ -64,7 +64,7 @@ Result<std::shared_ptr<const RuleSource>> RuleSource::Of(const OutputRule& rule)
   source->kind = rule.kind;
   source->text = rule.kind == OutputRule::Kind::kRegex ? AsciiClasses(rule.text) : rule.text;
   source->changed = source->text != rule.text;
-  if (rule.kind == OutputRule::Kind::kJsonObject) source->schema = json_text::Json{{"type", "object"}};
+  if (rule.kind == OutputRule::Kind::kJsonObject) source->schema = Json{{"type", "object"}};
   if (rule.kind == OutputRule::Kind::kJsonSchema) {
     auto parsed = ParseSchema(rule.text);
     if (!parsed.ok()) return InvalidArgument(fmt::format("json_schema: {}", parsed.status().message()));
@@ -72,7 +72,7 @@ Result<std::shared_ptr<const RuleSource>> RuleSource::Of(const OutputRule& rule)
   }
   if (source->schema) {
     source->text = SchemaText(*source->schema);
-    TACTUS_ASSIGN_OR_RETURN(const json_text::Json handed_over, json_text::ParseJson(source->text));
+    TACTUS_ASSIGN_OR_RETURN(const Json handed_over, json_text::ParseJson(source->text));
     auto exact = ExactGrammar(handed_over);
     if (!exact.ok()) return InvalidArgument(fmt::format("json_schema: {}", exact.status().message()));
     source->as_lark = exact->has_value();
@@ -90,7 +90,7 @@ Result<std::shared_ptr<const RuleSource>> RuleSource::Of(const OutputRule& rule)
 
 Status RuleSource::Check() const {
   if (schema) return CheckOneSchema(*schema, "json_schema");
-  for (const json_text::Json& one : inner) TACTUS_RETURN_IF_ERROR(CheckOneSchema(one, "lark: %json"));
+  for (const Json& one : inner) TACTUS_RETURN_IF_ERROR(CheckOneSchema(one, "lark: %json"));
   if (kind != OutputRule::Kind::kLark) return Status();
   if (const int count = MostIntersected(text); count > kMostPatterns) {
     return InvalidArgument(fmt::format("lark: {} expressions are intersected ('&') in one definition; the limit is {}",

@@ -3,12 +3,12 @@
 #pragma once
 
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/json_text.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
@@ -18,10 +18,10 @@ namespace tactus::grammar {
 struct RuleSource {
   OutputRule::Kind kind = OutputRule::Kind::kNone;
   std::string text;
-  std::optional<json_text::Json> schema;  // of the kinds that are one
-  std::vector<json_text::Json> inner;     // schemas within a grammar, as the client wrote them
-  bool as_lark = false;                   // a schema is handed over as a grammar
-  bool changed = false;                   // a regex is not as the client wrote it
+  std::optional<Json> schema;  // of the kinds that are one
+  std::vector<Json> inner;     // schemas within a grammar, as the client wrote them
+  bool as_lark = false;        // a schema is handed over as a grammar
+  bool changed = false;        // a regex is not as the client wrote it
 
   // Reads the rule. kInvalidArgument: what is wrong with it.
   static Result<std::shared_ptr<const RuleSource>> Of(const OutputRule& rule);

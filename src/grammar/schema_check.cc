@@ -5,19 +5,17 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/decimal.h"
+#include "base/json.h"
 #include "grammar/exact_schema.h"
 #include "grammar/schema_text.h"
 
 namespace tactus::grammar {
 namespace {
-
-using json_text::Json;
 
 const Json* Member(const Json& schema, const char* keyword) {
   if (!schema.is_object()) return nullptr;

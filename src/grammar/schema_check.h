@@ -13,6 +13,6 @@ inline constexpr int64_t kMostMultiple = 10'000;
 // kInvalidArgument names the keyword, the value, the limit and the place: an `enum` or `type` that lists nothing, a
 // `multipleOf` that is not above 0 or, with those that `allOf` and `$ref` bring together, beyond kMostMultiple, a
 // schema that requires itself without end. `schema`: as ParseSchema has parsed it.
-Status CheckSchema(const json_text::Json& schema);
+Status CheckSchema(const Json& schema);
 
 }  // namespace tactus::grammar

@@ -5,19 +5,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/schema_numbers.h"
 #include "grammar/regex_text.h"
 
 namespace tactus::grammar {
 namespace {
-
-using json_text::Json;
 
 constexpr int kMaxDepth = 64;
 constexpr int64_t kMaxValues = 200'000;

@@ -5,8 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/printable.h"
 #include "model/tensor_file.h"
 #include "model_config/sampling_defaults.h"
@@ -77,8 +76,8 @@ std::optional<Result<MemoryPlan>> Plan(const ModelDescription& d, const InspectO
   return PlanMemory(d.config, input);
 }
 
-nlohmann::ordered_json RopeJson(const RopeConfig& rope) {
-  nlohmann::ordered_json j = {{"theta", rope.theta}, {"scaling", ScalingName(rope.scaling)}};
+Json RopeJson(const RopeConfig& rope) {
+  Json j = {{"theta", rope.theta}, {"scaling", ScalingName(rope.scaling)}};
   if (rope.scaling != RopeScaling::kNone) j["factor"] = rope.factor;
   if (rope.original_max_position > 0) j["original_max_position"] = rope.original_max_position;
   j["interleaved"] = rope.interleaved;
@@ -88,7 +87,7 @@ nlohmann::ordered_json RopeJson(const RopeConfig& rope) {
 
 // By the names of a request's fields.
 struct StatedFields {
-  nlohmann::ordered_json json;
+  Json json;
   void Group(const char*) {}
   template <class T>
   void Field(std::string name, const std::optional<T>& value, const FieldSpec&) {
@@ -97,13 +96,13 @@ struct StatedFields {
   }
 };
 
-nlohmann::ordered_json StatedJson(StatedSampling stated) {
+Json StatedJson(StatedSampling stated) {
   StatedFields fields;
   stated.VisitFields(fields);
   return fields.json;
 }
 
-nlohmann::ordered_json SamplingJson(const SamplingParams& s) {
+Json SamplingJson(const SamplingParams& s) {
   return {{"temperature", s.temperature},
           {"top_p", s.top_p},
           {"top_k", s.top_k},
@@ -113,7 +112,7 @@ nlohmann::ordered_json SamplingJson(const SamplingParams& s) {
           {"frequency_penalty", s.frequency_penalty}};
 }
 
-nlohmann::ordered_json ShapeJson(const ModelConfig& c) {
+Json ShapeJson(const ModelConfig& c) {
   return {{"layers", c.num_layers},     {"hidden_size", c.hidden_size},
           {"heads", c.num_heads},       {"kv_heads", c.num_kv_heads},
           {"head_dim", c.head_dim},     {"intermediate_size", c.intermediate_size},
@@ -125,9 +124,9 @@ nlohmann::ordered_json ShapeJson(const ModelConfig& c) {
 
 }  // namespace
 
-nlohmann::ordered_json InspectJson(const ModelDescription& d, const InspectOptions& options) {
+Json InspectJson(const ModelDescription& d, const InspectOptions& options) {
   const ModelConfig& c = d.config;
-  nlohmann::ordered_json j = {
+  Json j = {
       {"path", d.path},
       {"format", d.source == ModelDescription::Source::kGguf ? "gguf" : "huggingface"},
       {"architecture", c.architecture},
@@ -145,23 +144,22 @@ nlohmann::ordered_json InspectJson(const ModelDescription& d, const InspectOptio
       {"chat_template", !d.chat_template.empty()},
       {"tool_use_template", !d.tool_use_template.empty()},
   };
-  auto& formats = j["tensor_formats"] = nlohmann::ordered_json::array();
+  auto& formats = j["tensor_formats"] = Json::array();
   for (const auto& f : d.tensor_formats) {
     formats.push_back({{"dtype", InfoOf(f.dtype).name}, {"tensors", f.tensors}, {"bytes", f.bytes}});
   }
-  j["weights"] =
-      d.weights_status.ok() ? nlohmann::ordered_json("ok") : nlohmann::ordered_json(d.weights_status.message());
+  j["weights"] = d.weights_status.ok() ? Json("ok") : Json(d.weights_status.message());
   if (c.bos_id >= 0) j["bos_id"] = c.bos_id;
   if (c.generation_defaults.any()) j["generation_defaults"] = StatedJson(c.generation_defaults);
   j["sampling"] = SamplingJson(DefaultSampling(options.sampling, c.generation_defaults));
   if (!options.ends.empty()) {
-    auto& ends = j["ends"] = nlohmann::ordered_json::array();
+    auto& ends = j["ends"] = Json::array();
     for (const EndToken& end : options.ends)
       ends.push_back({{"id", end.id}, {"text", end.text}, {"source", end.source}});
   }
   j["warnings"] = options.warnings;
   if (!options.numerics.empty()) j["numerics"] = options.numerics;
-  j["start"] = options.start.ok() ? nlohmann::ordered_json("ok") : nlohmann::ordered_json(options.start.message());
+  j["start"] = options.start.ok() ? Json("ok") : Json(options.start.message());
   j["memory_plan"] = nullptr;
   if (const auto plan = Plan(d, options)) {
     if (plan->ok()) {

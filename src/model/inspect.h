@@ -4,8 +4,7 @@
 #include <optional>
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "model/end_token.h"
 #include "model/loader.h"
 
@@ -23,7 +22,7 @@ struct InspectOptions {
   Status start;             // why a start with this model would fail; ok: it would not, or only for want of memory
 };
 
-nlohmann::ordered_json InspectJson(const ModelDescription& description, const InspectOptions& options);
+Json InspectJson(const ModelDescription& description, const InspectOptions& options);
 std::string InspectText(const ModelDescription& description, const InspectOptions& options);
 
 }  // namespace tactus

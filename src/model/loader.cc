@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "model/calibrate.h"
 #include "model/dummy_weights.h"
 #include "model/file_weights.h"
@@ -71,7 +71,7 @@ Status ChatTemplateOf(const std::string& json_text, const std::string& path, Mod
     return Status();
   }
   if (!it->is_array()) return DataLoss(path + ": 'chat_template' is no string, list or object");
-  for (const nlohmann::json& entry : *it) {
+  for (const SortedJson& entry : *it) {
     if (!entry.is_object() || !entry.contains("name") || !entry.contains("template") || !entry["name"].is_string() ||
         !entry["template"].is_string()) {
       return DataLoss(path + ": 'chat_template' holds an entry that is not {name, template}");

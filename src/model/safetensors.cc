@@ -4,8 +4,7 @@
 #include <filesystem>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/printable.h"
 #include "model_config/json_fields.h"
 
@@ -28,7 +27,7 @@ struct HeaderEntry {
   uint64_t begin = 0, end = 0;
 };
 
-Result<HeaderEntry> ReadEntry(const std::string& name, const nlohmann::json& value, const std::string& path) {
+Result<HeaderEntry> ReadEntry(const std::string& name, const SortedJson& value, const std::string& path) {
   const std::string where = path + ": tensor '" + Printable(name) + "' ";
   if (!value.is_object()) return DataLoss(where + "is not described by a JSON object");
   const auto dtype = value.find("dtype");
@@ -48,7 +47,7 @@ Result<HeaderEntry> ReadEntry(const std::string& name, const nlohmann::json& val
   if (!shape->is_array() || shape->size() > kMaxDims) {
     return DataLoss(where + "has a shape that is not a list of at most " + std::to_string(kMaxDims) + " numbers");
   }
-  for (const nlohmann::json& dim : *shape) {
+  for (const SortedJson& dim : *shape) {
     if (!dim.is_number_unsigned() || dim.get<uint64_t>() > (uint64_t{1} << 40)) {
       return DataLoss(where + "has a dimension that is not a number from 0 to 2^40");
     }
@@ -71,25 +70,25 @@ Result<HeaderEntry> ReadEntry(const std::string& name, const nlohmann::json& val
 }
 
 // JSON lets a key occur twice, and every reader picks its own: refused.
-Result<nlohmann::json> ParseHeader(std::string_view text, const std::string& path) {
+Result<SortedJson> ParseHeader(std::string_view text, const std::string& path) {
   std::set<std::string> seen;
   std::string duplicate;
   bool too_deep = false;
-  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
+  const auto watch = [&](int depth, SortedJson::parse_event_t event, SortedJson& parsed) {
     if (depth > 8) too_deep = true;
-    if (event == nlohmann::json::parse_event_t::key && depth == 1) {
+    if (event == SortedJson::parse_event_t::key && depth == 1) {
       const auto& key = parsed.get_ref<const std::string&>();
       if (!seen.insert(key).second && duplicate.empty()) duplicate = key.empty() ? "(empty)" : key;
     }
     return !too_deep;
   };
   try {
-    nlohmann::json header = nlohmann::json::parse(text, watch);
+    SortedJson header = SortedJson::parse(text, watch);
     if (!duplicate.empty())
       return DataLoss(path + ": tensor '" + Printable(duplicate) + "' occurs twice in the header");
     if (too_deep || !header.is_object()) return DataLoss(path + ": the header is not an object of tensors");
     return header;
-  } catch (const nlohmann::json::exception&) {
+  } catch (const SortedJson::exception&) {
     return DataLoss(path + ": the header is not valid JSON");
   }
 }
@@ -111,7 +110,7 @@ Result<TensorSet> OpenShards(const std::string& folder, const std::string& index
   TACTUS_ASSIGN_OR_RETURN(const std::string text, ReadSmallFile(index_path, kMaxIndexBytes));
   TACTUS_ASSIGN_OR_RETURN(const auto index, ParseJsonObject(text, index_path));
   JsonFields fields(*index, index_path);
-  const nlohmann::json* weight_map = fields.Object("weight_map");
+  const SortedJson* weight_map = fields.Object("weight_map");
   TACTUS_RETURN_IF_ERROR(fields.status());
   if (weight_map == nullptr || weight_map->empty()) return DataLoss(index_path + ": 'weight_map' is missing or empty");
 
@@ -164,7 +163,7 @@ Status ParseSafetensors(std::span<const std::byte> bytes, const std::string& pat
                     " are left in the file and the limit is " + std::to_string(kMaxHeaderBytes));
   }
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof(header_bytes), header_bytes);
-  TACTUS_ASSIGN_OR_RETURN(const nlohmann::json header, ParseHeader(text, path));
+  TACTUS_ASSIGN_OR_RETURN(const SortedJson header, ParseHeader(text, path));
   const std::byte* data = bytes.data() + sizeof(header_bytes) + header_bytes;
   const uint64_t data_bytes = left - header_bytes;
 

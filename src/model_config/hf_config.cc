@@ -4,8 +4,7 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/printable.h"
 #include "model_config/architecture.h"
 #include "model_config/json_fields.h"
@@ -40,7 +39,7 @@ Status ReadRope(JsonFields& json, ModelConfig* c) {
   }
   const bool newer = json.Has("rope_parameters");
   const char* key = newer ? "rope_parameters" : "rope_scaling";
-  const nlohmann::json* object = json.Object(key);
+  const SortedJson* object = json.Object(key);
   TACTUS_RETURN_IF_ERROR(json.status());
   if (object == nullptr) return Status();
 
@@ -133,7 +132,7 @@ Status RefuseUnsupported(JsonFields& json) {
   if (act != "silu" && act != "swish") {
     return Unimplemented(json.path() + ": 'hidden_act' is '" + Printable(act) + "'; supported is silu");
   }
-  if (const nlohmann::json* quantization = json.Object("quantization_config")) {
+  if (const SortedJson* quantization = json.Object("quantization_config")) {
     JsonFields fields(*quantization, json.path());
     return Unimplemented(json.path() + ": weights quantised by '" +
                          Printable(fields.String("quant_method").value_or("an unnamed method")) +

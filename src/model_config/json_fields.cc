@@ -2,14 +2,14 @@
 
 #include <cmath>
 
-#include <nlohmann/json.hpp>
+#include "base/json.h"
 
 namespace tactus {
 namespace {
 
 constexpr int kMaxDepth = 64;
 
-std::optional<int64_t> AsInt(const nlohmann::json& v) {
+std::optional<int64_t> AsInt(const SortedJson& v) {
   if (v.is_number_unsigned() && v.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
   if (v.is_number_integer()) return v.get<int64_t>();
   if (v.is_number_float()) {  // some exporters write 4096.0
@@ -21,18 +21,18 @@ std::optional<int64_t> AsInt(const nlohmann::json& v) {
 
 }  // namespace
 
-Result<std::shared_ptr<const nlohmann::json>> ParseJsonObject(std::string_view text, const std::string& path) {
+Result<std::shared_ptr<const SortedJson>> ParseJsonObject(std::string_view text, const std::string& path) {
   bool too_deep = false;
-  const auto limit_depth = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+  const auto limit_depth = [&](int depth, SortedJson::parse_event_t, SortedJson&) {
     too_deep = too_deep || depth > kMaxDepth;
     return !too_deep;
   };
   try {
-    auto json = std::make_shared<nlohmann::json>(nlohmann::json::parse(text, limit_depth));
+    auto json = std::make_shared<SortedJson>(SortedJson::parse(text, limit_depth));
     if (too_deep) return DataLoss(path + ": JSON nests deeper than " + std::to_string(kMaxDepth));
     if (!json->is_object()) return DataLoss(path + ": not a JSON object");
-    return std::shared_ptr<const nlohmann::json>(std::move(json));
-  } catch (const nlohmann::json::exception& e) {
+    return std::shared_ptr<const SortedJson>(std::move(json));
+  } catch (const SortedJson::exception& e) {
     if (too_deep) return DataLoss(path + ": JSON nests deeper than " + std::to_string(kMaxDepth));
     std::string reason = e.what();  // "[json.exception.parse_error.101] parse error at line ..."
     const size_t bracket = reason.find("] ");
@@ -41,7 +41,7 @@ Result<std::shared_ptr<const nlohmann::json>> ParseJsonObject(std::string_view t
   }
 }
 
-const nlohmann::json* JsonFields::Find(const char* key) const {
+const SortedJson* JsonFields::Find(const char* key) const {
   const auto it = object_.find(key);
   return it == object_.end() || it->is_null() ? nullptr : &*it;
 }
@@ -59,7 +59,7 @@ void JsonFields::Fail(const char* key, const std::string& what) {
 }
 
 std::optional<int64_t> JsonFields::Int(const char* key) {
-  const nlohmann::json* v = Find(key);
+  const SortedJson* v = Find(key);
   if (v == nullptr) return std::nullopt;
   const std::optional<int64_t> n = AsInt(*v);
   if (!n) Fail(key, "is not an integer (or beyond 64 bits)");
@@ -67,7 +67,7 @@ std::optional<int64_t> JsonFields::Int(const char* key) {
 }
 
 std::optional<double> JsonFields::Float(const char* key) {
-  const nlohmann::json* v = Find(key);
+  const SortedJson* v = Find(key);
   if (v == nullptr) return std::nullopt;
   if (!v->is_number() || !std::isfinite(v->get<double>())) {
     Fail(key, "is not a finite number");
@@ -77,7 +77,7 @@ std::optional<double> JsonFields::Float(const char* key) {
 }
 
 std::optional<bool> JsonFields::Bool(const char* key) {
-  const nlohmann::json* v = Find(key);
+  const SortedJson* v = Find(key);
   if (v == nullptr) return std::nullopt;
   if (!v->is_boolean()) {
     Fail(key, "is not true or false");
@@ -87,7 +87,7 @@ std::optional<bool> JsonFields::Bool(const char* key) {
 }
 
 std::optional<std::string> JsonFields::String(const char* key) {
-  const nlohmann::json* v = Find(key);
+  const SortedJson* v = Find(key);
   if (v == nullptr) return std::nullopt;
   if (!v->is_string()) {
     Fail(key, "is not a string");
@@ -98,13 +98,13 @@ std::optional<std::string> JsonFields::String(const char* key) {
 
 std::vector<int64_t> JsonFields::IntOrInts(const char* key) {
   std::vector<int64_t> out;
-  const nlohmann::json* v = Find(key);
+  const SortedJson* v = Find(key);
   if (v == nullptr) return out;
   if (!v->is_array()) {
     if (const auto n = Int(key)) out.push_back(*n);
     return out;
   }
-  for (const nlohmann::json& element : *v) {
+  for (const SortedJson& element : *v) {
     const std::optional<int64_t> n = AsInt(element);
     if (!n) {
       Fail(key, "holds something that is not an integer");
@@ -117,13 +117,13 @@ std::vector<int64_t> JsonFields::IntOrInts(const char* key) {
 
 std::vector<std::string> JsonFields::Strings(const char* key) {
   std::vector<std::string> out;
-  const nlohmann::json* v = Find(key);
+  const SortedJson* v = Find(key);
   if (v == nullptr) return out;
   if (!v->is_array()) {
     Fail(key, "is not a list");
     return out;
   }
-  for (const nlohmann::json& element : *v) {
+  for (const SortedJson& element : *v) {
     if (!element.is_string()) {
       Fail(key, "holds something that is not a string");
       return {};
@@ -133,8 +133,8 @@ std::vector<std::string> JsonFields::Strings(const char* key) {
   return out;
 }
 
-const nlohmann::json* JsonFields::Object(const char* key) {
-  const nlohmann::json* v = Find(key);
+const SortedJson* JsonFields::Object(const char* key) {
+  const SortedJson* v = Find(key);
   if (v != nullptr && !v->is_object()) {
     Fail(key, "is not an object");
     return nullptr;

@@ -10,19 +10,18 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "tactus/status.h"
 
 namespace tactus {
 
 // The object in `text`; errors name `path`. Depth is limited to 64.
-Result<std::shared_ptr<const nlohmann::json>> ParseJsonObject(std::string_view text, const std::string& path);
+Result<std::shared_ptr<const SortedJson>> ParseJsonObject(std::string_view text, const std::string& path);
 
 class JsonFields {
  public:
   // `object` must outlive this. `path` and `prefix` ("rope_scaling.") are for messages.
-  JsonFields(const nlohmann::json& object, std::string path, std::string prefix = {})
+  JsonFields(const SortedJson& object, std::string path, std::string prefix = {})
       : object_(object), path_(std::move(path)), prefix_(std::move(prefix)) {}
 
   bool Has(const char* key) const;     // present and not null
@@ -33,7 +32,7 @@ class JsonFields {
   std::optional<std::string> String(const char* key);
   std::vector<int64_t> IntOrInts(const char* key);  // 2 or [2, 3]
   std::vector<std::string> Strings(const char* key);
-  const nlohmann::json* Object(const char* key);  // null: absent
+  const SortedJson* Object(const char* key);  // null: absent
   int64_t RequiredInt(const char* key);
 
   const Status& status() const { return status_; }
@@ -41,8 +40,8 @@ class JsonFields {
   void Fail(const char* key, const std::string& what);
 
  private:
-  const nlohmann::json* Find(const char* key) const;
-  const nlohmann::json& object_;
+  const SortedJson* Find(const char* key) const;
+  const SortedJson& object_;
   std::string path_, prefix_;
   Status status_;
 };

@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include "base/json.h"
 
 namespace tactus {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 double Seconds(TimeNs ns) {
   return static_cast<double>(ns) * 1e-9;

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "obs/run_file.h"
 
 namespace tactus {
@@ -22,7 +21,7 @@ class KeptSeries {
 
   // {"interval_s", "rows": [{"from_s", "arrived", ...}], "left_out"}: columns as a run file's, null where one is not
   // known; `left_out`: intervals beyond kMostRows.
-  nlohmann::ordered_json ToJson() const;
+  Json ToJson() const;
   std::string Table() const;
 
  private:

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/printable.h"
 
 namespace tactus {
@@ -182,7 +182,7 @@ Result<RunCondition> RunCondition::Parse(std::string_view text, std::span<const 
   return condition;
 }
 
-std::vector<RunCondition::Verdict> RunCondition::Check(const nlohmann::ordered_json& result) const {
+std::vector<RunCondition::Verdict> RunCondition::Check(const Json& result) const {
   std::vector<Verdict> verdicts;
   for (const Clause& c : clauses_) {
     const auto value = c.metric.Value(result);

@@ -12,8 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "obs/run_metric.h"
 
 namespace tactus {
@@ -42,7 +41,7 @@ class RunCondition {
   static Result<RunCondition> Parse(std::string_view text, std::span<const NamedCondition> named = {});
 
   // One verdict per clause, in their order.
-  std::vector<Verdict> Check(const nlohmann::ordered_json& result) const;
+  std::vector<Verdict> Check(const Json& result) const;
   std::span<const Clause> clauses() const { return clauses_; }
   std::string Text() const;  // with names replaced by what they stand for
 

@@ -15,14 +15,11 @@
 #include <mutex>
 #include <thread>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/printable.h"
 
 namespace tactus {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr size_t kPartBytes = size_t{256} << 10;  // of CSV: a part is written when it has so many
 constexpr size_t kMostUnwritten = size_t{256} << 20;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/printable.h"
 
 namespace tactus {
@@ -138,8 +138,8 @@ std::vector<RunMetric> RunMetric::All() {
   return all;
 }
 
-std::optional<double> RunMetric::Value(const nlohmann::ordered_json& result) const {
-  const nlohmann::ordered_json* of = &result;
+std::optional<double> RunMetric::Value(const Json& result) const {
+  const Json* of = &result;
   std::string path = info_->path;
   if (!class_.empty()) {
     const auto classes = result.find("classes");
@@ -148,7 +148,7 @@ std::optional<double> RunMetric::Value(const nlohmann::ordered_json& result) con
     path = info_->of_class;
   }
   if (!part_.empty()) path += "/" + part_;
-  const nlohmann::ordered_json::json_pointer at(path);
+  const Json::json_pointer at(path);
   if (!of->contains(at) || !(*of)[at].is_number()) return std::nullopt;
   return (*of)[at].get<double>();
 }

@@ -11,8 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "tactus/status.h"
 
 namespace tactus {
@@ -44,7 +43,7 @@ class RunMetric {
   static std::vector<RunMetric> All();
 
   // In the unit of info(). Absent: not known of this run.
-  std::optional<double> Value(const nlohmann::ordered_json& result) const;
+  std::optional<double> Value(const Json& result) const;
   std::string Name() const;  // as Parse takes it
   const MetricInfo& info() const { return *info_; }
 

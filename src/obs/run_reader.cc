@@ -20,8 +20,6 @@
 namespace tactus {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr int64_t kMostFileBytes = int64_t{16} << 30;  // of the file
 constexpr int64_t kMostUnpacked = int64_t{256} << 30;  // of its parts together
 constexpr size_t kMostJson = size_t{16} << 20;

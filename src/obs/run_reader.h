@@ -5,8 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "obs/run_file.h"
 #include "tactus/status.h"
 
@@ -24,7 +23,7 @@ class RunVisitor {
 
 struct RunFile {
   RunAbout about;
-  nlohmann::ordered_json result;  // the result object; null: the recording was not closed
+  Json result;  // the result object; null: the recording was not closed
   std::array<int64_t, kNumRunFileTables> rows{};
   bool complete() const { return !result.is_null(); }
 };

@@ -6,8 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "base/units.h"
 #include "obs/histogram.h"
 #include "obs/latency_values.h"
@@ -101,8 +100,8 @@ class RunAccumulator {
 bool KeptSlo(const EndedRequest& request);
 
 // The object of docs/api.md ("Result"): always every field, null where nothing is known.
-nlohmann::ordered_json RunJson(const RunResult& result);
-nlohmann::ordered_json SummaryJson(const Summary& summary);
+Json RunJson(const RunResult& result);
+Json SummaryJson(const Summary& summary);
 // The same for people, in the columns that they know.
 std::string RunTable(const RunResult& result);
 

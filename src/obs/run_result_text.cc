@@ -1,14 +1,11 @@
 // The result object as JSON and as a table.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "obs/run_result.h"
 
 namespace tactus {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 template <class T>
 Json OrNull(const std::optional<T>& value) {

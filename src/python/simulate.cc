@@ -18,7 +18,7 @@ SimulationText Simulate(const OptionTexts& texts, StopToken stop) {
   const SimReport done = Take(std::move(report));
   Check(CheckCompleted(done.run));
   SimulationText out;
-  out.result = done.json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  out.result = done.json.dump(-1, ' ', false, Json::error_handler_t::replace);
   out.notes = setup.notes;
   return out;
 }

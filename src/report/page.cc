@@ -6,7 +6,8 @@
 #include <cmath>
 #include <filesystem>
 #include <iterator>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace tactus::report {
 namespace {
@@ -213,10 +214,10 @@ std::string Page(const Report& report) {
   return page.Take();
 }
 
-nlohmann::ordered_json ReportJson(const Report& report) {
-  nlohmann::ordered_json runs = nlohmann::ordered_json::array();
+Json ReportJson(const Report& report) {
+  Json runs = Json::array();
   for (const RunView& run : report.runs) {
-    nlohmann::ordered_json options = nlohmann::ordered_json::object();
+    Json options = Json::object();
     for (const auto& [name, text] : run.file.about.options) options[name] = text;
     runs.push_back({{"label", run.label},
                     {"file", run.path},

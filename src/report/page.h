@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "report/figures.h"
 
 namespace tactus::report {
@@ -24,6 +23,6 @@ struct Report {
 Report MakeReport(std::vector<RunView> runs);
 std::string Page(const Report& report);
 // What the page is made from, but the pictures' points: of each run its label, file, what it was, and its result.
-nlohmann::ordered_json ReportJson(const Report& report);
+Json ReportJson(const Report& report);
 
 }  // namespace tactus::report

@@ -7,17 +7,15 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/printable.h"
 #include "obs/run_reader.h"
 
 namespace tactus::report {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Null where one of both did not come to be.
 Json Milliseconds(TimeNs from_ns, TimeNs to_ns) {

@@ -4,8 +4,7 @@
 
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "tactus/status.h"
 
 namespace tactus::report {
@@ -15,8 +14,8 @@ bool IsArchive(const std::string& path);
 
 // `id`: the request's number in the run, or the id of its client; the last of those where there are several. As
 // ReadRunFile; kNotFound also where the run has no such request.
-Result<nlohmann::ordered_json> RequestStory(const std::string& path, const std::string& id);
+Result<Json> RequestStory(const std::string& path, const std::string& id);
 // The same for people.
-std::string StoryTable(const nlohmann::ordered_json& story);
+std::string StoryTable(const Json& story);
 
 }  // namespace tactus::report

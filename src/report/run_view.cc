@@ -179,7 +179,7 @@ std::string Stem(const std::string& path) {
 }  // namespace
 
 std::optional<double> RunView::Value(const std::vector<const char*>& names) const {
-  const nlohmann::ordered_json* at = &file.result;
+  const Json* at = &file.result;
   for (const char* name : names) {
     if (!at->is_object()) return std::nullopt;
     const auto found = at->find(name);

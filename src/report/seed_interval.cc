@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/check.h"
+#include "base/json.h"
 
 namespace tactus {
 namespace {
@@ -78,8 +78,8 @@ std::optional<SeedInterval> RatioOver(std::span<const double> a, std::span<const
   return ratio;
 }
 
-nlohmann::ordered_json IntervalJson(const SeedInterval& value) {
-  nlohmann::ordered_json j = {{"mean", value.mean}, {"low", nullptr}, {"high", nullptr}};
+Json IntervalJson(const SeedInterval& value) {
+  Json j = {{"mean", value.mean}, {"low", nullptr}, {"high", nullptr}};
   if (value.interval) {
     j["low"] = value.interval->low;
     j["high"] = value.interval->high;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include <nlohmann/json_fwd.hpp>
+#include "base/json_fwd.h"
 
 namespace tactus {
 
@@ -26,6 +26,6 @@ SeedInterval MeanOver(std::span<const double> values);
 // none is there.
 std::optional<SeedInterval> RatioOver(std::span<const double> a, std::span<const double> b, bool paired);
 
-nlohmann::ordered_json IntervalJson(const SeedInterval& value);  // {mean, low, high}; low and high null
+Json IntervalJson(const SeedInterval& value);  // {mean, low, high}; low and high null
 
 }  // namespace tactus

@@ -1,13 +1,11 @@
 #include "router/fleet_json.h"
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "base/json_text.h"
 
 namespace tactus::router {
 
 std::string FleetJson(const FleetWatch& watch) {
-  using json_text::Json;
   Json replicas = Json::array();
   for (const Endpoint& e : watch.Endpoints()) {
     Json one = {{"url", e.url}, {"state", e.state}};

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "api/apis.h"
 #include "api/paths.h"
+#include "base/json.h"
 #include "base/json_text.h"
 #include "base/printable.h"
 #include "router/hop_headers.h"

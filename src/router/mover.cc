@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "base/json_text.h"
 #include "base/one_line.h"
 #include "http/access.h"
@@ -62,7 +62,7 @@ void Mover::Look() {
     options.timeout_ns = kMostNs;
     options.max_response_bytes = kAnswerBytes;
     client = std::make_unique<http::Client>(*http::ParseUrl(move.from), options, clock_, loop_);
-    json_text::Json command = {{"to", move.to}};
+    Json command = {{"to", move.to}};
     if (move.all)
       command["all"] = true;
     else
@@ -89,10 +89,10 @@ void Mover::Told(const std::string& from, const Status& status, const http::Http
     const auto answer = json_text::ParseJson(response.body);
     const bool object = answer.ok() && answer->is_object();
     const auto list = [&](const char* name) {
-      const auto found = object ? answer->find(name) : json_text::Json::const_iterator();
-      return object && found != answer->end() && found->is_array() ? *found : json_text::Json::array();
+      const auto found = object ? answer->find(name) : Json::const_iterator();
+      return object && found != answer->end() && found->is_array() ? *found : Json::array();
     };
-    const json_text::Json moved = list("moved"), failed = list("failed");
+    const Json moved = list("moved"), failed = list("failed");
     if (!moved.empty()) results_["moved"] += static_cast<int64_t>(moved.size());
     if (!failed.empty()) {
       results_["failed"] += static_cast<int64_t>(failed.size());

@@ -4,16 +4,14 @@
 
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/json.h"
 #include "base/json_text.h"
 #include "base/printable.h"
 
 namespace tactus::router {
 namespace {
-
-using json_text::Json;
 
 constexpr int64_t kMostTokens = int64_t{1} << 48;  // of anything that a replica may claim
 constexpr size_t kMostNames = 1000;                // of one replica's models

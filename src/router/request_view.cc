@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/json_text.h"
 
 namespace tactus::router {
 namespace {
-
-using json_text::Json;
 
 constexpr int64_t kMostChoices = 1 << 20;
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "api/apis.h"
 #include "api/paths.h"
 #include "base/fleet_secret.h"
+#include "base/json.h"
 #include "base/json_text.h"
 #include "base/worker_pool.h"
 #include "http/access.h"

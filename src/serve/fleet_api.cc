@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "api/response_text.h"
+#include "base/json.h"
 #include "base/on_exit.h"
 #include "base/printable.h"
 #include "http/access.h"
@@ -124,7 +124,7 @@ Result<http::HttpResponse> FleetApi::Answer(Route route, const http::HttpRequest
   return response;
 }
 
-Result<FleetApi::Json> FleetApi::Take(std::string_view body) {
+Result<Json> FleetApi::Take(std::string_view body) {
   TACTUS_ASSIGN_OR_RETURN(const Message message, ReadMessage(body));
   TACTUS_ASSIGN_OR_RETURN(const std::string kind, TextMember(message.head, "kind"));
   if (kind == "begin") return TakeBegin(message.head);
@@ -135,7 +135,7 @@ Result<FleetApi::Json> FleetApi::Take(std::string_view body) {
                          "kind");
 }
 
-Result<FleetApi::Json> FleetApi::TakeBegin(const Json& head) {
+Result<Json> FleetApi::TakeBegin(const Json& head) {
   TACTUS_ASSIGN_OR_RETURN(const int64_t version, NumberMember(head, "version", 0, 1 << 30));
   if (version != kMigrationVersion) {
     return InvalidArgument(
@@ -179,7 +179,7 @@ void FleetApi::Leave(const std::string& id, Incoming* state) noexcept {
   found->second.heard_ns = clock_.NowNs();
 }
 
-Result<FleetApi::Json> FleetApi::TakeBlocks(const Message& message) {
+Result<Json> FleetApi::TakeBlocks(const Message& message) {
   std::string id;
   TACTUS_ASSIGN_OR_RETURN(const int64_t first, NumberMember(message.head, "first_block", 0, kMostBlocks));
   TACTUS_ASSIGN_OR_RETURN(const int64_t count, NumberMember(message.head, "blocks", 1, kMostBlocks));
@@ -200,7 +200,7 @@ Result<FleetApi::Json> FleetApi::TakeBlocks(const Message& message) {
   return Json{{"blocks", in.blocks}};
 }
 
-Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
+Result<Json> FleetApi::TakeFinish(const Message& message) {
   std::string id;
   const auto found = message.head.find("sequence");
   if (found == message.head.end()) return InvalidArgument("sequence: missing", "sequence");
@@ -248,7 +248,7 @@ Result<FleetApi::Json> FleetApi::TakeFinish(const Message& message) {
   return Json{{"ticket", in.ticket}};
 }
 
-Result<FleetApi::Json> FleetApi::TakeDrop(const Json& head) {
+Result<Json> FleetApi::TakeDrop(const Json& head) {
   TACTUS_ASSIGN_OR_RETURN(const std::string id, TextMember(head, "import"));
   Incoming gone;
   std::shared_ptr<DetachedExchange> exchange;
@@ -386,7 +386,7 @@ std::vector<std::shared_ptr<Generation>> FleetApi::Choose(const std::string& req
   return all;
 }
 
-Result<FleetApi::Json> FleetApi::Migrate(std::string_view body) {
+Result<Json> FleetApi::Migrate(std::string_view body) {
   TACTUS_ASSIGN_OR_RETURN(const Json head, json_text::ParseJson(body));
   TACTUS_ASSIGN_OR_RETURN(const std::string to, TextMember(head, "to"));
   TACTUS_RETURN_IF_ERROR(CheckUrl(to, "to"));

@@ -84,7 +84,6 @@ class FleetApi {
     std::mutex mutex;
     FleetApi* api = nullptr;  // null: gone
   };
-  using Json = json_text::Json;
 
   FleetApi(const ServeOptions& options, const FleetKeys& keys, Clock& clock, Log log);
   Result<Json> Take(std::string_view body);

@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "base/printable.h"
 #include "http/access.h"
 
@@ -56,7 +56,7 @@ FleetPeer::FleetPeer(std::string url, http::Url base, const FleetKeys& keys, Dur
       client_(std::move(base),
               {.connect_timeout_ns = timeout_ns, .timeout_ns = timeout_ns, .max_response_bytes = 1 << 20}, clock) {}
 
-Result<json_text::Json> FleetPeer::Send(const std::string& message) {
+Result<Json> FleetPeer::Send(const std::string& message) {
   const Hash128 nonce = http::RandomBits();
   http::ClientRequest request;
   request.path = kPath;

@@ -20,7 +20,7 @@ class FleetPeer {
   const std::string& url() const { return url_; }
   // POST /fleet/import. What it says, if it says yes; else why not, with its name. kUnauthenticated: it does not know
   // the secret, or says that we do not.
-  Result<json_text::Json> Send(const std::string& message);
+  Result<Json> Send(const std::string& message);
 
  private:
   const std::string url_;

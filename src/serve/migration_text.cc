@@ -4,12 +4,11 @@
 
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
+
+#include "base/json.h"
 
 namespace tactus::serve {
 namespace {
-
-using json_text::Json;
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMost32 = std::numeric_limits<int32_t>::max();

@@ -3,10 +3,10 @@
 // functions.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "base/json_text.h"
 #include "tactus/migration.h"
 
@@ -15,20 +15,20 @@ namespace tactus::serve {
 inline constexpr int64_t kMigrationVersion = 2;
 
 // A message: its JSON in one line, then bytes of any kind.
-std::string MessageOf(const json_text::Json& head, std::string_view bytes = {});
+std::string MessageOf(const Json& head, std::string_view bytes = {});
 struct Message {
-  json_text::Json head;
+  Json head;
   std::string_view bytes;  // of the text that was read
 };
 Result<Message> ReadMessage(std::string_view text);
 
 // Members of an object. kInvalidArgument names the one that is missing, of another type or out of range.
-Result<std::string> TextMember(const json_text::Json& object, const char* name);
-Result<int64_t> NumberMember(const json_text::Json& object, const char* name, int64_t low, int64_t high);
+Result<std::string> TextMember(const Json& object, const char* name);
+Result<int64_t> NumberMember(const Json& object, const char* name, int64_t low, int64_t high);
 
-json_text::Json JsonOf(const MigrationFormat& format);
-Result<MigrationFormat> FormatOf(const json_text::Json& json);
-json_text::Json JsonOf(const MovingSequence& sequence);
-Result<MovingSequence> SequenceOf(const json_text::Json& json);
+Json JsonOf(const MigrationFormat& format);
+Result<MigrationFormat> FormatOf(const Json& json);
+Json JsonOf(const MovingSequence& sequence);
+Result<MovingSequence> SequenceOf(const Json& json);
 
 }  // namespace tactus::serve

@@ -1,16 +1,13 @@
 #include "serve/openapi.h"
 
-#include <nlohmann/json.hpp>
-
 #include "api/apis.h"
 #include "api/field_table.h"
+#include "base/json.h"
 #include "serve/routes.h"
 #include "tactus/version.h"
 
 namespace tactus::serve {
 namespace {
-
-using api::Json;
 
 struct Text {
   Route route;

@@ -1,16 +1,14 @@
 #include "serve/outgoing.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "base/on_exit.h"
 #include "serve/migration_text.h"
 
 namespace tactus::serve {
 namespace {
-
-using json_text::Json;
 
 constexpr int32_t kMostRounds = 8;
 constexpr int32_t kSpareBlocks = 8;  // that it may fill until it is paused

@@ -12,8 +12,6 @@
 namespace tactus {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 double SecondsSince(TimeNs begin_ns, Clock& clock) {
   return static_cast<double>(clock.NowNs() - begin_ns) * 1e-9;
 }

@@ -6,9 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
 #include "base/clock.h"
+#include "base/json.h"
 #include "sim/oracle.h"
 #include "sim/sim_options.h"
 #include "tactus/run_result.h"
@@ -25,7 +24,7 @@ struct SimWatch {
 // The result, and what it is the result of.
 struct SimReport {
   RunResult run;
-  nlohmann::ordered_json json;
+  Json json;
   bool finished = true;  // every request has ended
   SimProgress progress;  // of one simulation
 };

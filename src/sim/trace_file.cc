@@ -8,13 +8,13 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "base/csv.h"
 #include "base/input_file.h"
+#include "base/json.h"
 #include "base/json_text.h"
 #include "base/printable.h"
 
@@ -239,12 +239,12 @@ class TraceParser {
     return ReadCells();
   }
 
-  static std::string CellOf(const json_text::Json& value) {
+  static std::string CellOf(const Json& value) {
     if (value.is_null()) return "";
     if (value.is_string()) return value.get<std::string>();
     if (!value.is_array()) return value.dump();
     std::string ids;
-    for (const json_text::Json& id : value) ids += (ids.empty() ? "" : " ") + id.dump();
+    for (const Json& id : value) ids += (ids.empty() ? "" : " ") + id.dump();
     return ids;
   }
 

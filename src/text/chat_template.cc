@@ -1,13 +1,10 @@
 #include "text/chat_template.h"
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "text/jinja/template.h"
 
 namespace tactus {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The names under which clients send what the model thought, the standard one first.
 constexpr const char* kReasoningFields[] = {"reasoning_content", "thinking", "reasoning"};

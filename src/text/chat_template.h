@@ -7,8 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 
@@ -28,7 +27,7 @@ class ChatTemplate {
   // request's chat_template_kwargs. Unknown names are undefined, as in transformers.apply_chat_template. Limits on
   // output size, steps and recursion make hostile templates end with an error. raise_exception gives kInvalidArgument
   // with its text. kCancelled soon after `stop` is set.
-  virtual Result<std::string> Render(const nlohmann::ordered_json& variables, StopToken stop = {}) const = 0;
+  virtual Result<std::string> Render(const Json& variables, StopToken stop = {}) const = 0;
 
  protected:
   ChatTemplate() = default;

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <map>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
+#include "base/json_text.h"
 #include "text/pretokenizer.h"
 #include "text/tokenizer.h"
 
 namespace tactus {
 namespace {
 
-using Plain = nlohmann::json;  // where the order of keys says nothing
+using Plain = SortedJson;  // where the order of keys says nothing
 
 constexpr int64_t kMaxTokenId = (int64_t{1} << 22) - 1;  // see kMaxVocabulary in tokenizer.cc
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";
@@ -412,8 +412,8 @@ Status ReadTokenizerConfig(const Plain& config, TokenizerSpec* spec) {
 }
 
 Result<Plain> ParseJson(std::string_view text, const char* name) {
-  Plain json = Plain::parse(text, nullptr, false);
-  if (!json.is_object()) return DataLoss(std::string(name) + " is not a JSON object");
+  Result<Plain> json = json_text::ParseSortedJson(text);
+  if (!json.ok() || !json->is_object()) return DataLoss(std::string(name) + " is not a JSON object");
   return json;
 }
 

@@ -1,10 +1,10 @@
 // What the engine says of a request, made into its answer: the chunks of a stream add up to the complete object, in
 // every combination; how it ends, what it counts, and what a failure leaves.
 #include "api/answer.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "serve/fake_engine.h"
@@ -12,7 +12,7 @@
 namespace tactus::api {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 std::vector<TokenLogprob> Row(TokenId token) {
   return {{token, -0.5f}, {token, -0.5f}, {token + 1, -1.5f}};

@@ -1,10 +1,10 @@
 // What an answer's text says, in every form of the table, and that it says so however the text was cut: every single
 // cut, every character alone, and random cuts give the same parts.
 #include "api/answer_text.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "api/answer_writer.h"

@@ -1,9 +1,8 @@
 // What a chat template gets, to the byte, and what is refused with which words.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "api/request_parser.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -1,18 +1,18 @@
 // A body in, the engine's requests out, and back: what is asked for whom, what is refused before it costs anything,
 // and that a request which is over ends in the midst of its template.
 #include "api/conversation.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <nlohmann/json.hpp>
 
 #include "serve/fake_engine.h"
 
 namespace tactus::api {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 std::vector<TokenId> Bytes(std::string_view text) {
   return {text.begin(), text.end()};
@@ -112,7 +112,7 @@ TEST_F(ConversationTest, AChatOfMessagesIsWhatItsBodyAsksFor) {
   limits_ = LimitsOf(engine_, 100);
   const ParsedRequest made = ChatOf({{"system", "be\n\"brief\""}, {"user", "x"}}, limits_);
   const json body = {{"messages", {Message("system", "be\n\"brief\""), Message("user", "x")}}};
-  const auto parsed = ParseChatRequest(nlohmann::ordered_json::parse(body.dump()).dump(), limits_);
+  const auto parsed = ParseChatRequest(Json::parse(body.dump()).dump(), limits_);
   ASSERT_TRUE(parsed.ok());
   EXPECT_EQ(json::parse(made.template_variables), json::parse(parsed->template_variables));
   const auto left = PrepareConversation(made, engine_, limits_), right = PrepareConversation(*parsed, engine_, limits_);

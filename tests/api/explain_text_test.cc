@@ -1,14 +1,13 @@
 // The schedule of a request as text, to the character: nanoseconds are not rounded away.
 #include "api/explain_text.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 namespace tactus::api {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 void Add(SequenceTimeline* s, Cause cause, int64_t to_ns, int64_t steps, bool mixed = false) {
   s->segments.push_back({cause, mixed, s->end_ns, to_ns, steps});

@@ -1,9 +1,9 @@
 // What /openapi.json tells of bodies is what the parsers ask for: no row too many, none too few.
 #include "api/field_table.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "api/fields.h"

@@ -1,12 +1,11 @@
 // What is found out about a template, and what becomes of the turns that it is handed, to the byte.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 #include "api/answer_text.h"
 #include "api/chat_style.h"
 #include "api/history.h"
 #include "api/tools.h"
+#include "base/json.h"
 #include "serve/fake_engine.h"
 #include "text/chat_template.h"
 

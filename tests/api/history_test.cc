@@ -2,6 +2,7 @@
 // and rendered by chat templates that differ in what they take. TACTUS_TEMPLATES names a folder of further templates
 // (tools/check_templates.py, which fetches published ones).
 #include "api/history.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,6 @@
 #include <fstream>
 #include <functional>
 #include <iterator>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "api/answer_text.h"

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "api/request_fields.h"
+#include "base/json.h"
 
 namespace tactus::api {
 namespace {

@@ -1,9 +1,8 @@
 // Schemas of tools that are not strict: what is left out, and that the grammar library takes what is left.
 #include "api/loose_schema.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "api/tool_rule.h"
 #include "grammar/grammar_engine.h"

@@ -1,10 +1,9 @@
 // Fields that a route does not read: known ones are refused by name, unknown ones are named or, with --strict-fields,
 // refused.
 #include "api/other_fields.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "api/request_parser.h"
 

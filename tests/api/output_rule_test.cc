@@ -1,10 +1,9 @@
 // What the answer must be, by every field that can say so: the rule that comes of it, and what is refused with which
 // field named.
 #include "api/output_rule.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "api/conversation.h"
 #include "api/request_parser.h"

@@ -1,4 +1,5 @@
 #include "api/request_parser.h"
+#include "base/json.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -10,8 +11,6 @@
 #include <regex>
 #include <set>
 #include <sstream>
-
-#include <nlohmann/json.hpp>
 
 #include "api/json.h"
 #include "support/source_path.h"

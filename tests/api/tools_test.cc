@@ -1,10 +1,9 @@
 // Tools of a request: what is refused and with which words, what the template gets, the grammar of each form, and a
 // chat from its body to its answer.
 #include "api/tools.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "api/conversation.h"
 #include "api/tool_rule.h"

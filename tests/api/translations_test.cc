@@ -1,11 +1,10 @@
 // Bodies of other APIs as chats, and answers in their form: what becomes of which field, what an error names, and which
 // events parts make.
 #include "api/translations.h"
+#include "base/json.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "api/messages_writer.h"
 #include "api/request_parser.h"

@@ -1,9 +1,10 @@
 // What is said of JSON that is none.
 #include "base/json_text.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
+#include "exec/allocation_count.h"
 
 namespace tactus {
 namespace {
@@ -21,6 +22,35 @@ TEST(JsonText, AFaultIsToldWithItsPlaceAndNothingOfTheInput) {
   const std::string bad = Complaint("{\"a\": \"\x01 secret\"}");
   EXPECT_EQ(bad.find("secret"), std::string::npos) << bad;
   EXPECT_NE(bad.find("control character"), std::string::npos) << bad;
+}
+
+// Where memory is short an allocation throws, and an exception out of a destructor ends the process.
+TEST(JsonText, AValueIsDestroyedWithoutAnAllocation) {
+  if (test::AllocationCount() < 0) GTEST_SKIP() << "sanitizers have an operator new of their own";
+  const std::string text =
+      R"({"list": [1, [2, ["three", {"four": [[], {}, null, 5.5]}]]], "text": "longer than a short string is"})";
+  auto ordered = json_text::ParseJson(text);
+  auto sorted = json_text::ParseSortedJson(text);
+  ASSERT_TRUE(ordered.ok() && sorted.ok());
+  auto* first = new Json(std::move(*ordered));
+  auto* second = new SortedJson(std::move(*sorted));
+  const int64_t before = test::AllocationCount();
+  delete first;
+  delete second;
+  EXPECT_EQ(test::AllocationCount() - before, 0);
+}
+
+TEST(JsonText, ASortedValueIsReadToALimitedDepth) {
+  const auto nested = [](int levels) { return std::string(levels, '[') + std::string(levels, ']'); };
+  EXPECT_TRUE(json_text::ParseSortedJson(nested(64)).ok());
+  for (const std::string& text : {nested(65), std::string(1'000'000, '['), "[\"\\\"]\"," + nested(64) + "]"}) {
+    const auto read = json_text::ParseSortedJson(text);
+    ASSERT_FALSE(read.ok()) << text.substr(0, 100);
+    EXPECT_EQ(read.status().message(), "invalid JSON: nested deeper than 64 levels, the limit");
+  }
+  EXPECT_TRUE(json_text::ParseSortedJson("[\"" + std::string(100, '[') + "\\\"" + std::string(100, '{') + "\"]").ok())
+      << "brackets in strings nest nothing";
+  EXPECT_EQ(json_text::ParseSortedJson("[1,").status().message(), "invalid JSON");
 }
 
 }  // namespace

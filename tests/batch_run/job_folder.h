@@ -10,8 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "batch_run/job.h"
 
 namespace tactus::batch {
@@ -39,15 +38,14 @@ class JobFolder : public testing::Test {
     text << std::ifstream(path, std::ios::binary).rdbuf();
     return text.str();
   }
-  static std::vector<nlohmann::json> Lines(const std::string& path) {
-    std::vector<nlohmann::json> lines;
+  static std::vector<SortedJson> Lines(const std::string& path) {
+    std::vector<SortedJson> lines;
     std::istringstream text(Read(path));
-    for (std::string line; std::getline(text, line);) lines.push_back(nlohmann::json::parse(line));
+    for (std::string line; std::getline(text, line);) lines.push_back(SortedJson::parse(line));
     return lines;
   }
-  static std::string Request(const std::string& id, const nlohmann::json& body = {{"prompt", "ab"}}) {
-    return nlohmann::json{{"custom_id", id}, {"method", "POST"}, {"url", "/v1/completions"}, {"body", body}}.dump() +
-           "\n";
+  static std::string Request(const std::string& id, const SortedJson& body = {{"prompt", "ab"}}) {
+    return SortedJson{{"custom_id", id}, {"method", "POST"}, {"url", "/v1/completions"}, {"body", body}}.dump() + "\n";
   }
   // Lines "a0", "a1", ...
   void WriteInput(int lines) const {

@@ -1,16 +1,15 @@
 // What a line of a batch file may say, and what is said of a line that may not.
 #include "batch_run/job_line.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "base/rng.h"
 
 namespace tactus::batch {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 json Good() {
   return {

@@ -18,7 +18,7 @@
 namespace tactus::batch {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 const std::string kX(40, 'x'), kY(40, 'y');
 
@@ -244,8 +244,8 @@ TEST_F(RunnerTest, LinesRunInTheOrderOfTheFileOrAsTheJobIsOrdered) {
 TEST_F(RunnerTest, EveryOrderGivesEveryLineItsAnswer) {
   std::string text;
   for (int i = 0; i < 60; ++i) {
-    nlohmann::json body = {{"prompt", std::string(static_cast<size_t>(20 + i % 7), static_cast<char>('a' + i % 3))},
-                           {"max_tokens", 1 + i % 5}};
+    SortedJson body = {{"prompt", std::string(static_cast<size_t>(20 + i % 7), static_cast<char>('a' + i % 3))},
+                       {"max_tokens", 1 + i % 5}};
     if (i % 10 == 3) body = {{"prompt", {kX + std::to_string(i), "z"}}, {"n", 2}, {"max_tokens", 2}};
     if (i % 10 == 4) body = {{"prompt", std::string(5000, 'x')}};
     text += i % 10 == 5 ? "{broken\n" : Request("a" + std::to_string(i), body);

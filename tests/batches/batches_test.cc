@@ -1,13 +1,13 @@
 // Batches on an engine that does what the test says: turns, cancel, expiry, restart, a full disk. Each line has one
 // result, whatever happens.
 #include "batches/batches.h"
+#include "base/json.h"
 
 #include <signal.h>
 #include <sys/resource.h>
 
 #include <map>
 #include <mutex>
-#include <nlohmann/json.hpp>
 
 #include "api/conversation.h"
 #include "batch/prompt_set.h"
@@ -18,7 +18,7 @@
 namespace tactus::batches {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 class BatchesTest : public StoreFolder {
  protected:

@@ -1,16 +1,15 @@
 // Files and batches as OpenAI's objects, and what is asked for.
 #include "batches/objects.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "batches/record.h"
 
 namespace tactus::batches {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 json Ask(json changed = json::object()) {
   json body = {{"input_file_id", "file-1"}, {"endpoint", "/v1/completions"}, {"completion_window", "24h"}};

@@ -8,19 +8,17 @@
 #include <unistd.h>
 
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "cli/alone_latency.h"
 #include "cli/load_generator.h"
 #include "http/server.h"
 
 namespace tactus::cli {
 namespace {
-
-using Json = nlohmann::json;
 
 // A port of the loopback where every connection is refused: bound, and nobody listens.
 class ClosedPort {

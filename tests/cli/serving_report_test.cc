@@ -1,16 +1,15 @@
 #include "cli/serving_report.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "obs/run_result.h"
 
 namespace tactus::cli {
 namespace {
 
-nlohmann::json ReportJson(const ReportInput& input) {
-  return nlohmann::json::parse(ToJson(ResultOf(input)));
+SortedJson ReportJson(const ReportInput& input) {
+  return SortedJson::parse(ToJson(ResultOf(input)));
 }
 
 RequestRecord Record(TimeNs due, TimeNs first, std::vector<DurationNs> gaps, int64_t prompt) {

@@ -11,9 +11,8 @@
 #include <mutex>
 #include <set>
 
-#include <nlohmann/json.hpp>
-
 #include "base/clock.h"
+#include "base/json.h"
 #include "support/tiny_config.h"
 #include "tactus/engine.h"
 

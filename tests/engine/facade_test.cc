@@ -366,7 +366,7 @@ TEST_F(FacadeTest, ResultAndMetricsCountWhatHappened) {
   auto engine = Make();
   for (int i = 0; i < 3; ++i) Run(*engine, Ask(*engine, "count me", 10));
   engine->Drain(kNoLimitNs);
-  const auto result = nlohmann::json::parse(ToJson(engine->Outcome()));
+  const auto result = SortedJson::parse(ToJson(engine->Outcome()));
   EXPECT_EQ(result["requests"]["completed"], 3);
   EXPECT_EQ(result["requests"]["failed"], 0);
   EXPECT_GT(result["output_token_throughput"].get<double>(), 0);

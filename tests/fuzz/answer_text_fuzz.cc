@@ -3,13 +3,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "api/answer_text.h"
 #include "api/answer_writer.h"
 #include "api/call_values.h"
+#include "base/json.h"
 #include "base/json_text.h"
 
 namespace {
@@ -21,7 +21,7 @@ void Require(bool holds) {
 }
 
 std::shared_ptr<const api::ToolSet> Tools() {
-  static const auto set = api::ReadTools(api::Json::parse(R"({"tools": [{"type": "function", "function": {"name": "f",
+  static const auto set = api::ReadTools(Json::parse(R"({"tools": [{"type": "function", "function": {"name": "f",
     "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "s": {"type": "string"},
                                                     "o": {"type": ["object", "null"]}, "x": {}}}}}]})"));
   return *set;

@@ -3,12 +3,10 @@
 #include <cstdint>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "text/jinja/template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using Json = nlohmann::ordered_json;
   static const Json variables = Json::parse(R"({
     "messages": [{"role": "system", "content": "Be \u00e9 \ud83d\ude00."}, {"role": "user", "content": "<hi> & 'x'\n"},
                  {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1.5}}}]}],

@@ -2,10 +2,10 @@
 // line of JSON with the line's id.
 #include <cstdint>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
+#include "base/json.h"
 #include "batch_run/job_line.h"
 
 namespace {
@@ -15,9 +15,9 @@ void Require(bool holds) {
 }
 
 // One line, and JSON.
-nlohmann::json Parsed(const std::string& text) {
+SortedJson Parsed(const std::string& text) {
   Require(!text.empty() && text.find('\n') == text.size() - 1);
-  return nlohmann::json::parse(text);
+  return SortedJson::parse(text);
 }
 
 }  // namespace
@@ -34,9 +34,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Require(!status.message().empty());
   }
   const batch::ResultNames names{"job", 7, line.custom_id};
-  const nlohmann::json failure = Parsed(batch::FailureText(names, status.ok() ? Internal("x") : status, status.ok()));
+  const SortedJson failure = Parsed(batch::FailureText(names, status.ok() ? Internal("x") : status, status.ok()));
   Require(failure.contains("error") && failure["custom_id"].is_null() == !line.custom_id.has_value());
-  const nlohmann::json answer = Parsed(batch::AnswerText(names, "{}"));
+  const SortedJson answer = Parsed(batch::AnswerText(names, "{}"));
   if (line.custom_id) Require(answer["custom_id"] == failure["custom_id"]);
   return 0;
 }

@@ -1,10 +1,10 @@
 // Request bodies: whatever is accepted stays within the limits, whatever is refused says why in valid UTF-8.
 #include <cstdint>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "api/json.h"
 #include "api/request_parser.h"
+#include "base/json.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "exec/step_driver.h"
 
 namespace tactus::test {
@@ -51,7 +51,7 @@ Status CheckCase(const GoldenCase& g) {
 Result<std::vector<GoldenCase>> ReadGoldenCases(const std::string& json_path) {
   std::ifstream in(json_path);
   if (!in) return NotFound("no golden data at " + json_path);
-  const auto json = nlohmann::json::parse(in, nullptr, false);
+  const auto json = SortedJson::parse(in, nullptr, false);
   if (!json.is_object() || !json.contains("cases") || json["cases"].empty())
     return InvalidArgument(json_path + " has no cases");
   std::vector<GoldenCase> cases;

@@ -1,11 +1,10 @@
 // Numbers that a double does not hold, in schemas: kept to the digit wherever they stand, or named.
 #include "grammar/exact_schema.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
-
-#include <nlohmann/json.hpp>
 
 #include "grammar/grammar_engine.h"
 #include "grammar/llguidance.h"
@@ -16,7 +15,6 @@
 namespace tactus::grammar {
 namespace {
 
-using json_text::Json;
 using Kind = OutputRule::Kind;
 
 class ExactSchemaTest : public testing::Test {

@@ -1,12 +1,12 @@
 // Rules compiled over a small vocabulary, and answers followed token by token. Skipped where llguidance's library is
 // not there (scripts/get_llguidance.sh).
 #include "grammar/grammar_engine.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
@@ -296,7 +296,7 @@ TEST_F(GrammarEngineTest, WalksThroughMasksEndInAnswers) {
       text += tokens[static_cast<size_t>(token)];
     }
     if (token != kEnd) continue;  // digits without end
-    const auto parsed = nlohmann::json::parse(text, nullptr, false);
+    const auto parsed = SortedJson::parse(text, nullptr, false);
     ASSERT_TRUE(parsed.is_object()) << text;
     EXPECT_GE(parsed["n"].get<double>(), -5) << text;
     EXPECT_LT(parsed["n"].get<double>(), 7) << text;
@@ -390,12 +390,12 @@ TEST_F(GrammarEngineTest, HostileRulesEndSoon) {
   (void)engine_->Compile(
       {Kind::kRegex, nested(1000, "(a*)*", "", "")});  // the vocabulary decides whether it is refused
   // Intersections of regexes: llguidance would count the work too late.
-  nlohmann::json all = {{"type", "string"}, {"allOf", nlohmann::json::array()}};
+  SortedJson all = {{"type", "string"}, {"allOf", SortedJson::array()}};
   for (char c = 'a'; c <= 'u'; ++c) all["allOf"].push_back({{"pattern", std::string(".*") + c + ".*"}});
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, all.dump()),
             "json_schema: 21 patterns and formats bear on one string, through 'allOf' and '$ref'; the limit is 8");
   // The same below properties, items and references, where each schema has few.
-  nlohmann::json deep = {{"allOf", nlohmann::json::array()}};
+  SortedJson deep = {{"allOf", SortedJson::array()}};
   for (char c = 'a'; c <= 'u'; ++c) {
     const std::string name = std::string("d") + c;
     deep["$defs"][name]["properties"]["a"]["items"]["pattern"] = std::string(".*") + c + ".*";
@@ -404,9 +404,9 @@ TEST_F(GrammarEngineTest, HostileRulesEndSoon) {
   EXPECT_EQ(ErrorOf(Kind::kJsonSchema, deep.dump()),
             "json_schema: 21 patterns and formats bear on one string, through 'allOf' and '$ref'; the limit is 8");
   // References that double at each step, and a chain of them.
-  nlohmann::json doubled = {{"$ref", "#/$defs/d0"}}, chain = {{"$ref", "#/$defs/d0"}};
+  SortedJson doubled = {{"$ref", "#/$defs/d0"}}, chain = {{"$ref", "#/$defs/d0"}};
   for (int i = 0; i < 60; ++i) {
-    const nlohmann::json next = {{"$ref", "#/$defs/d" + std::to_string(i + 1)}};
+    const SortedJson next = {{"$ref", "#/$defs/d" + std::to_string(i + 1)}};
     doubled["$defs"]["d" + std::to_string(i)] = {{"anyOf", {next, next}}};
   }
   doubled["$defs"]["d60"] = {{"type", "null"}};

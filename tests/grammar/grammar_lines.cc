@@ -5,9 +5,9 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json.h"
 #include "grammar/grammar_engine.h"
 #include "grammar/small_vocabulary.h"
 
@@ -36,11 +36,11 @@ int Main() {
     return 1;
   }
   for (std::string line; std::getline(std::cin, line);) {
-    const auto item = nlohmann::json::parse(line);
+    const auto item = SortedJson::parse(line);
     const auto grammar = (*engine)->Compile({kinds.at(item["kind"]), item["rule"]});
-    nlohmann::json out;
+    SortedJson out;
     if (grammar.ok()) {
-      out["accepted"] = nlohmann::json::array();
+      out["accepted"] = SortedJson::array();
       for (const auto& answer : item["answers"]) out["accepted"].push_back(AcceptedBytes(**grammar, answer));
     } else {
       out["error"] = grammar.status().message();

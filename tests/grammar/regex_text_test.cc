@@ -1,8 +1,7 @@
 #include "grammar/regex_text.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "grammar/schema_text.h"
 
@@ -46,7 +45,7 @@ TEST(RegexText, TheRestStays) {
 TEST(RegexText, PatternsOfSchemasToo) {
   const auto schema = ParseSchema(R"({"properties": {"pattern": {"pattern": "\\d"}}, "enum": [{"pattern": "\\d"}]})");
   ASSERT_TRUE(schema.ok());
-  const auto text = json_text::Json::parse(SchemaText(*schema));
+  const auto text = Json::parse(SchemaText(*schema));
   EXPECT_EQ(text["properties"]["pattern"]["pattern"], "[0-9]");
   EXPECT_EQ(text["enum"][0]["pattern"], "\\d");
   // Properties may be called as keywords are.

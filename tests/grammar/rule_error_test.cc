@@ -1,8 +1,7 @@
 #include "grammar/rule_error.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 namespace tactus::grammar {
 namespace {
@@ -26,10 +25,10 @@ TEST(RuleError, NoiseIsCut) {
 }
 
 TEST(RuleError, OddTextsAreTakenAsTheyAre) {
-  const json_text::Json schema = json_text::Json::object();
+  const Json schema = Json::object();
   for (const char* said : {"", "(", "at ", "at 1(", "): ", "'", "regex parse error:", "error: ",
                            "Unimplemented keys: [", "invalid regex (in regex): regex parse error:\n^\n"}) {
-    for (const auto& of : {static_cast<const json_text::Json*>(nullptr), &schema}) {
+    for (const auto& of : {static_cast<const Json*>(nullptr), &schema}) {
       const Status status = RuleError(of != nullptr ? Kind::kJsonSchema : Kind::kLark, said, of);
       EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << said;
     }

@@ -1,9 +1,8 @@
 // Faults of schemas that are found before the grammar library sees them, each with keyword, value, limit and place.
 #include "grammar/schema_check.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "grammar/schema_text.h"
 
@@ -61,7 +60,7 @@ TEST(SchemaCheck, WhatRequiresItselfWithoutEnd) {
 }
 
 TEST(SchemaCheck, AChainOfReferencesTakesNoTime) {
-  nlohmann::json chain = {{"$ref", "#/$defs/d0"}};
+  SortedJson chain = {{"$ref", "#/$defs/d0"}};
   for (int i = 0; i < 12'000; ++i)
     chain["$defs"]["d" + std::to_string(i)] = {{"$ref", "#/$defs/d" + std::to_string(i + 1)}};
   chain["$defs"]["d12000"] = {{"type", "null"}};

@@ -1,16 +1,15 @@
 #include "grammar/schema_text.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 namespace tactus::grammar {
 namespace {
 
-json_text::Json Parsed(std::string_view text) {
+Json Parsed(std::string_view text) {
   auto schema = ParseSchema(text);
   EXPECT_TRUE(schema.ok()) << schema.status().message();
-  return schema.ok() ? *schema : json_text::Json();
+  return schema.ok() ? *schema : Json();
 }
 
 TEST(SchemaText, KeepsTheOrderOfKeysAndSetsTheSpacing) {
@@ -40,7 +39,7 @@ TEST(SchemaText, FindsKeywordsAndNoNames) {
   EXPECT_EQ(FindKeyword(schema, "if"), "#/$defs/if/items");
   EXPECT_EQ(FindKeyword(schema, "properties"), "#");
   EXPECT_EQ(FindKeyword(schema, "then"), "");
-  const json_text::Json value = "string";
+  const Json value = "string";
   EXPECT_EQ(FindKeyword(schema, "type", &value), "#/properties/not");
 }
 

@@ -1,5 +1,6 @@
 // The exposition text against a strict reader of the format, and the figures against hand-counted events.
 #include "loop/metrics.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +9,6 @@
 #include <map>
 #include <optional>
 #include <set>
-
-#include <nlohmann/json.hpp>
 
 namespace tactus {
 namespace {
@@ -230,7 +229,7 @@ TEST(Metrics, AnSloIsKeptOnlyIfEveryPartOfItIs) {
   scene.Done(20 * kMs, 10 * kMs, 100 * kMs, all, "a", FinishReason::kError);  // no answer
   scene.Done(500 * kMs, 500 * kMs, 900 * kMs, {}, "a");                       // promised nothing: not counted
   scene.Done(1 * kMs, 500 * kMs, 900 * kMs, {2 * kMs, 0, 0}, "b");            // kept the only part stated
-  const auto result = nlohmann::json::parse(ToJson(scene.metrics.Outcome(scene.stats)));
+  const auto result = SortedJson::parse(ToJson(scene.metrics.Outcome(scene.stats)));
   EXPECT_DOUBLE_EQ(result["slo_attainment"].get<double>(), 2.0 / 6.0);
   EXPECT_DOUBLE_EQ(result["jct_attainment"].get<double>(), 3.0 / 5.0);  // three in time, one late, one failed
   EXPECT_TRUE(result["classes"]["b"]["jct_attainment"].is_null());
@@ -243,7 +242,7 @@ TEST(Metrics, AnSloIsKeptOnlyIfEveryPartOfItIs) {
 
 TEST(Metrics, WhatIsNotKnownIsNull) {
   Scene scene;
-  const auto result = nlohmann::json::parse(ToJson(scene.metrics.Outcome(scene.stats)));
+  const auto result = SortedJson::parse(ToJson(scene.metrics.Outcome(scene.stats)));
   for (const char* name :
        {"ttft_ms", "normalized_ttft_ms", "tbt_ms", "tpot_ms", "e2e_ms", "scheduling_delay_ms", "goodput",
         "slo_attainment", "decision_us", "budget_utilization", "kv_utilization", "request_throughput"}) {
@@ -261,7 +260,7 @@ TEST(Metrics, FiguresOfOneRequest) {
   StepEvents events;
   events.gaps = gaps;
   scene.metrics.OnStep(events);
-  const auto result = nlohmann::json::parse(ToJson(scene.metrics.Outcome(scene.stats)));
+  const auto result = SortedJson::parse(ToJson(scene.metrics.Outcome(scene.stats)));
   const auto near = [](double value, double expected) { EXPECT_NEAR(value / expected, 1.0, 0.005) << value; };
   near(result["ttft_ms"]["p50"].get<double>(), 40);
   near(result["normalized_ttft_ms"]["mean"].get<double>(), 2);  // 40 ms over 20 prompt tokens

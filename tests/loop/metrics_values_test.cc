@@ -4,8 +4,7 @@
 
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "loop/metrics.h"
 
 namespace tactus {
@@ -56,7 +55,7 @@ class Figures {
     ADD_FAILURE() << "no " << name << " with " << label;
     return -1;
   }
-  nlohmann::json Result() { return nlohmann::json::parse(ToJson(metrics.Outcome(DistinctStats()))); }
+  SortedJson Result() { return SortedJson::parse(ToJson(metrics.Outcome(DistinctStats()))); }
 };
 
 TEST(MetricsValues, EveryStatisticHasItsOwnName) {

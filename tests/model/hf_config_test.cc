@@ -1,7 +1,6 @@
 #include "model_config/hf_config.h"
+#include "base/json.h"
 #include "model_config/sampling_defaults.h"
-
-#include <nlohmann/json.hpp>
 
 #include "model_config/architecture.h"
 #include "model_files.h"
@@ -9,7 +8,7 @@
 namespace tactus {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 constexpr StatusCode kLoss = StatusCode::kDataLoss;
 constexpr StatusCode kUnbuilt = StatusCode::kUnimplemented;

@@ -1,9 +1,8 @@
 // What `tactus inspect` shows, whole: every line and every field of a description made by hand.
 #include "model/inspect.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 namespace tactus {
 namespace {
@@ -88,7 +87,7 @@ TEST(InspectWhole, EndsWarningsAndSamplingByFlag) {
       << text;
   EXPECT_NE(text.find("\nwarning          the files and the template differ\n"), std::string::npos) << text;
   const auto j = InspectJson(d, o);
-  EXPECT_EQ(j["ends"][1], (nlohmann::ordered_json{{"id", 2}, {"text", "<|im_end|>"}, {"source", "chat template"}}));
+  EXPECT_EQ(j["ends"][1], (Json{{"id", 2}, {"text", "<|im_end|>"}, {"source", "chat template"}}));
   EXPECT_EQ(j["warnings"][0], "the files and the template differ");
   EXPECT_EQ(j["sampling"]["temperature"], 0);
 }
@@ -139,7 +138,7 @@ TEST(InspectWhole, Json) {
   EXPECT_EQ(j["bos_id"], 1);
   EXPECT_EQ(j["chat_template"], true);
   EXPECT_EQ(j["weights"], "ok");
-  EXPECT_EQ(j["tensor_formats"][0], (nlohmann::ordered_json{{"dtype", "q4_1"}, {"tensors", 21}, {"bytes", 3 << 20}}));
+  EXPECT_EQ(j["tensor_formats"][0], (Json{{"dtype", "q4_1"}, {"tensors", 21}, {"bytes", 3 << 20}}));
   const std::pair<const char*, int> shape[] = {{"layers", 3},        {"hidden_size", 64}, {"heads", 4},
                                                {"kv_heads", 2},      {"head_dim", 16},    {"intermediate_size", 128},
                                                {"vocab_size", 32000}};

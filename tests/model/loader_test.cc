@@ -1,11 +1,10 @@
 // Whole models: describing and loading, from Hugging Face folders, GGUF files and configurations alone.
 #include "model/loader.h"
+#include "base/json.h"
 
 #include <cmath>
 #include <cstdlib>
 #include <set>
-
-#include <nlohmann/json.hpp>
 
 #include "kernels/rows/dequantize.h"
 #include "model/catalog.h"
@@ -173,8 +172,8 @@ class BrokenModel : public ::testing::Test {
       folder_.Write(file, ReadFile(GoldenFolder("qwen2") + "/" + file));
     }
   }
-  void Config(const nlohmann::json& changes) {
-    auto config = nlohmann::json::parse(ReadFile(GoldenFolder("qwen2") + "/config.json"));
+  void Config(const SortedJson& changes) {
+    auto config = SortedJson::parse(ReadFile(GoldenFolder("qwen2") + "/config.json"));
     config.update(changes);
     folder_.Write("config.json", config.dump());
   }

@@ -1,14 +1,11 @@
 // A time series for the result object.
 #include "obs/kept_series.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
 namespace tactus {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 RunInterval IntervalAt(TimeNs from_ns) {
   RunInterval interval;

@@ -1,9 +1,9 @@
 // Conditions on a run and the figures that they are about: what they take, what they say, and where they find a fault.
 #include "obs/run_condition.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -11,8 +11,6 @@
 
 namespace tactus {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // A result in which every figure of `metric_test` is another number.
 RunResult SomeResult() {

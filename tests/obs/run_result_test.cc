@@ -1,11 +1,11 @@
 // The one result: what is counted of a run, and what is said of it.
 #include "obs/run_result.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "support/source_path.h"
 
@@ -239,11 +239,11 @@ TEST(RunResult, ClassesBeyondTheBoundAreCountedTogether) {
 
 // Every object has every field; a simulation's has some more.
 TEST(RunResult, WhatIsNotKnownIsNull) {
-  const auto bare = nlohmann::json::parse(ToJson({}));
+  const auto bare = SortedJson::parse(ToJson({}));
   RunResult full;
   full.engine.emplace();
   full.simulated.emplace();
-  const auto simulated = nlohmann::json::parse(ToJson(full));
+  const auto simulated = SortedJson::parse(ToJson(full));
   for (const auto& [name, value] : bare.items()) EXPECT_TRUE(simulated.contains(name)) << name;
   for (const char* name : {"ttft_ms",
                            "normalized_ttft_ms",
@@ -298,7 +298,7 @@ TEST(RunResultPage, NamesEveryField) {
   full.engine.emplace();
   full.simulated.emplace();
   full.classes["chat"];
-  const auto json = nlohmann::json::parse(ToJson(full));
+  const auto json = SortedJson::parse(ToJson(full));
   for (const auto& [name, value] : json["classes"]["chat"].items()) {
     EXPECT_NE(page.find("`" + name + "`", result), std::string::npos) << "docs/api.md, Result, does not name " << name;
   }

@@ -1,9 +1,9 @@
 // From run files to a page: what it shows, that it asks for nothing, that names cannot break it.
 #include "report/page.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "report/run_files.h"

@@ -1,11 +1,11 @@
 // The trace of events that a run becomes.
 #include "report/perfetto.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 
@@ -20,12 +20,12 @@ TEST(PerfettoTest, StepsAndRequestsAreEvents) {
   const Status written = WritePerfetto(folder / "a.run", folder / "trace.json");
   ASSERT_TRUE(written.ok()) << written.message();
   std::ifstream in(folder / "trace.json");
-  const auto trace = nlohmann::json::parse(in);
+  const auto trace = SortedJson::parse(in);
 
   std::map<std::string, int> kinds;
   std::map<std::pair<int, int>, double> lane_ends;  // of each track of steps
   int open = 0;
-  nlohmann::json first_step;
+  SortedJson first_step;
   std::set<std::string> requests, names;
   for (const auto& event : trace["traceEvents"]) {
     const std::string kind = event["ph"];

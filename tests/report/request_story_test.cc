@@ -1,16 +1,13 @@
 // What `tactus explain` tells of one request of a run file.
 #include "report/request_story.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "report/run_files.h"
 
 namespace tactus::report {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 RunStep StepAt(int64_t number, int64_t start_ms, int64_t end_ms, int64_t prompt_tokens, int64_t decodes) {
   RunStep step;

@@ -1,10 +1,10 @@
 // Means, ratios and their intervals, against values worked out by hand and from tables of Student's t.
 #include "report/seed_interval.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <vector>
 
 namespace tactus {

@@ -1,15 +1,15 @@
 // The routes of the other APIs: answers, streams and errors in their own form, keys as their clients send them, and the
 // document that tells of all routes.
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "serve/routes.h"
 #include "server_fixture.h"
 
 namespace tactus {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 const json kResponse = {{"input", "hi"}, {"max_output_tokens", 3}};
 const json kMessage = {{"messages", {{{"role", "user"}, {"content", "hi"}}}}, {"max_tokens", 3}};

@@ -1,13 +1,13 @@
 // What one client may take and see: its share of the queue, its own cached prefixes, its time to send and to read.
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "http/raw_socket.h"
 #include "server_fixture.h"
 
 namespace tactus {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 class ClientsTest : public ServerTest {
  protected:

@@ -1,12 +1,12 @@
 // Why a request was late, as clients ask for it: the route, the header, and who may see what.
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "server_fixture.h"
 
 namespace tactus {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 class ExplainTest : public ServerTest {
  protected:

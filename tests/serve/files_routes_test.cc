@@ -1,14 +1,14 @@
 // Files and batches over HTTP: routes, methods, whose they are, what is refused before it is read.
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "http/raw_socket.h"
 #include "server_fixture.h"
 
 namespace tactus {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 class FilesRoutesTest : public ServerTest {
  protected:

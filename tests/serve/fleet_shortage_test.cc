@@ -8,9 +8,9 @@
 #include <fstream>
 #include <mutex>
 #include <new>
-#include <nlohmann/json.hpp>
 
 #include "base/fleet_secret.h"
+#include "base/json.h"
 #include "http/access.h"
 #include "serve/migration_text.h"
 #include "server_fixture.h"
@@ -19,7 +19,7 @@
 namespace tactus {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 constexpr const char* kSecret = "the secret of this fleet";
 

@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <regex>
 #include <thread>
 
 #include "base/fleet_secret.h"
+#include "base/json.h"
 #include "engine/create_engine.h"
 #include "exec/make_backend.h"
 #include "http/access.h"
@@ -27,8 +27,6 @@
 
 namespace tactus {
 namespace {
-
-using Json = nlohmann::ordered_json;
 constexpr DurationNs kLimitNs = 30 * kSecond;
 constexpr const char* kSecret = "the secret of this fleet";
 

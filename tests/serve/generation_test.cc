@@ -1,10 +1,9 @@
 // One Generation over a fake engine and a fake exchange: no sockets, and time stands still. Who is cancelled, whose
 // places come back and when, what echo tells, when pings and time limits fall due.
 #include "serve/generation.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
-
-#include <nlohmann/json.hpp>
 
 #include "fake_engine.h"
 #include "fake_exchange.h"
@@ -13,7 +12,7 @@
 namespace tactus::serve {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 class GenerationTest : public testing::Test {
  protected:

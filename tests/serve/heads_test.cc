@@ -1,13 +1,13 @@
 // What a request's head alone decides, and what every answer's head carries: methods, types, keys, names, states.
-#include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json.h"
 #include "server_fixture.h"
 
 namespace tactus {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 class HeadsTest : public ServerTest {
  protected:

@@ -4,17 +4,17 @@
 #include <future>
 #include <memory>
 #include <new>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <thread>
 
+#include "base/json.h"
 #include "base/worker_pool.h"
 #include "server_fixture.h"
 
 namespace tactus {
 namespace {
 
-using json = nlohmann::json;
+using json = SortedJson;
 
 // Work that goes on until it is stopped, or until a limit that only a broken server meets.
 class LongWork {

@@ -1,13 +1,13 @@
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
+#include "base/json.h"
 #include "server_fixture.h"
 
 namespace tactus {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 class RoutesTest : public ServerTest {
  protected:

@@ -4,9 +4,9 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/json.h"
 #include "http/raw_socket.h"
 #include "serve/run_server.h"
 #include "server_fixture.h"
@@ -14,7 +14,7 @@
 namespace tactus {
 namespace {
 
-using nlohmann::json;
+using json = SortedJson;
 
 class StreamsTest : public ServerTest {
  protected:

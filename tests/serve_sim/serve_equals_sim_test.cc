@@ -6,8 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "base/rng.h"
 #include "cli/command_options.h"
 #include "engine/profile_model.h"
@@ -93,7 +93,7 @@ class ServeEqualsSim : public testing::Test {
   static std::string Profile(const Case& c) { return (folder_ / c.profile).string(); }
 
   // Field by field, without what is a wall clock's and what only a simulator has.
-  static void ExpectEqual(nlohmann::ordered_json served, nlohmann::ordered_json simulated) {
+  static void ExpectEqual(Json served, Json simulated) {
     served.erase("decision_us");
     simulated.erase("decision_us");
     for (const char* name : {"mfu", "mbu", "bubbles", "extrapolation", "clipped_prompts", "cut_outputs", "rows_dropped",
@@ -104,7 +104,7 @@ class ServeEqualsSim : public testing::Test {
     }
     for (const auto& [name, value] : simulated.items()) {
       EXPECT_TRUE(served.contains(name)) << name;
-      EXPECT_EQ(served.value(name, nlohmann::ordered_json()), value) << name;
+      EXPECT_EQ(served.value(name, Json()), value) << name;
     }
     EXPECT_EQ(served.size(), simulated.size());
   }

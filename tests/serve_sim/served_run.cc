@@ -2,10 +2,10 @@
 
 #include <deque>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "cli/command_options.h"
 #include "engine/create_engine.h"
 #include "gated_clock.h"
@@ -134,7 +134,7 @@ class Driver {
   // repeats what was answered.
   std::vector<TokenId> TextOf(WorkloadRequest work) const {
     work.prompt_tokens += work.output_tokens;
-    const auto body = nlohmann::json::parse(cli::RequestBody(load_, work, work.index));
+    const auto body = SortedJson::parse(cli::RequestBody(load_, work, work.index));
     return body["prompt"].get<std::vector<TokenId>>();
   }
 

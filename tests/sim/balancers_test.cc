@@ -1,8 +1,7 @@
 // Replicas behind every balancer: what the fleet knows is what the replicas do.
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "obs/run_result.h"
 #include "route/balancer.h"
 #include "sim/linear_model.h"
@@ -26,7 +25,7 @@ SimulationConfig Config(const StepTimeModel& model, const std::string& balancer)
 }
 
 struct Outcome {
-  nlohmann::json json;
+  SortedJson json;
   std::vector<uint64_t> plan_hashes;
 };
 
@@ -37,7 +36,7 @@ Outcome Simulate(const SimulationConfig& c, const std::string& workload, double 
   EXPECT_TRUE(simulation.ok()) << simulation.status().ToString();
   EXPECT_TRUE((*simulation)->Run().ok());
   EXPECT_TRUE((*simulation)->finished());
-  return {nlohmann::json::parse(ToJson((*simulation)->Outcome())), (*simulation)->plan_hashes()};
+  return {SortedJson::parse(ToJson((*simulation)->Outcome())), (*simulation)->plan_hashes()};
 }
 
 TEST(SimulatedBalancers, ServeEveryRequestAndFollowTheSeed) {

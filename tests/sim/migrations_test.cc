@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "obs/run_result.h"
 #include "sim/linear_model.h"
 #include "sim/simulator.h"
@@ -33,7 +33,7 @@ SimulationConfig Config(const StepTimeModel& model, double bytes_per_s) {
 }
 
 struct Outcome {
-  nlohmann::json json;
+  SortedJson json;
   std::vector<uint64_t> plan_hashes;
   std::map<int64_t, int32_t> output_tokens;  // by index in the workload
 };
@@ -51,7 +51,7 @@ Outcome Simulate(SimulationConfig c, double rate = 60, int64_t count = 400) {
   EXPECT_TRUE(simulation.ok()) << simulation.status().ToString();
   EXPECT_TRUE((*simulation)->Run().ok());
   EXPECT_TRUE((*simulation)->finished());
-  outcome.json = nlohmann::json::parse(ToJson((*simulation)->Outcome()));
+  outcome.json = SortedJson::parse(ToJson((*simulation)->Outcome()));
   outcome.plan_hashes = (*simulation)->plan_hashes();
   return outcome;
 }

@@ -1,12 +1,11 @@
 // Offline jobs in simulation: every request once, by the plan that a batch would have, on one replica or in shards.
 #include "sim/planned_job.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
-
-#include <nlohmann/json.hpp>
 
 #include "obs/run_result.h"
 #include "sim/linear_model.h"
@@ -121,7 +120,7 @@ TEST(PlannedJob, EveryOrderRunsEveryRequestOnce) {
       EXPECT_GT(*run.result.plan->share_of_practical_bound, *run.result.plan->share_of_bound);
       EXPECT_LT(*run.result.plan->share_of_practical_bound, 1);
       EXPECT_EQ(run.result.plan->achieved_sharing, run.result.engine->prefix_sharing);
-      EXPECT_EQ(nlohmann::json::parse(ToJson(run.result))["plan"]["order"], preset);
+      EXPECT_EQ(SortedJson::parse(ToJson(run.result))["plan"]["order"], preset);
     }
   }
 }

@@ -4,9 +4,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/json.h"
 #include "cost/cost_model.h"
 #include "sim/linear_model.h"
 #include "sim/request_log.h"
@@ -37,7 +37,7 @@ std::unique_ptr<WorkloadStream> Rows(const std::string& text) {
 }
 
 struct Simulated {
-  nlohmann::json json;
+  SortedJson json;
   EngineStats stats;
 };
 Simulated Simulate(const SimulationConfig& config, const std::string& rows) {
@@ -45,7 +45,7 @@ Simulated Simulate(const SimulationConfig& config, const std::string& rows) {
   auto sim = Simulation::Create(config, workload.get());
   EXPECT_TRUE(sim.ok()) << sim.status().ToString();
   EXPECT_TRUE((*sim)->Run().ok());
-  return {nlohmann::json::parse(ToJson((*sim)->Outcome())), (*sim)->Stats()};
+  return {SortedJson::parse(ToJson((*sim)->Outcome())), (*sim)->Stats()};
 }
 
 // One request a second for 20 s, 2 ms of base and prompt and 0.1 ms of a decode each: never two at once. From 5 s to 15

@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "sim/sim_options.h"
 
 namespace tactus {
@@ -27,13 +27,13 @@ std::string WriteFile(const std::string& name, const std::string& text) {
   return path;
 }
 
-nlohmann::json RunOptions(const SimOptions& o) {
+SortedJson RunOptions(const SimOptions& o) {
   auto setup = SetUpSimulation(o, {});
   EXPECT_TRUE(setup.ok()) << setup.status().ToString();
   auto sim = Simulation::Create(setup->config, setup->workload.get());
   EXPECT_TRUE(sim.ok()) << sim.status().ToString();
   EXPECT_TRUE((*sim)->Run().ok());
-  return nlohmann::json::parse(ToJson((*sim)->Outcome()));
+  return SortedJson::parse(ToJson((*sim)->Outcome()));
 }
 
 TEST(SetUp, AModelOnADeviceHasItsContextAndMemoryPlan) {

@@ -1,10 +1,10 @@
 #include "sim/simulator.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/sim_request.h"
@@ -35,7 +35,7 @@ std::unique_ptr<WorkloadStream> Stream(const std::string& workload, double rate,
 struct Outcome {
   std::unique_ptr<WorkloadStream> stream;
   std::unique_ptr<Simulation> sim;
-  nlohmann::json json;
+  SortedJson json;
 };
 Outcome Simulate(const SimulationConfig& config, std::unique_ptr<WorkloadStream> stream) {
   Outcome run;
@@ -45,7 +45,7 @@ Outcome Simulate(const SimulationConfig& config, std::unique_ptr<WorkloadStream>
   run.sim = std::move(made).value();
   EXPECT_TRUE(run.sim->Run().ok());
   EXPECT_TRUE(run.sim->finished());
-  run.json = nlohmann::json::parse(ToJson(run.sim->Outcome()));
+  run.json = SortedJson::parse(ToJson(run.sim->Outcome()));
   return run;
 }
 
@@ -140,7 +140,7 @@ TEST(Simulation, TheSameSeedGivesTheSameResultOnAnyNumberOfThreads) {
   }
   const auto clean = [](const Result<RunResult>& result) {
     EXPECT_TRUE(result.ok());
-    auto json = nlohmann::json::parse(ToJson(*result));
+    auto json = SortedJson::parse(ToJson(*result));
     json.erase("decision_us");  // measured on this machine
     return json.dump();
   };
@@ -370,7 +370,7 @@ TEST(Simulation, AnInterruptedRunKeepsWhatIsDone) {
   int asked = 0;
   ASSERT_TRUE((*sim)->Run([&](const SimProgress&) { return ++asked < 3; }).ok());
   EXPECT_FALSE((*sim)->finished());
-  const auto json = nlohmann::json::parse(ToJson((*sim)->Outcome()));
+  const auto json = SortedJson::parse(ToJson((*sim)->Outcome()));
   const auto completed = json["requests"]["completed"].get<int64_t>();
   EXPECT_GT(completed, 0);
   EXPECT_EQ(completed + json["requests"]["rejected"].get<int64_t>() + json["requests"]["unfinished"].get<int64_t>(),

@@ -1,4 +1,5 @@
 #include "sim/step_noise.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "sim/linear_model.h"
 #include "sim/run_many.h"
@@ -179,7 +179,7 @@ Ran Simulate(const SimOptions& o, const SimTexts& texts = {}) {
   ran.result = ToJson((*sim)->Outcome());
   ran.plan_hash = (*sim)->plan_hashes()[0];
   ran.correction = (*sim)->Stats().step_time_correction;
-  const auto json = nlohmann::json::parse(ran.result);
+  const auto json = SortedJson::parse(ran.result);
   if (json["slo_attainment"].is_number()) ran.attainment = json["slo_attainment"];
   return ran;
 }

@@ -7,14 +7,11 @@
 #include <thread>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "text/chat_template.h"
 
 namespace tactus {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 std::string Render(const char* source, const Json& variables, int64_t now_s = -1) {
   const auto compiled = ChatTemplate::Compile(source, now_s);

@@ -2,13 +2,12 @@
 // model code.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "text/gguf_spec.h"
 
 namespace tactus {
 
-inline GgufTokenizerFields GgufFieldsFromJson(const nlohmann::json& json) {
+inline GgufTokenizerFields GgufFieldsFromJson(const SortedJson& json) {
   GgufTokenizerFields fields;
   fields.model = json.value("model", "");
   fields.pre = json.value("pre", "");

@@ -55,9 +55,9 @@ TEST(DefaultModel, EncodesAsTheReference) {
   const auto tokenizer = FromGguf(path, 49152, "");
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(tokenizer->vocab_size(), 49152);
-  const nlohmann::json cases = GoldenCases("smollm2_135m");
+  const SortedJson cases = GoldenCases("smollm2_135m");
   ASSERT_GT(cases.size(), 400u);
-  for (const nlohmann::json& item : cases) {
+  for (const SortedJson& item : cases) {
     const auto text = item["text"].get<std::string>();
     const auto ids = item["ids"].get<Ids>();
     EXPECT_EQ(tokenizer->Encode(text, true, true), ids) << item["text"];

@@ -7,8 +7,8 @@
 #include <string>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
+#include "base/json.h"
 #include "support/source_path.h"
 #include "text/tokenizer.h"
 
@@ -24,8 +24,8 @@ inline std::string TextData(const std::string& name) {
   return ReadFile(test::SourcePath("tests/text/data/") + name);
 }
 
-inline nlohmann::json GoldenCases(const std::string& name) {
-  return nlohmann::json::parse(TextData(name + ".golden.json")).at("cases");
+inline SortedJson GoldenCases(const std::string& name) {
+  return SortedJson::parse(TextData(name + ".golden.json")).at("cases");
 }
 
 inline std::unique_ptr<Tokenizer> MustMake(Result<TokenizerSpec> spec) {

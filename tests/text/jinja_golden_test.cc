@@ -6,15 +6,12 @@
 #include <fstream>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "support/source_path.h"
 #include "text/jinja/template.h"
 
 namespace tactus::jinja {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 class JinjaGolden : public ::testing::Test {
  protected:

@@ -4,16 +4,13 @@
 #include <atomic>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "text/jinja/meter.h"
 #include "text/jinja/search.h"
 #include "text/jinja/template.h"
 
 namespace tactus::jinja {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Status Fails(const std::string& source, const Json& variables = Json::object()) {
   const auto compiled = Template::Compile(source);

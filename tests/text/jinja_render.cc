@@ -7,15 +7,14 @@
 #include <iterator>
 #include <string>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "text/chat_template.h"
 
 namespace {
 void Print(const char* key, const std::string& text) {
-  nlohmann::ordered_json line = nlohmann::ordered_json::object();
+  Json line = Json::object();
   line[key] = text;
-  std::cout << line.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+  std::cout << line.dump(-1, ' ', true, Json::error_handler_t::replace) << "\n";
 }
 }  // namespace
 
@@ -33,7 +32,7 @@ int main(int argc, char** argv) {
       Print("error", "compile: " + compiled.status().message());
       continue;
     }
-    const auto variables = nlohmann::ordered_json::parse(line, nullptr, false);
+    const auto variables = Json::parse(line, nullptr, false);
     const auto text = compiled.value()->Render(variables);
     text.ok() ? Print("text", *text) : Print("error", text.status().message());
   }

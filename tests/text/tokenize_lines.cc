@@ -4,8 +4,7 @@
 #include <iostream>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "gguf_fields.h"
 #include "text/tokenizer.h"
 
@@ -27,7 +26,7 @@ int main(int argc, char** argv) {
   }
   Result<TokenizerSpec> spec = kind == "json"  ? ParseTokenizerJson(file.str())
                                : kind == "spm" ? ParseSentencePieceModel(file.str())
-                                               : SpecFromGguf(GgufFieldsFromJson(nlohmann::json::parse(file.str())));
+                                               : SpecFromGguf(GgufFieldsFromJson(SortedJson::parse(file.str())));
   if (!spec.ok()) {
     std::cerr << spec.status().ToString() << "\n";
     return 1;
@@ -38,9 +37,9 @@ int main(int argc, char** argv) {
     return 1;
   }
   for (std::string line; std::getline(std::cin, line);) {
-    const nlohmann::json input = nlohmann::json::parse(line);
+    const SortedJson input = SortedJson::parse(line);
     if (!decode) {
-      std::cout << nlohmann::json((*tokenizer)->Encode(input.get<std::string>(), bos, parse_special)).dump() << "\n";
+      std::cout << SortedJson((*tokenizer)->Encode(input.get<std::string>(), bos, parse_special)).dump() << "\n";
       continue;
     }
     const auto ids = input.get<std::vector<TokenId>>();
@@ -49,7 +48,7 @@ int main(int argc, char** argv) {
     std::string streamed;
     for (const TokenId id : ids) streamed += detokenizer.Append(id);
     if (streamed + detokenizer.Flush() != text) std::cerr << "streamed text differs: " << line << "\n";
-    std::cout << nlohmann::json(text).dump() << "\n";
+    std::cout << SortedJson(text).dump() << "\n";
   }
   return 0;
 }

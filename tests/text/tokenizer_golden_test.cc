@@ -11,9 +11,9 @@ class TokenizerGolden : public testing::TestWithParam<const char*> {};
 TEST_P(TokenizerGolden, EncodesAndDecodesAsTheReference) {
   const auto tokenizer = FromJson(GetParam());
   ASSERT_NE(tokenizer, nullptr);
-  const nlohmann::json cases = GoldenCases(GetParam());
+  const SortedJson cases = GoldenCases(GetParam());
   ASSERT_GT(cases.size(), 150u);
-  for (const nlohmann::json& item : cases) {
+  for (const SortedJson& item : cases) {
     const auto text = item["text"].get<std::string>();
     const auto ids = item["ids"].get<Ids>();
     EXPECT_EQ(tokenizer->Encode(text, true, true), ids) << item["text"];
@@ -35,7 +35,7 @@ INSTANTIATE_TEST_SUITE_P(All, TokenizerGolden,
 TEST(SentencePieceGolden, EncodesAndDecodesAsTheReference) {
   const auto tokenizer = MustMake(ParseSentencePieceModel(TextData("spm.tokenizer.model")));
   ASSERT_NE(tokenizer, nullptr);
-  for (const nlohmann::json& item : GoldenCases("spm")) {
+  for (const SortedJson& item : GoldenCases("spm")) {
     const auto ids = item["ids"].get<Ids>();
     EXPECT_EQ(tokenizer->Encode(item["text"].get<std::string>(), false, false), ids) << item["text"];
     std::vector<std::string> pieces;

@@ -5,7 +5,6 @@ namespace tactus {
 namespace {
 
 using Ids = std::vector<TokenId>;
-using Json = nlohmann::json;
 
 Json Small() {
   return Json::parse(R"({

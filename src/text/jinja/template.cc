@@ -3,15 +3,12 @@
 #include <exception>
 #include <new>
 
-#include <nlohmann/json.hpp>
-
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/utf8.h"
 
 namespace tactus::jinja {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 Status ToStatus(const TemplateError& error) {
   if (error.kind == TemplateError::Kind::kRaised) return InvalidArgument(error.message);

@@ -7,8 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include <nlohmann/json_fwd.hpp>
-
+#include "base/json_fwd.h"
 #include "tactus/status.h"
 #include "text/jinja/interpreter.h"
 
@@ -29,7 +28,7 @@ class Template {
 
   // `variables`: an object; every member is a variable. kInvalidArgument: the template failed or raised
   // (raise_exception: its text alone); kTooLarge: a limit.
-  Result<std::string> Render(const nlohmann::ordered_json& variables, const RenderOptions& options = {}) const;
+  Result<std::string> Render(const Json& variables, const RenderOptions& options = {}) const;
 
  private:
   explicit Template(std::unique_ptr<Program> program) : program_(std::move(program)) {}
