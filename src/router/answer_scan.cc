@@ -31,29 +31,70 @@ std::optional<Moved> ParseMoved(std::string_view text) {
   return Moved{to->get<std::string>(), ticket->get<std::string>()};
 }
 
-// Takes a string with its quotes off the front of a text, and what may stand before it.
-std::string_view TakeString(std::string_view* text, std::string_view before) {
-  const size_t open = text->find_first_not_of(before);
-  if (open == std::string_view::npos || (*text)[open] != '"') return {};
-  const size_t close = text->find('"', open + 1);
-  if (close == std::string_view::npos) return {};
-  const std::string_view string = text->substr(open + 1, close - open - 1);
-  text->remove_prefix(close + 1);
-  return string;
+// The string that begins at `at`, without its quotes; *end: behind it.
+std::string_view StringAt(std::string_view text, size_t at, size_t* end) {
+  const size_t begin = at + 1;
+  for (at = begin; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\';
+  *end = std::min(at + 1, text.size());
+  return text.substr(begin, std::min(at, text.size()) - begin);
 }
 
-bool IsError(std::string_view data) {
-  const std::string_view name = TakeString(&data, "{ \t");
-  if (name == "error") return true;
-  const std::string_view type = name == "type" ? TakeString(&data, ": \t") : std::string_view();
+// Behind the value that begins at `at`: where a comma or the end of the object follows it.
+size_t BehindValue(std::string_view text, size_t at) {
+  for (int depth = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '"') {
+      StringAt(text, at, &at);
+      --at;
+    } else if (c == '{' || c == '[') {
+      ++depth;
+    } else if (c == '}' || c == ']') {
+      if (depth == 0) return at;
+      --depth;
+    } else if (c == ',' && depth == 0) {
+      return at;
+    }
+  }
+  return text.size();
+}
+
+// What an event's data says it is: members of the object itself, in any order. The text need not be JSON.
+struct Kind {
+  std::string_view type, object;
+  bool has_error = false;  // a member "error" that is not null
+};
+
+Kind KindOf(std::string_view data) {
+  Kind kind;
+  size_t at = data.find_first_not_of(" \t");
+  if (at == std::string_view::npos || data[at] != '{') return kind;
+  for (at = data.find_first_not_of(", \t", at + 1); at < data.size() && data[at] == '"';
+       at = data.find_first_not_of(", \t", BehindValue(data, at))) {
+    const std::string_view name = StringAt(data, at, &at);
+    at = data.find_first_not_of(": \t", at);
+    if (at >= data.size()) break;
+    size_t end = 0;
+    const std::string_view text = data[at] == '"' ? StringAt(data, at, &end) : std::string_view();
+    if (name == "type") kind.type = text;
+    if (name == "object") kind.object = text;
+    if (name == "error") kind.has_error = !data.substr(at).starts_with("null");
+  }
+  return kind;
+}
+
+bool IsErrorType(std::string_view type) {
   return type == "error" || type == "response.failed";
 }
 
 // Of an API whose streams end with an event of their own, not with [DONE].
-bool IsLast(std::string_view data) {
-  if (TakeString(&data, "{ \t") != "type") return false;
-  const std::string_view type = TakeString(&data, ": \t");
+bool IsLastType(std::string_view type) {
   return type == "message_stop" || type == "response.completed" || type == "response.incomplete";
+}
+
+// Most events are parts of an answer, and say so without being taken apart.
+bool MayEnd(std::string_view data) {
+  return data.find("\"error") != std::string_view::npos || data.find("\"response.") != std::string_view::npos ||
+         data.find("\"message_stop\"") != std::string_view::npos;
 }
 
 // Pieces of a text that follow each other or not, as one view where they do.
@@ -110,8 +151,8 @@ std::string_view AnswerScan::Stream(std::string_view bytes) {
     event = line;
   }
   if (!in_event_ && text.size() - event > kEventBytes) {
-    in_event_ = true;
-    ++events_;  // too long to be looked at
+    in_event_ = unread_ = true;
+    ++events_;
   }
   if (in_event_) {
     in_line_ |= text.size() > line && text.substr(line) != "\r";
@@ -140,6 +181,7 @@ std::string_view AnswerScan::Rest() {
 // Whether it is for the client.
 bool AnswerScan::Event(std::string_view event) {
   bool counts = false, pass = true;
+  std::string_view name;  // that the event has
   for (size_t at = 0; at < event.size();) {
     const size_t end = std::min(event.find('\n', at), event.size());
     std::string_view line = event.substr(at, end - at);
@@ -147,8 +189,10 @@ bool AnswerScan::Event(std::string_view event) {
     if (at == 0 && line.starts_with(kMoved)) {
       moved_ = ParseMoved(line.substr(kMoved.size()));
       pass = false;
+    } else if (line.starts_with("event:")) {
+      name = line.substr(line.starts_with("event: ") ? 7 : 6);
     } else if (line.starts_with("data:")) {
-      pass = Data(line.substr(line.starts_with("data: ") ? 6 : 5), &counts) && pass;
+      pass = Data(name, line.substr(line.starts_with("data: ") ? 6 : 5), &counts) && pass;
     }
     at = end + 1;
   }
@@ -156,20 +200,21 @@ bool AnswerScan::Event(std::string_view event) {
   return pass;
 }
 
-bool AnswerScan::Data(std::string_view data, bool* counts) {
+bool AnswerScan::Data(std::string_view name, std::string_view data, bool* counts) {
   if (closed_) return false;
   if (data == "[DONE]") {
     done_ = closed_ = true;
     return true;
   }
-  if (IsError(data)) {
+  const Kind kind = MayEnd(data) ? KindOf(data) : Kind();
+  if (kind.has_error || kind.object == "error" || IsErrorType(kind.type) || IsErrorType(name)) {
     done_ = failed_ = true;
     if (events_ > 0) return true;
     first_error_ = data;
     return false;
   }
   *counts = true;
-  done_ = done_ || IsLast(data);
+  done_ = done_ || IsLastType(kind.type) || IsLastType(name);
   FindFinishes(data);
   FindUsage(data);
   return true;

@@ -34,9 +34,11 @@ class AnswerScan {
   // Events with data that have passed; the closing [DONE] and errors are not counted.
   int64_t events() const { return events_; }
   int64_t finishes() const { return finishes_; }  // choices that have said why they ended (finish_reason)
-  bool done() const { return done_; }             // [DONE] has passed, or an error
+  bool done() const { return done_; }             // [DONE] has passed, an API's last event, or an error
   bool failed() const { return failed_; }         // an error has passed
   bool in_event() const { return in_event_; }     // a part of an event has passed
+  // An event has passed that was too long to be looked at: it may have been the last one.
+  bool unread() const { return unread_; }
   // The data of an error that came before any event and was not passed on: nothing was told. Empty: none.
   const std::string& first_error() const { return first_error_; }
   const std::optional<Moved>& moved() const { return moved_; }
@@ -49,14 +51,14 @@ class AnswerScan {
 
  private:
   bool Event(std::string_view event);
-  bool Data(std::string_view data, bool* counts);
+  bool Data(std::string_view name, std::string_view data, bool* counts);
   void FindUsage(std::string_view text);
   void FindFinishes(std::string_view text);
 
   std::string partial_;  // an event that has not ended
   size_t line_ = 0;      // where its last line begins
   std::string kept_;     // for the client, where it is no piece of what came
-  bool in_event_ = false, in_line_ = false;
+  bool in_event_ = false, in_line_ = false, unread_ = false;
   int64_t events_ = 0, finishes_ = 0, prompt_tokens_ = 0, completion_tokens_ = 0;
   bool done_ = false, failed_ = false, closed_ = false;  // closed_: by [DONE]
   std::string first_error_;

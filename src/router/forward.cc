@@ -17,6 +17,11 @@
 namespace tactus::router {
 namespace {
 
+// Whether this route's streams have a last event.
+bool EndsByAnEvent(std::string_view path) {
+  return path.ends_with("/completions") || path.ends_with("/responses") || path.ends_with("/messages");
+}
+
 constexpr int64_t kUnsentBytes = 64 << 10;  // written to a client that does not take them, before its replica waits
 constexpr int64_t kFreeRetries = 3;         // at once, whatever the budget
 constexpr int kMostFollows = 8;
@@ -370,11 +375,17 @@ void Forward::StreamEnded(Attempt& attempt, const Status& status) {
   End();
 }
 
-// It has ended well as HTTP sees it, and yet before its end: an event stream without [DONE] and without the last
-// finish_reason, or an answer without a length that is not the whole of a JSON text.
+// It has ended well as HTTP sees it, and yet before its end: an event stream without [DONE], its API's last event or
+// the last finish_reason, or an answer without a length that is not the whole of a JSON text. How streams of other
+// routes end is not known: those have ended where HTTP says so.
 bool Forward::IsCut(const Attempt& attempt) const {
-  if (attempt.status == 204 || exchange_->request().method == "HEAD") return false;  // they have no body
-  if (attempt.streams) return !attempt.scan.done() && told_finishes_ < view_.choices;
+  const http::HttpRequest& request = exchange_->request();
+  if (attempt.status == 204 || request.method == "HEAD") return false;  // they have no body
+  if (attempt.streams) {
+    const bool said =
+        attempt.scan.done() || told_finishes_ >= view_.choices || (attempt.scan.unread() && !attempt.scan.in_event());
+    return !said && (attempt.ends_by_closing || EndsByAnEvent(api::CanonicalPath(request.path)));
+  }
   return attempt.ends_by_closing && !attempt.json.reached();
 }
 

@@ -28,6 +28,7 @@ class Kind:
     streams: bool = False  # the request asks for a stream
     endless: bool = False
     choices: int = 1
+    path: str = "/v1/completions"
 
 
 # --- what answers are made of
@@ -52,6 +53,16 @@ def chunked(*pieces, kind="application/json", last=b"0\r\n\r\n", headers=()):
 
 def events(*data, last=b"0\r\n\r\n", headers=()):
     return chunked(*(b"data: " + d + b"\n\n" for d in data), kind="text/event-stream", last=last, headers=headers)
+
+
+# As pydantic writes an event of a class whose type is its last field.
+LAST_TYPE = b'{"response": {"type": "x"}, "sequence_number": 2, "type": "%s"}'
+LONG_END = b'{"response": {"text": "' + b"x" * (1 << 20) + b'"}, "type": "response.completed"}'
+
+
+def named(*types):
+    pieces = (b"event: %s\ndata: %s\n\n" % (t.encode(), LAST_TYPE % t.encode()) for t in types)
+    return chunked(*pieces, kind="text/event-stream")
 
 
 def token(text="a", finish=None, index=0, id="cmpl-1"):
@@ -316,6 +327,13 @@ KINDS = [
         head("200 OK", "Content-Type: text/event-stream", "Content-Length: 10") + b"data: {}\n\n",
         streams=True,
     ),
+    Kind("responses, type last", named("response.created", "response.completed"), WHOLE, True, path="/v1/responses"),
+    Kind("responses, cut", named("response.created", "response.in_progress"), streams=True, path="/v1/responses"),
+    Kind("responses, no names", events(LAST_TYPE % b"response.completed"), WHOLE, True, path="/v1/responses"),
+    Kind("responses, a long end", events(LONG_END), WHOLE, True, path="/v1/responses"),
+    Kind("messages", named("message_start", "message_stop"), WHOLE, True, path="/v1/messages"),
+    Kind("messages, cut", named("message_start", "message_delta"), streams=True, path="/v1/messages"),
+    Kind("a stream of an unknown route", events(b"{}", b"{}"), WHOLE, True, path="/v1/something/else"),
     Kind("no events", events(), streams=True),
     Kind("comments alone", chunked(b": ping\n\n" * 10, kind="text/event-stream"), streams=True),
     Kind("events without data", chunked(b"event: x\nid: 1\n\n" * 10, kind="text/event-stream"), streams=True),

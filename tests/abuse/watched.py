@@ -129,7 +129,7 @@ def outcome(port, kind, source="127.0.0.1"):
     body = {"prompt": "x", "stream": kind.streams, "n": kind.choices}
     wire = Wire(port, LIMIT_S, source=source)
     try:
-        wire.send(request("POST", "/v1/completions", body))
+        wire.send(request("POST", kind.path, body))
         answer = wire.read()
     except Lost as lost:
         return ERROR, f"connection: {lost}"
@@ -146,5 +146,5 @@ def outcome(port, kind, source="127.0.0.1"):
         return (ERROR if error or answer.status not in (502, 504) else "an error without a word"), about
     if answer.headers.get("content-type", "").startswith("text/event-stream"):
         text = b"\n" + answer.body
-        return (ERROR if re.search(rb'\ndata: ?\{"error"', text) else WHOLE), about
+        return (ERROR if re.search(rb'\n(event: error|data: ?\{"error")', text) else WHOLE), about
     return WHOLE, about

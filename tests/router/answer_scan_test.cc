@@ -189,5 +189,51 @@ TEST(AnswerScanTest, ReadsUsageOfAWholeAnswer) {
   EXPECT_EQ(scan.output_tokens(), 9);
 }
 
+TEST(AnswerScanTest, TheLastEventIsKnownWhereverItsTypeStands) {
+  for (const char* data : {R"({"type":"response.completed","response":{}})",
+                           R"({"response":{"type":"x"},"sequence_number":2,"type":"response.completed"})",
+                           R"({"response":{"text":"}\"{,"},"type" : "response.incomplete"})",
+                           R"( {"n":[1,{"a":2}],"type":"message_stop"})"}) {
+    AnswerScan scan;
+    scan.Stream("data: " + std::string(data) + "\n\n");
+    EXPECT_TRUE(scan.done()) << data;
+    EXPECT_FALSE(scan.failed()) << data;
+  }
+  AnswerScan named;
+  named.Stream("event: response.completed\ndata: {}\n\n");
+  EXPECT_TRUE(named.done());
+}
+
+TEST(AnswerScanTest, PartsOfAnAnswerEndNothing) {
+  for (const char* data : {R"({"type":"response.output_text.delta","delta":"\"type\":\"response.completed\""})",
+                           R"({"item":{"type":"response.completed"},"type":"response.output_item.done"})",
+                           R"({"choices":[{"delta":{"content":"\"error\""}}],"error":null})",
+                           R"(["response.completed"])", R"({"text":"message_stop)", "{", ""}) {
+    AnswerScan scan;
+    scan.Stream("data: " + std::string(data) + "\n\n");
+    EXPECT_FALSE(scan.done()) << data;
+  }
+}
+
+TEST(AnswerScanTest, AnErrorIsKnownWhereverItStands) {
+  for (const char* event :
+       {"data: {\"error\":{\"message\":\"m\"}}", "data: {\"code\":500,\"error\":\"m\"}",
+        "data: {\"object\":\"error\",\"message\":\"m\"}", "data: {\"message\":\"m\",\"type\":\"error\"}",
+        "event: error\ndata: m", "data: {\"response\":{},\"type\":\"response.failed\"}"}) {
+    AnswerScan scan;
+    scan.Stream("data: {}\n\n" + std::string(event) + "\n\n");
+    EXPECT_TRUE(scan.failed()) << event;
+  }
+}
+
+TEST(AnswerScanTest, AnEventThatIsTooLongMayHaveBeenTheLast) {
+  AnswerScan scan;
+  scan.Stream("data: {\"text\":\"" + std::string(kEventBytes, 'x'));
+  EXPECT_TRUE(scan.unread());
+  EXPECT_TRUE(scan.in_event());
+  scan.Stream("\",\"type\":\"response.completed\"}\n\n");
+  EXPECT_FALSE(scan.in_event());
+}
+
 }  // namespace
 }  // namespace tactus::router
