@@ -243,13 +243,15 @@ void LiveRequests::Answered(SlotId s, const sched::GateAnswer& answer) {
   request->refused = true;
   const auto worst_ns =
       answer.fixed_ns + static_cast<DurationNs>(static_cast<double>(answer.by_model_ns) * first_token_ratio_.high());
-  // Nothing is learned from those that are refused: without this a correction that refuses all would stay for ever.
-  // While first tokens come there is no need for it, and it would hide what they say.
-  constexpr int kRefusedInARow = 2;
+  // Nothing is learned from requests that are refused: a correction that refuses all would stay for ever. So it fades
+  // with time, whatever the number of refusals: while no first token comes, one observation for each time in which one
+  // could have come.
   const bool kept_by_model = answer.fixed_ns + answer.by_model_ns <= request->in.request->slo.ttft_ns;
-  if (kept_by_model && answer.by_model_ns > 0 && ++refused_in_a_row_ >= kRefusedInARow) {
-    first_token_ratio_.Observe(answer.by_model_ns, answer.by_model_ns);
-    refused_in_a_row_ = 0;
+  const TimeNs now_ns = events_.now_ns();
+  ratio_changed_ns_ = std::min(ratio_changed_ns_, now_ns);  // clocks jump
+  if (kept_by_model && now_ns - ratio_changed_ns_ > answer.fixed_ns + answer.by_model_ns) {
+    first_token_ratio_.Forget();
+    ratio_changed_ns_ = now_ns;
   }
   const DurationNs objective_ns = request->in.request->slo.ttft_ns;
   const bool only_late_at_worst = request->predicted_ttft_ns <= objective_ns;
@@ -349,7 +351,7 @@ void LiveRequests::FirstToken(SlotEntry* slot, DurationNs gap_ns) {
   if (request.first_token_ns == 0) {
     request.first_token_ns = events_.now_ns();
     const DurationNs after_fixed_ns = events_.now_ns() - request.in.arrival_ns - request.gate_fixed_ns;
-    refused_in_a_row_ = 0;
+    ratio_changed_ns_ = events_.now_ns();
     if (request.gate_fixed_ns >= 0 && request.gate_by_model_ns > 0)
       first_token_ratio_.Observe(std::max<DurationNs>(1, after_fixed_ns), request.gate_by_model_ns);
   }

@@ -145,7 +145,7 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   std::vector<SlotEntry> slots_;
   Timelines timelines_;
   MeasuredRatio first_token_ratio_;
-  int refused_in_a_row_ = 0;  // that the step-time model alone would have let in, since the last first token
+  TimeNs ratio_changed_ns_ = 0;  // by a first token, or for want of one
   const bool gate_asks_;
   std::vector<RequestHandle> arrived_;  // from next_arrived_ on: the gate has not been asked about
   size_t next_arrived_ = 0;

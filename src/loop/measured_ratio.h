@@ -21,6 +21,8 @@ class MeasuredRatio {
 
   // Precondition: both are more than 0.
   void Observe(DurationNs measured_ns, DurationNs predicted_ns);
+  // Drops the oldest observation: it may be true no longer.
+  void Forget();
   double factor() const { return factor_; }  // 1: nothing was observed
   // What one in sixteen of the last kWindow exceeded, each alike, for a promise that is to be kept. Those that are
   // missing count as kUnknown, so that few observations promise little.
@@ -30,12 +32,13 @@ class MeasuredRatio {
   struct Observed {
     double ratio = 1, weight = 0;
   };
+  void Update();
   double WeightedMedian();
   double High() const;
 
   double factor_ = 1, high_ = kUnknown;
   std::array<Observed, kWindow> window_{};  // a ring
-  size_t observed_ = 0;
+  size_t next_ = 0, count_ = 0;             // where the next one goes; how many there are in front of it
   std::array<Observed, kWindow> sorted_{};  // scratch
 };
 

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "loop/harness.h"
 #include "sched/known_lengths.h"
@@ -325,9 +327,27 @@ TEST_F(Gate, ACorrectionThatRefusesWhatTheModelKeepsIsForgotten) {
     const RequestHandle id = Add(&h, 100, 8, 6 * kMillisecond);
     ASSERT_EQ(h.Run(), "");
     refused += h.outputs()[id].done_event.refused;
+    h.clock().AdvanceTo(h.clock().NowNs() + 6 * kMillisecond);
   }
   EXPECT_GE(refused, 1) << "the scene needs a correction that is too large";
   EXPECT_LE(refused, 2);
+}
+
+// Refused requests make no first token sooner: what has been learned fades with time, not with their number.
+TEST_F(Gate, ABurstOfRefusalsForgetsNothing) {
+  steps_.times = 0.5;
+  Harness h(config_);
+  for (int i = 0; i < 4; ++i) Add(&h, 100, 8);
+  ASSERT_EQ(h.Run(), "");
+  std::vector<RequestHandle> burst;
+  for (int i = 0; i < 50; ++i) burst.push_back(Add(&h, 100, 8, 4 * kMillisecond));
+  ASSERT_EQ(h.Run(), "");
+  std::set<DurationNs> predicted;
+  for (const RequestHandle id : burst) {
+    ASSERT_TRUE(h.outputs()[id].done_event.refused) << "the scene needs requests that the model alone would let in";
+    predicted.insert(h.outputs()[id].done_event.predicted_ttft_ns);
+  }
+  EXPECT_LE(predicted.size(), 2u) << "the time since the last first token drops one observation";
 }
 
 // More wait than the order plans for (128). A long prompt behind them has become one that cannot be kept; the order
