@@ -7,7 +7,7 @@
 #   scripts/test.sh fuzz [S]   every fuzzer for S seconds (default 60)
 #   scripts/test.sh abuse      attacks on the real server over loopback, minutes (--quick: a sample; then part names and --seed N)
 #   scripts/test.sh mutants    how many small bugs, put in one at a time, the fast tests notice (tools/mutants; half an hour; further options pass)
-#   scripts/test.sh ci         what CI runs: fast, warnings as errors, and each fuzzer for 10 s
+#   scripts/test.sh ci         what CI runs: fast, warnings as errors, and each fuzzer for 4 s
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
@@ -89,7 +89,7 @@ case $mode in
     default_model
     grammars
     test_data
-    if [ "$mode" = ci ]; then fuzz fuzz_ci 10 programs; fi  # clang builds the programs too
+    if [ "$mode" = ci ]; then fuzz fuzz_ci 4 programs; fi  # clang builds the programs too
     run_ctest "$preset" -L fast
     ;;
   slow)
