@@ -211,8 +211,10 @@ Status ReadMessage(const Json& message, const std::string& where, bool arguments
     return Unimplemented(where + ".images: images are not supported; leave them out", where + ".images");
   }
   *out = message;
-  if (const auto content = out->find("content"); *role == "assistant" && content != out->end() && content->is_null())
-    *content = "";  // in its place among the fields
+  // An answer without text, a tool that returned nothing: "" in its place among the fields.
+  const bool may_be_null = *role == "assistant" || *role == "tool";
+  if (const auto content = out->find("content"); may_be_null && content != out->end() && content->is_null())
+    *content = "";
   EraseEmpty(out);
   // Templates know "system"; "developer" is its newer name.
   if (*role == "developer") (*out)["role"] = "system";

@@ -174,7 +174,7 @@ std::optional<std::string> Fields::String(std::string_view name, size_t max_byte
 void Fields::Refuse(std::string_view name, std::string_view why) {
   Record({.kind = FieldRecording::Kind::kRefused}, name);
   const Json* value = Look(name);
-  if (value == nullptr) return;
+  if (value == nullptr || (value->is_structured() && value->empty())) return;  // an empty list asks for nothing
   Fail(Unimplemented(fmt::format("{}: not supported yet{}{}; leave it out", Name(name), why.empty() ? "" : ", ", why),
                      Name(name)));
 }

@@ -70,7 +70,10 @@ TEST(ChatMessages, AnAssistantMayBeSilent) {
       Rendered(R"({"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function"}]})");
   EXPECT_EQ(Message(R"({"role":"assistant","content":null,"tool_calls":[{"id":"1","type":null}]})"), calls);
   EXPECT_EQ(Message(R"({"role":"user","tool_calls":[]})"), "messages[0].content|messages[0].content: missing");
-  EXPECT_EQ(Message(R"({"role":"tool","content":null})"), "messages[0].content|messages[0].content: missing");
+  EXPECT_EQ(Message(R"({"role":"tool","content":null})"),
+            R"({"messages":[{"role":"tool","content":""}],"add_generation_prompt":true})")
+      << "it returned nothing";
+  EXPECT_EQ(Message(R"({"role":"tool"})"), "messages[0].content|messages[0].content: missing");
   EXPECT_EQ(Message(R"({"role":"user","content":"c","tool_calls":{"a":1}})"),
             "messages[0].tool_calls|messages[0].tool_calls: expected a list, got an object");
 }

@@ -59,6 +59,21 @@ TEST(FieldTable, RangesAreTheParsers) {
   EXPECT_EQ(BodySchema("/v1/messages/count_tokens", Limits())["required"], Json::array({"messages"}));
 }
 
+TEST(Fields, AnEmptyListOfWhatIsNotBuiltAsksForNothing) {
+  for (const auto& [text, refused] : {std::pair(R"({"a": []})", false),
+                                      {R"({"a": {}})", false},
+                                      {R"({"a": null})", false},
+                                      {R"({})", false},
+                                      {R"({"a": [1]})", true},
+                                      {R"({"a": ""})", true},
+                                      {R"({"a": 0})", true}}) {
+    const Json body = Json::parse(text);
+    Fields fields(body);
+    fields.Refuse("a");
+    EXPECT_EQ(!fields.ok(), refused) << text;
+  }
+}
+
 TEST(FieldRecording, HearsWhatIsAskedOnItsThreadWhileItLives) {
   const Json body = Json::parse(R"({"a": 1, "b": {"c": true}})");
   Fields before(body);
