@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 namespace tactus {
@@ -14,6 +15,7 @@ bool SplitNumber(const std::string& text, double* number, std::string* unit) {
   char* end = nullptr;
   *number = std::strtod(text.c_str(), &end);
   if (end == text.c_str() || !std::isfinite(*number)) return false;
+  if (std::string_view(text.c_str(), end).find_first_of("xX") != std::string_view::npos) return false;  // hexadecimal
   *unit = end;
   while (!unit->empty() && unit->front() == ' ') unit->erase(unit->begin());
   return true;

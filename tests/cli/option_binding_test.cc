@@ -351,6 +351,8 @@ TEST(CommandLine, ADurationWithoutAUnitIsRefusedWithBothReadings) {
 
 TEST(CommandLine, NoDigitOfADurationOrASizeIsLost) {
   EXPECT_EQ(ParseDuration("1234567891ns")->ns, 1'234'567'891);
+  for (const char* none : {"0x10ms", "0X1p3s", "infs", "nanms", "-1ms", "ms"})
+    EXPECT_FALSE(ParseDuration(none).ok()) << none;
   EXPECT_EQ(ParseArgs({"--wait", "1234567891ns"}).sample.wait.ns, 1'234'567'891);
   EXPECT_EQ(ParseArgs({"--memory", "1234567891"}).sample.memory.bytes, 1'234'567'891);
   EXPECT_EQ(ParseArgs({"--memory", "1234567.5KiB"}).sample.memory.bytes, 1'264'197'120);
