@@ -67,7 +67,7 @@ void CloseEngines() {
   for (EngineHandle* handle : AllEngines().handles) {
     try {
       handle->Close();
-    } catch (const StatusError&) {  // NOLINT(bugprone-empty-catch): the interpreter ends, and no caller is left
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the interpreter ends, and no caller is left
     }
   }
 }
