@@ -315,7 +315,7 @@ Status ReadOtherFields(const Json& body, std::string_view path, const RequestLim
   if (!limits.strict_fields || ignored->empty()) return Status();
   const std::string& first = ignored->front();
   return InvalidArgument(
-      fmt::format("{}: not known here, and this server ignores nothing (--strict-fields); leave it out", first),
+      fmt::format("{}: not known here, and nothing is ignored (--strict-fields); leave it out", first),
       first.substr(0, first.find(' ')));
 }
 

@@ -144,6 +144,21 @@ std::string ErrorText(const Status& status) {
   return ErrorText(HttpStatusOf(status.code()), status.message(), status.param());
 }
 
+std::string IgnoredText(const std::vector<std::string>& names) {
+  constexpr size_t kMostBytes = 1024, kMostNameBytes = 100;
+  std::string list;
+  for (const std::string& name : names) {
+    if (!list.empty()) list += ", ";
+    if (list.size() > kMostBytes) {
+      list += "...";
+      break;
+    }
+    for (const char c : std::string_view(name).substr(0, kMostNameBytes))
+      list += c >= ' ' && c < 0x7f && c != ',' ? c : '?';
+  }
+  return list;
+}
+
 std::string_view FinishText(FinishReason reason, bool called) {
   switch (reason) {
     case FinishReason::kStop:

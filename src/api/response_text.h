@@ -22,6 +22,11 @@ std::string WithContextLength(std::string_view message);
 std::string ErrorText(int http_status, std::string_view message, std::string_view param = {});
 std::string ErrorText(const Status& status);
 
+// The value of the header x-tactus-ignored: the names of what a body held in vain; empty where there is none. Names are
+// the client's, so what could end a header is replaced, and the list is cut to about a kilobyte.
+inline constexpr std::string_view kIgnoredHeader = "x-tactus-ignored";
+std::string IgnoredText(const std::vector<std::string>& names);
+
 // "stop", "tool_calls" (it stopped and has called a tool), "length"; empty for an answer that did not end well.
 std::string_view FinishText(FinishReason reason, bool called = false);
 

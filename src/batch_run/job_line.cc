@@ -101,6 +101,11 @@ void AppendResponse(const ResultNames& names, int http_status, std::string_view 
   *out += fmt::format(",\"response\":{{\"status_code\":{},\"request_id\":\"{}\",\"body\":", http_status,
                       names.request_id());
   *out += body;
+  if (!names.ignored.empty()) {
+    *out += fmt::format(",\"headers\":{{\"{}\":", api::kIgnoredHeader);
+    json_text::AppendJsonString(out, names.ignored);
+    *out += '}';
+  }
   *out += '}';
 }
 

@@ -36,9 +36,11 @@ struct ResultNames {
   std::string job;  // tells the results of one job from those of another
   int64_t line = 0;
   std::optional<std::string> custom_id;
+  std::string ignored;             // of its body, as a server's header names it; empty: nothing
   std::string request_id() const;  // also the request's in the engine
 };
-// With its line feed. `body`: a JSON object.
+// With its line feed. `body`: a JSON object. What was ignored stands beside it, in `headers`, which are there for
+// nothing else: a body is what clients read by their types.
 std::string AnswerText(const ResultNames& names, std::string_view body);
 // `asked`: the line was a request, and the response is what a server would have answered.
 std::string FailureText(const ResultNames& names, const Status& why, bool asked);

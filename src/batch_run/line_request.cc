@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "api/response_text.h"
 #include "base/printable.h"
 
 namespace tactus::batch {
@@ -40,21 +41,23 @@ Result<api::ParsedRequest> Read(const JobLine& line, const api::RequestLimits& l
   return api::ReadChatRequest(*line.body, limits);
 }
 
-Result<api::Prepared> Prepare(const Job& job, const JobLine& line, const ResultNames& names, Engine* engine,
+Result<api::Prepared> Prepare(const Job& job, const JobLine& line, ResultNames* names, Engine* engine,
                               const api::RequestLimits& limits, ReadFor why) {
   TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest request, Read(line, limits));
   if (request.stream) {
     return InvalidArgument("stream: true has no meaning in a batch, whose answers are complete; leave it out",
                            "stream");
   }
-  request.base.id = names.request_id();
+  std::string ignored = api::IgnoredText(request.ignored);
+  request.base.id = names->request_id();
   const bool seeded = request.base.sampling.has_seed;
   TACTUS_ASSIGN_OR_RETURN(api::Prepared prepared,
                           api::PrepareConversation(std::move(request), *engine, limits, {}, why == ReadFor::kRun));
   for (size_t i = 0; !seeded && i < prepared.requests.size(); ++i) {
-    prepared.requests[i].sampling.seed = job.SeedOf(names.line, i);
+    prepared.requests[i].sampling.seed = job.SeedOf(names->line, i);
     prepared.requests[i].sampling.has_seed = true;
   }
+  names->ignored = std::move(ignored);  // where it is answered, as a server's header
   return prepared;
 }
 
@@ -72,7 +75,7 @@ Result<LineRequest> ReadLineRequest(const Job& job, const LinePlace& place, Engi
   out.status = line.status();
   if (!line.ok()) return out;
   out.asked = true;
-  auto prepared = Prepare(job, *line, out.names, engine, limits, why);
+  auto prepared = Prepare(job, *line, &out.names, engine, limits, why);
   out.status = prepared.status();
   if (prepared.ok()) out.prepared = std::move(*prepared);
   return out;

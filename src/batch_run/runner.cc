@@ -58,6 +58,7 @@ class Runner {
   void Finished(int64_t begun, const ResultNames& names, const Result<LineAnswer>& answer, bool asked);
   static LineResult ResultOf(const ResultNames& names, const Result<LineAnswer>& answer, bool asked);
   void Keep(LineResult result);
+  void CountIgnored(const ResultNames& names);
   void Stop(Status why, bool drop_begun);
 
   // --- The thread of Run ---
@@ -77,6 +78,7 @@ class Runner {
   std::condition_variable changed_;
   std::map<int64_t, std::shared_ptr<LineRun>> live_;  // in the order in which they began, from 1
   std::vector<LineResult> finished_;
+  IgnoredFields ignored_;
   size_t finished_bytes_ = 0;
   std::vector<std::pair<int64_t, int64_t>> ended_;  // lines, and their answers' tokens: what the order is not told yet
   double work_share_ = 0, bound_s_ = 0;
@@ -113,6 +115,7 @@ Status Runner::Run() {
   reader.join();
   TellOrder();
   if (const auto plan = order_.Report(); plan && options_.plan != nullptr) *options_.plan = *plan;
+  if (options_.ignored != nullptr) *options_.ignored = ignored_;  // nothing runs any more
   if (!failed.ok()) return failed;
   return job_.counts().left() == 0 ? Status() : stopped_;
 }
@@ -253,6 +256,7 @@ void Runner::Finished(int64_t begun, const ResultNames& names, const Result<Line
   Status stop = waits ? answer.status() : Status();
   try {
     if (!waits) Keep(ResultOf(names, answer, asked));
+    if (answer.ok() && !names.ignored.empty()) CountIgnored(names);
   } catch (const std::bad_alloc&) {
     stop = OutOfMemory();  // and the line waits for the next run
   }
@@ -279,6 +283,13 @@ LineResult Runner::ResultOf(const ResultNames& names, const Result<LineAnswer>& 
     result.text = FailureText(names, answer.status(), asked);
   }
   return result;
+}
+
+void Runner::CountIgnored(const ResultNames& names) {
+  std::lock_guard lock(mutex_);
+  if (ignored_.lines++ > 0 && names.line > ignored_.first_line) return;
+  ignored_.first_line = names.line;
+  ignored_.first = names.ignored;
 }
 
 void Runner::Keep(LineResult result) {

@@ -29,12 +29,20 @@ struct RunProgress {
   DurationNs elapsed_ns = 0;
 };
 
+// Answers to lines with fields that are not known, of one run.
+struct IgnoredFields {
+  int64_t lines = 0;
+  int64_t first_line = 0;  // of the file
+  std::string first;       // what was ignored of it
+};
+
 struct RunnerOptions {
   api::RequestLimits limits;
   std::string url;  // what all lines ask; empty: each its own
   OrderOptions order;
-  int64_t max_queue = 0;       // the engine's; 0: not known
-  PlanReport* plan = nullptr;  // filled in at the end where there was a plan: requests is more than 0 then
+  int64_t max_queue = 0;             // the engine's; 0: not known
+  PlanReport* plan = nullptr;        // filled in at the end where there was a plan: requests is more than 0 then
+  IgnoredFields* ignored = nullptr;  // filled in at the end
   // A few times a second, on RunJob's thread. False, from then on: no line begins any more, those that have begun to
   // generate go on to their end.
   std::function<bool(const RunProgress&)> progress;

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "api/conversation.h"
+#include "api/response_text.h"
 #include "base/clock.h"
 #include "base/input_file.h"
 #include "base/json.h"
@@ -43,7 +44,7 @@ constexpr const char* kLines = ".jsonl";
 
 struct BatchOptions {
   std::string input, output, errors, job;
-  bool overwrite = false, json = false, verbose = false;
+  bool overwrite = false, strict_fields = false, json = false, verbose = false;
   RunOut run_out;
   BytesText max_line{int64_t{16} << 20};
   double sample = 0.01;
@@ -63,6 +64,9 @@ struct BatchOptions {
     v.Field("overwrite", overwrite,
             {.help = "begin anew: remove the output, the error file and the job that are there"});
     v.Field("max-line", max_line, {.unit = "bytes", .help = "longest line of the input; a longer one is an error"});
+    v.Field("strict-fields", strict_fields,
+            {.help = "a line with a field of its body that is not known is an error; else the field is ignored, and "
+                     "the line's result names it"});
     v.Group("Planning");
     v.Field("sample", sample,
             {.min = 0,
@@ -200,6 +204,7 @@ Result<std::unique_ptr<batch::Job>> OpenJob(const BatchOptions& o, const ShardOf
   };
   TACTUS_ASSIGN_OR_RETURN(const std::string model, ResolveModel(o.engine.model));
   TACTUS_ASSIGN_OR_RETURN(options.settings, batch::SettingsOf(o.engine, model));
+  options.settings.emplace_back("--strict-fields", o.strict_fields ? "on" : "off");
   options.settings.emplace_back("--shard", shard.of > 1 ? fmt::format("{}/{}", shard.index + 1, shard.of) : "");
   TACTUS_ASSIGN_OR_RETURN(auto job, batch::Job::Open(FilesOf(o, shard), options));
   const batch::JobCounts counts = job->counts();
@@ -261,6 +266,14 @@ void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_befo
   std::printf("%s\n", json_text::JsonText(ResultJson(job, done_before, result)).c_str());
 }
 
+void WarnOfIgnored(const batch::IgnoredFields& ignored) {
+  if (ignored.lines == 0) return;
+  Say(fmt::format(
+      "warning: fields of {} {} were ignored, such as of line {}: {}; each result names those of its line "
+      "({}), and --strict-fields makes them errors",
+      ignored.lines, ignored.lines == 1 ? "line" : "lines", ignored.first_line, ignored.first, api::kIgnoredHeader));
+}
+
 // A job that is done is no success where nothing of it was.
 Status CheckDone(const batch::Job& job) {
   if (job.counts().out > 0) return Status();
@@ -319,6 +332,8 @@ Status Run(BatchOptions o, const CommandLine& line) {
   options.plan = &plan;
   options.order.sample_share = o.sample;
   options.order.seed = static_cast<uint64_t>(o.plan_seed);
+  batch::IgnoredFields ignored;
+  options.ignored = &ignored;
   options.order.memory_bytes = o.planner_memory.bytes;
   options.order.key_tokens = static_cast<int32_t>(o.engine.block_size);
   options.order.kv_tokens = engine->Stats().kv_blocks_total * o.engine.block_size;
@@ -330,6 +345,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
   options.limits = api::LimitsOf(*engine, o.engine.default_max_tokens);
   options.progress = [&](const batch::RunProgress& progress) {
     bar.Show(progress, engine->Stats());
+  options.limits.strict_fields = o.strict_fields;
     return InterruptCount() == 0;
   };
   Status status = batch::RunJob(job.get(), engine.get(), options, SystemClock());
@@ -348,6 +364,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
   PrintResult(o, *job, before, result);
   if (status.ok()) return closed.ok() ? CheckDone(*job) : closed;
   return Status(status.code(),
+  WarnOfIgnored(ignored);
                 fmt::format("{}; {} of {} lines are done and kept; the same command goes on with the rest",
                             status.message(), job->counts().done(), job->counts().lines));
 }

@@ -7,23 +7,13 @@
 #include <utility>
 
 #include "api/apis.h"
+#include "api/response_text.h"
 
 namespace tactus::serve {
 
 void AppendIgnored(const std::vector<std::string>& names, http::Headers* headers) {
-  constexpr size_t kMostBytes = 1024, kMostNameBytes = 100;
-  std::string list;
-  for (const std::string& name : names) {
-    if (!list.empty()) list += ", ";
-    if (list.size() > kMostBytes) {
-      list += "...";
-      break;
-    }
-    // Names are the client's: no byte of them may end the header.
-    for (const char c : std::string_view(name).substr(0, kMostNameBytes))
-      list += c >= ' ' && c < 0x7f && c != ',' ? c : '?';
-  }
-  if (!list.empty()) headers->emplace_back("x-tactus-ignored", std::move(list));
+  std::string list = api::IgnoredText(names);
+  if (!list.empty()) headers->emplace_back(api::kIgnoredHeader, std::move(list));
 }
 
 Call::Call(std::shared_ptr<http::Exchange> exchange, http::Headers headers, TimeNs arrival_ns, DurationNs timeout_ns,

@@ -154,6 +154,13 @@ TEST(ResultText, AnAnswerIsOpenAisLine) {
       "response": {"status_code": 200, "request_id": "batch_req_j_3", "body": {"id": 1}}})"));
 }
 
+// Beside the body, so that a client reads that by its types.
+TEST(ResultText, WhatWasIgnoredStandsInTheHeadersOfTheResponse) {
+  const json line = json::parse(AnswerText({"j", 3, "a", "wi\"sh, slo.x"}, R"({"id":1})"));
+  EXPECT_EQ(line["response"]["headers"], json({{"x-tactus-ignored", "wi\"sh, slo.x"}}));
+  EXPECT_EQ(line["response"]["body"], json({{"id", 1}}));
+}
+
 TEST(ResultText, AFailureSaysItsLineAndWhatAServerWouldHaveAnswered) {
   const ResultNames names{"j", 3, "a"};
   json line = json::parse(FailureText(names, InvalidArgument("n: 0 is too few", "n"), true));

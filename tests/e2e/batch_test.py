@@ -340,6 +340,23 @@ class BatchTest(unittest.TestCase):
         )
         self.assertEqual(sorted(p.name for p in self.folder.iterdir() if "unpacked" in p.name), [])
 
+    def test_fields_that_are_not_known_are_named_or_refused(self):
+        known, unknown = completion("a", "x", max_tokens=2), completion("b", "x", max_tokens=2, wish=1)
+        self.write(known, unknown, chat("c", "x", max_tokens=2, slo={"wish": 1}))
+        done = self.run_batch()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("warning: fields of 2 lines were ignored, such as of line 2: wish", done.stderr)
+        named = {line["custom_id"]: line["response"].get("headers") for line in self.lines(self.output)}
+        self.assertEqual(named, {"a": None, "b": {"x-tactus-ignored": "wish"}, "c": {"x-tactus-ignored": "slo.wish"}})
+        self.assert_refused(self.run_batch("--strict-fields"), 2, "began with --strict-fields 'off'", "--overwrite")
+        done = self.run_batch("--strict-fields", "--overwrite")
+        self.assertIn("3 lines in = 1 out", done.stdout)
+        self.assertNotIn("ignored, such as", done.stderr)
+        for line, field in zip(sorted(self.lines(self.errors), key=lambda e: e["custom_id"]), ("wish", "slo.wish")):
+            self.assertEqual(line["response"]["status_code"], 400)
+            self.assertEqual((line["error"]["code"], line["error"]["param"]), ("invalid_request", field))
+            self.assertIn("--strict-fields", line["error"]["message"])
+
     def test_files_are_where_they_are_named(self):
         self.write(completion("a", "x", max_tokens=3), completion("b", "x", n=0))
         named = ["--errors", self.folder / "wrong", "--job", self.folder / "deep/state"]

@@ -324,6 +324,23 @@ class BatchesTest(unittest.TestCase):
         self.assertEqual(found["r"]["response"]["body"]["object"], "response")
         self.assertEqual(found["c"]["error"]["param"], "url")
 
+    def test_fields_that_are_not_known_are_named_or_refused(self):
+        lines = [completion("a", max_tokens=2), completion("b", max_tokens=2, wish=1)]
+        self.start()
+        batch = self.ended(self.batch_of(lines))
+        self.assertEqual(batch.request_counts.completed, 2)
+        found = self.results(batch)
+        self.assertNotIn("headers", found["a"]["response"])
+        self.assertEqual(found["b"]["response"]["headers"], {"x-tactus-ignored": "wish"})
+        openai.types.Completion.model_validate(found["b"]["response"]["body"], strict=True)
+        self.stop(self.server)
+        self.start("--strict-fields")
+        batch = self.ended(self.batch_of(lines))
+        self.assertEqual((batch.request_counts.completed, batch.request_counts.failed), (1, 1))
+        refused = self.results(batch)["b"]
+        self.assertEqual((refused["response"]["status_code"], refused["error"]["param"]), (400, "wish"))
+        self.assertIn("--strict-fields", refused["error"]["message"])
+
     def test_what_a_batch_cannot_be(self):
         self.start("--max-batch-lines", "3")
         file = self.upload([completion("a")])
