@@ -10,6 +10,8 @@ namespace {
 
 constexpr size_t kMaxMetadata = 16;
 constexpr std::string_view kItems = "message, function_call, function_call_output and reasoning";
+// The type of a tool that the client runs. Others run on a server, or take text alone: the model does not see them.
+constexpr const char* kOwnTool = "function";
 
 class ResponsesTranslator {
  public:
@@ -167,7 +169,7 @@ class ResponsesTranslator {
       for (size_t i = 0; i < tools->size(); ++i) {
         const std::string name = fmt::format("tools[{}]", i);
         TACTUS_ASSIGN_OR_RETURN(const std::string type, TypeOf((*tools)[i], name));
-        if (type != "function") {  // it runs on a server, or takes text alone: the model does not see it
+        if (type != kOwnTool) {
           out_.ignored.push_back(fmt::format("{} ({})", name, type));
           continue;
         }
@@ -264,6 +266,15 @@ class ResponsesTranslator {
   MessageList messages_;
 };
 
+// The echo says what the model may call, so that a client does not wait for a search that nothing here makes.
+Json ToolsInUse(const Json& given) {
+  Json in_use = Json::array();
+  for (const Json& tool : given) {
+    if (tool["type"] == kOwnTool) in_use.push_back(tool);
+  }
+  return in_use;
+}
+
 // As it was given: as a double 0.7f is 0.699999988.
 Json Shortest(float value) {
   return Json::parse(fmt::format("{}", value));
@@ -300,7 +311,7 @@ std::string EchoOfResponses(const Json& body, const SamplingParams& sampling) {
       {"temperature", Shortest(sampling.temperature)},
       {"text", std::move(text)},
       {"tool_choice", given("tool_choice", "auto")},
-      {"tools", given("tools", Json::array())},
+      {"tools", ToolsInUse(given("tools", Json::array()))},
       {"top_logprobs", 0},
       {"top_p", Shortest(sampling.top_p)},
       {"truncation", "disabled"},

@@ -63,6 +63,10 @@ TEST(ResponsesRequest, ToolsThatAreNoFunctionsAreLeftOutAndNamed) {
   EXPECT_EQ(parsed->ignored, (std::vector<std::string>{"tools[0] (web_search)", "tools[2] (custom)"}));
   ASSERT_EQ(parsed->tools->tools.size(), 2u);
   EXPECT_EQ(parsed->tools->tools[1].name, "h");
+  const Json echo = Json::parse("{" + parsed->echo_members.substr(1) + "}");
+  EXPECT_EQ(echo["tools"], Json::parse(R"([{"type": "function", "name": "f", "parameters": {"type": "object",
+      "properties": {}}}, {"type": "function", "name": "h"}])"))
+      << "those that the model may call";
   const auto fault = ParseResponsesRequest(
       R"({"input": "q", "tools": [{"type": "mcp"}, {"type": "function", "name": "a b"}]})", Limits());
   EXPECT_EQ(fault.status().param(), "tools[1].name") << "the client's own place";

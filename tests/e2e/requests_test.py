@@ -131,6 +131,10 @@ class RequestsTest(unittest.TestCase):
         status, headers, answer = self.post("/v1/responses", body)
         self.assertEqual((status, headers["x-tactus-ignored"]), (200, "tools[1] (web_search)"), answer)
         self.assertEqual(answer["usage"]["input_tokens_details"].keys(), {"cached_tokens"})
+        self.assertEqual(answer["tools"], body["tools"][:1], "those that the model may call")
+        body["tools"] = body["tools"][1:]
+        answer = self.post("/v1/responses", body)[2]
+        self.assertEqual((answer["tools"], answer["tool_choice"]), ([], "auto"))
         error = self.chat(mirostat=2)[2]["error"]
         self.assertEqual(error["param"], "mirostat")
 
