@@ -87,6 +87,7 @@ Status ReplaceFile(const std::string& path, const std::string& text, const char*
   const fs::path target = Target(path);
   if (WrittenInPlace(target)) return WriteText(target, text, option);
   const fs::path beside = Beside(target);
+  const UnfinishedFile unfinished(beside.string());
   Status status = WriteText(beside, text, option);
   if (status.ok()) status = PutInPlace(beside, target, path, option);
   if (!status.ok()) fs::remove(beside, error);
@@ -101,6 +102,7 @@ Result<FileReplacement> FileReplacement::Open(const std::string& path, const cha
   if (!WrittenInPlace(target)) replacement.beside_ = Beside(target).string();
   const std::string& written = replacement.beside_.empty() ? path : replacement.beside_;
   errno = 0;
+  if (!replacement.beside_.empty()) replacement.unfinished_ = std::make_unique<UnfinishedFile>(replacement.beside_);
   replacement.file_.reset(std::fopen(written.c_str(), "wbe"));
   if (replacement.file_ == nullptr) {
     replacement.beside_.clear();
@@ -117,6 +119,7 @@ Status FileReplacement::Commit() {
   if (beside_.empty()) return Status();
   TACTUS_RETURN_IF_ERROR(PutInPlace(beside_, Target(path_), path_, option_));
   beside_.clear();
+  unfinished_.reset();
   return Status();
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "base/unfinished_file.h"
 #include "tactus/status.h"
 
 namespace tactus {
@@ -38,6 +39,7 @@ class FileReplacement {
   FileReplacement() = default;
   std::string path_, beside_;  // beside_ empty: written in place
   const char* option_ = "";
+  std::unique_ptr<UnfinishedFile> unfinished_;
   std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, std::fclose};
 };
 

@@ -310,8 +310,8 @@ Status Run(BatchOptions o, const CommandLine& line) {
   batch::RunnerOptions options;
   TACTUS_ASSIGN_OR_RETURN(options.order.order, PlanOrderOf(o.engine));
   TACTUS_RETURN_IF_ERROR(CheckBeforeModel(o, shard));
-  CatchInterrupt();
   CatchTermination();
+  CatchInterrupt();
   TACTUS_ASSIGN_OR_RETURN(const auto job, OpenJob(o, shard));
   const int64_t before = job->counts().done();
   if (job->counts().left() == 0) {
@@ -322,18 +322,20 @@ Status Run(BatchOptions o, const CommandLine& line) {
   o.engine.likes_step_times = true;
   TACTUS_ASSIGN_OR_RETURN(const auto recorder, OpenEngineRecorder(o.run_out, line, SystemClock()));
   StartLog start(o.verbose);
+  std::optional<Loading> loading(std::in_place);  // a model is not waited for by who wants an end
   const auto say = [&start](std::string_view text) { start.Detail(text); };
   TACTUS_ASSIGN_OR_RETURN(const auto engine,
                           CreateEngine(o.engine, say, {.clock = &SystemClock(), .recorder = recorder.get()}));
+  loading.reset();
   start.Clear();
   TACTUS_RETURN_IF_ERROR(job->CheckSettings(batch::SettingsOf(engine->model())));
   BatchProgressBar bar(before);
   batch::PlanReport plan;
   options.plan = &plan;
-  options.order.sample_share = o.sample;
-  options.order.seed = static_cast<uint64_t>(o.plan_seed);
   batch::IgnoredFields ignored;
   options.ignored = &ignored;
+  options.order.sample_share = o.sample;
+  options.order.seed = static_cast<uint64_t>(o.plan_seed);
   options.order.memory_bytes = o.planner_memory.bytes;
   options.order.key_tokens = static_cast<int32_t>(o.engine.block_size);
   options.order.kv_tokens = engine->Stats().kv_blocks_total * o.engine.block_size;
@@ -343,9 +345,9 @@ Status Run(BatchOptions o, const CommandLine& line) {
   options.order.shards = shard.of;
   options.max_queue = o.engine.max_queue;
   options.limits = api::LimitsOf(*engine, o.engine.default_max_tokens);
+  options.limits.strict_fields = o.strict_fields;
   options.progress = [&](const batch::RunProgress& progress) {
     bar.Show(progress, engine->Stats());
-  options.limits.strict_fields = o.strict_fields;
     return InterruptCount() == 0;
   };
   Status status = batch::RunJob(job.get(), engine.get(), options, SystemClock());
@@ -362,9 +364,9 @@ Status Run(BatchOptions o, const CommandLine& line) {
     if (closed.ok()) closed = written;
   }
   PrintResult(o, *job, before, result);
+  WarnOfIgnored(ignored);
   if (status.ok()) return closed.ok() ? CheckDone(*job) : closed;
   return Status(status.code(),
-  WarnOfIgnored(ignored);
                 fmt::format("{}; {} of {} lines are done and kept; the same command goes on with the rest",
                             status.message(), job->counts().done(), job->counts().lines));
 }

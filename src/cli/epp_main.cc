@@ -3,6 +3,8 @@
 #include "cli/program.h"
 
 int main(int argc, char** argv) {
-  return tactus::cli::RunProgram(
-      [argc, argv] { return tactus::cli::EppCommand(tactus::cli::Args(argv + 1, argv + argc)); });
+  return tactus::cli::RunProgram([argc, argv] {
+    tactus::cli::BeginCommand("epp", true);
+    return tactus::cli::EppCommand(tactus::cli::Args(argv + 1, argv + argc));
+  });
 }

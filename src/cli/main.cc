@@ -13,10 +13,11 @@ struct Command {
   const char* name;
   int (*run)(const Args&);  // null: the command is one of tactus-tools
   const char* summary;
+  bool serves = false;
 };
 
 constexpr Command kCommands[] = {
-    {"serve", ServeCommand, "serve one model over an OpenAI-compatible API"},
+    {"serve", ServeCommand, "serve one model over an OpenAI-compatible API", true},
     {"route", nullptr, "balance requests over replicas of a model"},
     {"run", RunCommand, "chat with a model in the terminal, or answer one prompt"},
     {"batch", BatchCommand, "answer a file of requests, as fast as it goes"},
@@ -54,6 +55,7 @@ int Main(int argc, char** argv) {
   if (name == "--version") name = "version";
   for (const Command& c : kCommands) {
     if (name != c.name) continue;
+    BeginCommand(c.name, c.serves);
     return c.run != nullptr ? c.run(Args(argv + 2, argv + argc)) : ExecTools(Args(argv + 1, argv + argc));
   }
   for (const char* of_sim : {"capacity", "sweep", "compare", "step"}) {

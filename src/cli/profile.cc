@@ -103,14 +103,15 @@ Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
   const auto threads = o.engine.threads > 0 ? static_cast<int32_t>(o.engine.threads) : kernels::UsableCores();
   const std::string file = !o.out.empty() ? o.out : DefaultProfilePath(path, threads);
   TACTUS_RETURN_IF_ERROR(CheckWritable(file, "output"));
-  CatchInterrupt();
   ProfileProgressBar bar;
   ProfileOptions options;
   options.time_limit_ns = o.time_limit.ns;
   options.max_points = o.max_points;
   options.max_context = o.max_context;
   options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  options.progress = [&bar](const ProfileProgress& p) {
+  options.progress = [&bar, begun = false](const ProfileProgress& p) mutable {
+    if (!begun) CatchInterrupt();  // before that it loads
+    begun = true;
     bar.Show(p);
     return InterruptCount() == 0;
   };

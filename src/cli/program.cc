@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/interrupt.h"
 #include "cli/standard_streams.h"
 
 namespace tactus::cli {
@@ -27,11 +28,14 @@ int ExecBeside(const char* suffix, const std::string& command, const Args& args,
   Args copy = args;
   for (std::string& arg : copy) argv.push_back(arg.data());
   argv.push_back(nullptr);
+  HoldSignals();  // until the other program catches them
   execv(program.c_str(), argv.data());
-  if (errno == ENOENT) {
+  const int why = errno;
+  ReleaseSignals();
+  if (why == ENOENT) {
     std::fprintf(stderr, "tactus %s: there is no %s: %s\n", command.c_str(), program.c_str(), missing);
   } else {
-    std::fprintf(stderr, "tactus %s: cannot start %s: %s\n", command.c_str(), program.c_str(), std::strerror(errno));
+    std::fprintf(stderr, "tactus %s: cannot start %s: %s\n", command.c_str(), program.c_str(), std::strerror(why));
   }
   return kExitFailed;
 }
@@ -52,10 +56,15 @@ int RunOrFail(const std::function<int()>& main) {
 
 int RunProgram(const std::function<int()>& main) {
   OpenStandardStreams();
+  EndOnSignals("", kExitInterrupted);
   signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond 'ulimit -f' is an error of its write
   const int code = RunOrFail(main);
   const bool written = FinishStandardOutput();
   return code == kExitOk && !written ? kExitFailed : code;
+}
+
+void BeginCommand(const char* name, bool serves) {
+  EndOnSignals(name, serves ? kExitOk : kExitInterrupted);
 }
 
 int ExecTools(const Args& args) {

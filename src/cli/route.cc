@@ -14,6 +14,7 @@
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
+#include "cli/program.h"
 #include "cli/run_out.h"
 #include "http/client.h"
 #include "route/balancer.h"
@@ -80,6 +81,7 @@ int FailAction(const Action& action, const std::string& message) {
 }
 
 int Ask(const Action& action, const Args& args) {
+  BeginCommand("route");  // it asks, and serves nothing
   AskOptions options;
   const bool list = std::string_view(action.name) == "list";
   CommandLine line(std::string("route ") + action.name, list ? "[options]" : "URL [options]", action.about);

@@ -21,7 +21,9 @@ constexpr Tool kTools[] = {
 int Main(int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
   for (const Tool& tool : kTools) {
-    if (name == tool.name) return tool.run(Args(argv + 2, argv + argc));
+    if (name != tool.name) continue;
+    BeginCommand(tool.name, tool.run == RouteCommand);
+    return tool.run(Args(argv + 2, argv + argc));
   }
   std::fprintf(stderr, "tactus-tools: this program is started by `tactus`; `tactus --help` lists the commands\n");
   return kExitUsage;

@@ -18,7 +18,7 @@ namespace {
 
 Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
   signal(SIGPIPE, SIG_IGN);
-  http::StopSignals signals;
+  http::StopSignals signals(log);
   http::RaiseFileLimit(PickerServer::kMostConnections, 1, log);
   Clock& clock = SystemClock();
   TACTUS_ASSIGN_OR_RETURN(const Hash128 secret, SystemRandom());

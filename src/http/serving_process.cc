@@ -6,11 +6,21 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
+#include "base/unfinished_file.h"
 #include "http/connection_places.h"
 
 namespace tactus::http {
-StopSignals::StopSignals() {
+namespace {
+
+const char* NameOf(int signal) {
+  return signal == SIGINT ? "Ctrl-C" : signal == SIGHUP ? "SIGHUP" : "SIGTERM";
+}
+
+}  // namespace
+
+StopSignals::StopSignals(std::function<void(std::string_view line)> log) : log_(std::move(log)) {
   sigemptyset(&set_);
   sigaddset(&set_, SIGTERM);
   sigaddset(&set_, SIGINT);
@@ -37,8 +47,15 @@ void StopSignals::Watch() {
     const timespec pause{0, 100'000'000};
     const int came = sigtimedwait(&set_, nullptr, &pause);
     if (came < 0) continue;  // EAGAIN, EINTR
-    if (!serving_.load()) _exit(0);
-    if (came != SIGHUP && ++received == 2) _exit(1);
+    if (!serving_.load()) {
+      log_(fmt::format("stopped by {} before it was ready", NameOf(came)));
+      RemoveUnfinishedFiles();
+      _exit(0);
+    }
+    if (came != SIGHUP && ++received == 2) {
+      RemoveUnfinishedFiles();
+      _exit(1);
+    }
     std::lock_guard lock(mutex_);
     stop_ = true;
     came_.notify_all();

@@ -21,7 +21,8 @@ namespace tactus::http {
 // terminal that closes, asks to stop and ends nothing, however often it comes; under nohup it is ignored.
 class StopSignals {
  public:
-  StopSignals();
+  // `log`: of an end before Serving(), on the thread of its own. Unfinished files (base/unfinished_file.h) go with it.
+  explicit StopSignals(std::function<void(std::string_view line)> log);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -34,6 +35,7 @@ class StopSignals {
  private:
   void Watch();
 
+  const std::function<void(std::string_view line)> log_;
   sigset_t set_{}, before_{};
   std::atomic<bool> quit_{false}, serving_{false};
   std::mutex mutex_;

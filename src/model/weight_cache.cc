@@ -16,6 +16,7 @@
 
 #include "base/checksum.h"
 #include "base/hash.h"
+#include "base/unfinished_file.h"
 
 namespace tactus {
 namespace {
@@ -165,6 +166,7 @@ Status WriteWeightCache(const WeightCacheKey& key, const std::byte* memory, kern
   RemoveUnfinished(key.path);
   std::string beside = fmt::format("{}.XXXXXX{}", key.path, kUnfinished);
   const OpenFile file{mkostemps(beside.data(), static_cast<int>(kUnfinished.size()), O_CLOEXEC)};
+  const UnfinishedFile unfinished(beside);
   Status status = WriteTo(file.fd, key, memory, Checksum(memory, key.bytes, pool));
   if (status.ok() && rename(beside.c_str(), key.path.c_str()) != 0) status = InvalidArgument(std::strerror(errno));
   if (!status.ok()) {

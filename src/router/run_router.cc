@@ -29,7 +29,7 @@ std::string FoundText(const RouterServer& server, const RouterOptions& options, 
 
 Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder) {
   signal(SIGPIPE, SIG_IGN);
-  http::StopSignals signals;
+  http::StopSignals signals(log);
   http::RaiseFileLimit(options.max_connections, kFilesPerConnection, log);
   std::atomic<bool> started{options.verbose};
   const auto told = [&](std::string_view line) {

@@ -40,7 +40,7 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
     if (options.verbose) log(text);
   };
   signal(SIGPIPE, SIG_IGN);
-  http::StopSignals signals;
+  http::StopSignals signals(log);
   http::RaiseFileLimit(options.max_connections, 1, log);
   Clock& clock = SystemClock();
   TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options, clock, log));

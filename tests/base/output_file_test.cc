@@ -88,6 +88,25 @@ TEST_F(OutputFile, WhatIsNotCommittedChangesNothing) {
   EXPECT_EQ(FileReplacement::Open("/proc/nothing/here", "perfetto").status().code(), StatusCode::kDataLoss);
 }
 
+// As a handler of signals does it, before it ends the process.
+TEST_F(OutputFile, WhatIsUnfinishedGoesWithTheProcess) {
+  ASSERT_TRUE(ReplaceFile(Path("trace.json"), "old", "output").ok());
+  {
+    auto replacement = FileReplacement::Open(Path("trace.json"), "perfetto");
+    ASSERT_TRUE(replacement.ok()) << replacement.status().message();
+    std::fputs("new", replacement->file());
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 2);
+    RemoveUnfinishedFiles();
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()), 1);
+  }
+  std::vector<std::unique_ptr<UnfinishedFile>> many;
+  for (int i = 0; i < 40; ++i) many.push_back(std::make_unique<UnfinishedFile>(Path("none")));
+  many.clear();
+  const UnfinishedFile again(Path("trace.json"));
+  RemoveUnfinishedFiles();
+  EXPECT_FALSE(fs::exists(Path("trace.json"))) << "places are given back";
+}
+
 TEST_F(OutputFile, AFullDeviceIsAnErrorAndStaysADevice) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   EXPECT_EQ(ReplaceFile("/dev/full", "text", "output").code(), StatusCode::kDataLoss);

@@ -12,7 +12,6 @@ from fake_endpoint import FakeEndpoint
 from server_process import (
     ServerProcess,
     TakenPort,
-    catches_sigint,
     wait_until,
 )
 
@@ -133,7 +132,7 @@ class BenchTest(Folder):
         )
         return self.completed()
 
-    def interrupt(self, *args, before=lambda: True):
+    def interrupt(self, *args, before):
         """Ctrl-C once before() holds; what was printed."""
         process = subprocess.Popen(
             [BINARY, "bench", "--url", self.server.url, "--vocab-size", "256", "--json", *args],
@@ -143,7 +142,7 @@ class BenchTest(Folder):
             env=ENVIRONMENT,
         )
         try:
-            wait_until(lambda: catches_sigint(process) and before(), "the load runs", about=self.server.last_lines)
+            wait_until(before, "the load runs", about=self.server.last_lines)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=30)
         finally:

@@ -179,8 +179,3 @@ class ServerProcess:
             self._end(f"the server did not stop within {STOP_LIMIT_S} s")
         self._close()
         return status
-
-
-def catches_sigint(process):  # an earlier signal would end it before it has begun
-    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-    return int(re.search(r"SigCgt:\s*([0-9a-f]+)", status).group(1), 16) >> (signal.SIGINT - 1) & 1 == 1
