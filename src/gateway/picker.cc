@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kReasonNames[Refusal::kReasons] = {"none_ready",     "not_in_subset",    "too_many_requests",
                                                          "body_too_large", "bodies_too_large", "body_late"};
-constexpr const char* kOutcomeNames[Picker::kOutcomes] = {"completed", "failed", "aborted"};
+constexpr const char* kOutcomeNames[Picker::kOutcomes] = {"completed", "failed", "aborted", "unseen"};
 
 std::string_view HostOf(std::string_view address) {
   std::string_view host = address.substr(0, address.rfind(':'));

@@ -79,8 +79,9 @@ struct Choice {
 
 class Picker {
  public:
-  enum class Outcome { kCompleted, kFailed, kAborted };
-  static constexpr int kOutcomes = 3;
+  // kUnseen: a good answer began, and the data plane does not tell how it ended.
+  enum class Outcome { kCompleted, kFailed, kAborted, kUnseen };
+  static constexpr int kOutcomes = 4;
 
   Picker(EndpointSource& source, const PickerOptions& options, Clock& clock);
   Picker(const Picker&) = delete;

@@ -60,6 +60,10 @@ bool IsCompressed(const http::Headers& headers) {
   return encoding != nullptr && *encoding != "identity";
 }
 
+bool IsGood(int status) {
+  return status >= 200 && status < 300;
+}
+
 // A request whose body is not seen; -1: nothing is known of it.
 router::RequestView ViewOfLength(int64_t body_bytes) {
   router::RequestView view;
@@ -77,9 +81,7 @@ Stream::Stream(Picker& picker, BodyMode request_mode, BodyMode response_mode)
 Stream::~Stream() {
   DropBody();
   picker_.GiveRoom(message_room_);
-  // Of a response whose body it does not see the headers are the last news.
-  if (response_mode_ == BodyMode::kNone && status_ > 0) EndResponse();
-  if (has_ticket_) picker_.Ended(choice_, -1, Picker::Outcome::kAborted);
+  if (has_ticket_) picker_.Ended(choice_, -1, OutcomeWithoutEnd());
   picker_.StreamEnded();
 }
 
@@ -275,14 +277,22 @@ void Stream::HearAnswer(std::string_view bytes) {
 int32_t Stream::OutputTokens() {
   if (form_ == Form::kWhole) answer_.Whole(answer_end_);
   const int64_t tokens = answer_.output_tokens();
-  if (form_ == Form::kUnknown || (form_ == Form::kWhole && tokens == 0)) return -1;
+  // Of events that did not pass here none were counted, which says nothing of the answer.
+  const bool none_passed = tokens == 0 && (form_ == Form::kWhole || response_mode_ == BodyMode::kNone);
+  if (form_ == Form::kUnknown || none_passed) return -1;
   return static_cast<int32_t>(std::min<int64_t>(tokens, std::numeric_limits<int32_t>::max()));
 }
 
 void Stream::EndResponse() {
   if (!std::exchange(has_ticket_, false)) return;
-  const bool ok = status_ >= 200 && status_ < 300;
-  picker_.Ended(choice_, ok ? OutputTokens() : -1, ok ? Picker::Outcome::kCompleted : Picker::Outcome::kFailed);
+  picker_.Ended(choice_, IsGood(status_) ? OutputTokens() : -1,
+                IsGood(status_) ? Picker::Outcome::kCompleted : Picker::Outcome::kFailed);
+}
+
+// Of a response whose body the data plane keeps to itself the headers are the last news.
+Picker::Outcome Stream::OutcomeWithoutEnd() const {
+  if (response_mode_ != BodyMode::kNone || status_ <= 0) return Picker::Outcome::kAborted;
+  return IsGood(status_) ? Picker::Outcome::kUnseen : Picker::Outcome::kFailed;
 }
 
 }  // namespace tactus::gateway

@@ -6,7 +6,8 @@
 // in full duplex all of them after the body's end.
 //
 // Thread rule: one call at a time. A ticket that was taken is given back once: at the response's end, or when the
-// stream goes.
+// stream goes. Only a response whose end was seen is completed. A stream that goes before is aborted, whether it was
+// cancelled, lost or half-closed: Envoy half-closes a stream and resets it, however its request has ended.
 #pragma once
 
 #include <cstdint>
@@ -86,6 +87,7 @@ class Stream {
   // -1: it cannot be told.
   int32_t OutputTokens();
   void EndResponse();
+  Picker::Outcome OutcomeWithoutEnd() const;
   void DropBody();
   std::string TakeDestination();
 

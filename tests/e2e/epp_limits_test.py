@@ -1,4 +1,5 @@
-"""`tactus epp` at its limits: requests, bodies, headers, streams that say nothing, bytes that are no message."""
+"""`tactus epp` at its limits: requests, bodies, headers, streams that say nothing or break off, bytes that are no
+message."""
 
 import pathlib
 import time
@@ -6,7 +7,7 @@ import unittest
 
 try:
     import grpc
-    from epp_process import GET, LIMIT_S, POST, EppProcess, header_map, messages
+    from epp_process import GET, LIMIT_S, POST, Conversation, EppProcess, Mode, header_map, messages
 except ImportError as error:
     raise unittest.SkipTest(f"no package of tests/requirements.txt: {error}")
 from epp_test import BODY, pieces
@@ -53,6 +54,30 @@ class LimitsTest(unittest.TestCase):
             answered.response_headers(end=True)
             answered.receive("response_headers")
             answered.expect_end()
+
+    def test_a_stream_without_the_responses_end_is_aborted(self):
+        with FakeReplica("a") as replica, EppProcess([replica]) as epp:
+            counts = {"completed": 0, "aborted": 0, "unseen": 0}
+            for mode in (Mode.NONE, Mode.STREAMED, Mode.FULL_DUPLEX_STREAMED):
+                for how in ("cancelled", "lost", "half-closed"):
+                    # A connection of its own, which goes with the channel.
+                    own = [("grpc.use_local_subchannel_pool", 1)]
+                    with grpc.insecure_channel(f"127.0.0.1:{epp.ports[0]}", options=own) as channel:
+                        conversation = Conversation(channel, response=mode)
+                        conversation.headers(GET, end=True)
+                        conversation.receive("request_headers")
+                        conversation.response_headers(content_type="text/event-stream")
+                        conversation.receive("response_headers")
+                        if how == "cancelled":
+                            conversation.cancel()
+                        elif how == "half-closed":
+                            conversation.expect_end()
+                    conversation.outgoing.put(None)
+                    # A data plane that keeps bodies to itself ends all of its streams like that.
+                    counts["unseen" if mode == Mode.NONE else "aborted"] += 1
+                    epp.await_metric("tactus_epp_requests_in_flight", 0)
+                    ended = {o: epp.metric(f'tactus_epp_ended_total{{outcome="{o}"}}') for o in counts}
+                    self.assertEqual(ended, counts, f"mode {mode}, {how}")
 
     def test_a_stream_that_says_nothing_ends(self):
         with FakeReplica("a") as replica, EppProcess([replica], "--body-timeout", "300ms") as epp:

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "gateway/scripted_fleet.h"
 
 namespace tactus::gateway {
@@ -277,7 +279,48 @@ TEST_F(StreamTest, AResponseWhoseBodyIsNotSeenEndsWithTheStream) {
   stream->ResponseHeaders(kEvents, false, {});
   EXPECT_TRUE(fleet.ends.empty());
   stream.reset();
+  ASSERT_EQ(fleet.ends.size(), 1u);
+  EXPECT_EQ(fleet.ends[0].output_tokens, -1) << "events that did not pass here are not none";
+  EXPECT_NE(picker.MetricsText().find("tactus_epp_ended_total{outcome=\"unseen\"} 1"), std::string::npos);
+}
+
+TEST_F(StreamTest, TrailersBehindABodyThatIsNotSeenEndItWithoutALength) {
+  auto stream = Make(BodyMode::kNone, BodyMode::kNone);
+  stream->RequestHeaders(kPost, false, {});
+  stream->ResponseHeaders(kEvents, false, {});
+  stream->ResponseTrailers();
+  ASSERT_EQ(fleet.ends.size(), 1u);
+  EXPECT_EQ(fleet.ends[0].output_tokens, -1);
   EXPECT_NE(picker.MetricsText().find("tactus_epp_ended_total{outcome=\"completed\"} 1"), std::string::npos);
+}
+
+TEST_F(StreamTest, WithoutItsEndAResponseIsNotCompleted) {
+  struct Gone {
+    BodyMode mode;
+    const http::Headers* headers;  // of the response; null: none came
+    const char* outcome;
+  };
+  const http::Headers bad = {{":status", "500"}, {"content-type", "application/json"}};
+  std::map<std::string, int> wanted;
+  for (const Gone& gone :
+       {Gone{BodyMode::kNone, &kEvents, "unseen"}, Gone{BodyMode::kNone, &kJson, "unseen"},
+        Gone{BodyMode::kNone, &bad, "failed"}, Gone{BodyMode::kNone, nullptr, "aborted"},
+        Gone{BodyMode::kStreamed, &kEvents, "aborted"}, Gone{BodyMode::kBuffered, &kJson, "aborted"},
+        Gone{BodyMode::kBufferedPartial, &kJson, "aborted"}, Gone{BodyMode::kFullDuplex, &kEvents, "aborted"},
+        Gone{BodyMode::kFullDuplex, &bad, "aborted"}, Gone{BodyMode::kFullDuplex, nullptr, "aborted"}}) {
+    auto stream = Make(BodyMode::kNone, gone.mode);
+    stream->RequestHeaders(kGet, true, {});
+    if (gone.headers != nullptr) stream->ResponseHeaders(*gone.headers, false, {});
+    stream.reset();
+    const int count = ++wanted[gone.outcome];
+    const std::string text = picker.MetricsText();
+    EXPECT_NE(text.find(fmt::format("tactus_epp_ended_total{{outcome=\"{}\"}} {}\n", gone.outcome, count)),
+              std::string::npos)
+        << text;
+    EXPECT_EQ(fleet.ends.back().output_tokens, -1);
+    EXPECT_EQ(picker.outstanding(), 0);
+  }
+  EXPECT_NE(picker.MetricsText().find("tactus_epp_ended_total{outcome=\"completed\"} 0\n"), std::string::npos);
 }
 
 TEST_F(StreamTest, WhoServedItIsWhoCountsIt) {
