@@ -213,7 +213,10 @@ Status Port::CheckTokens(const MovingSequence& sequence) const {
   const auto& bias = sequence.request.sampling.logit_bias;
   if (!std::all_of(sequence.request.prompt->begin(), sequence.request.prompt->end(), known) ||
       !std::all_of(sequence.output.begin(), sequence.output.end(), known) ||
-      !std::all_of(bias.begin(), bias.end(), [&](const auto& entry) { return known(entry.first); })) {
+      !std::all_of(bias.begin(), bias.end(), [&](const auto& entry) { return known(entry.first); }) ||
+      !std::all_of(sequence.logprobs.begin(), sequence.logprobs.end(), [&](const auto& row) {
+        return std::all_of(row.begin(), row.end(), [&](const auto& entry) { return known(entry.token); });
+      })) {
     return InvalidArgument(fmt::format("a token id outside the vocabulary [0, {})", parts_.vocab_size));
   }
   return Status();

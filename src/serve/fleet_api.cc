@@ -24,6 +24,7 @@ constexpr DurationNs kLatelyNs = 60 * kSecond;
 constexpr int64_t kCommandBytes = 64 << 10;  // the body of what is no import
 constexpr int64_t kHeadBytes = 64 << 10;     // of a message with KV
 constexpr int64_t kMostAhead = 4096;         // blocks that are reserved because the source thinks so
+constexpr int64_t kAheadPart = 8;            // and at most an eighth of the host's
 constexpr int kImportThreads = 2;            // of their own: they never wait for another replica
 
 Status CheckUrl(const std::string& url, const char* param) {
@@ -179,24 +180,37 @@ void FleetApi::Leave(const std::string& id, Incoming* state) noexcept {
   found->second.heard_ns = clock_.NowNs();
 }
 
+Status FleetApi::CheckBlocks(const Incoming& in, int64_t first, int64_t count, std::string_view bytes) const {
+  if (first > in.written) {
+    return InvalidArgument(
+        fmt::format("first_block is {}, and the blocks before it from {} on have not come; send them in order", first,
+                    in.written),
+        "first_block");
+  }
+  const int64_t announced = count * port_->format().block_bytes;
+  if (static_cast<int64_t>(bytes.size()) == announced) return Status();
+  return InvalidArgument(fmt::format("blocks: {} of {} bytes are announced, {} bytes came", count,
+                                     port_->format().block_bytes, bytes.size()),
+                         "blocks");
+}
+
 Result<Json> FleetApi::TakeBlocks(const Message& message) {
   std::string id;
   TACTUS_ASSIGN_OR_RETURN(const int64_t first, NumberMember(message.head, "first_block", 0, kMostBlocks));
   TACTUS_ASSIGN_OR_RETURN(const int64_t count, NumberMember(message.head, "blocks", 1, kMostBlocks));
   TACTUS_ASSIGN_OR_RETURN(Incoming in, Enter(message.head, &id));
   const OnExit leave([&] { Leave(id, &in); });
+  TACTUS_RETURN_IF_ERROR(CheckBlocks(in, first, count, message.bytes));  // before memory is taken for it
   if (first + count > in.blocks) {
-    // All at once where it can be: for each room the steps in flight have to end.
-    const int64_t more = std::max(first + count, std::min<int64_t>(in.expected_blocks, kMostAhead)) - in.blocks;
+    // Many at once: for each room the steps in flight have to end. What the source thinks takes a part of the memory at
+    // most, so that the others find some beside one that claims it all.
+    const int64_t ahead = std::min(kMostAhead, std::max<int64_t>(1, engine_->Stats().swap_blocks_total / kAheadPart));
+    const int64_t more = std::max(first + count, std::min<int64_t>(in.expected_blocks, in.blocks + ahead)) - in.blocks;
     TACTUS_ASSIGN_OR_RETURN(in.room, port_->ReserveRoom(in.room, static_cast<int32_t>(more), timeout_ns_));
     in.blocks += static_cast<int32_t>(more);
   }
-  if (static_cast<int64_t>(message.bytes.size()) != count * port_->format().block_bytes) {
-    return InvalidArgument(fmt::format("blocks: {} of {} bytes are announced, {} bytes came", count,
-                                       port_->format().block_bytes, message.bytes.size()),
-                           "blocks");
-  }
   TACTUS_RETURN_IF_ERROR(port_->Write(in.room, static_cast<int32_t>(first), message.bytes));
+  in.written = std::max(in.written, static_cast<int32_t>(first + count));
   return Json{{"blocks", in.blocks}};
 }
 
@@ -226,7 +240,15 @@ Result<Json> FleetApi::TakeFinish(const Message& message) {
   // The arrival takes the room; without KV there is none to take.
   if (sequence.computed_tokens == 0 && in.room != 0) {
     port_->DropRoom(std::exchange(in.room, 0));
-    in.blocks = 0;
+    in.blocks = in.written = 0;
+  }
+  // Of blocks that did not come the memory has what others left there.
+  const int64_t needed =
+      (int64_t{sequence.computed_tokens} + port_->format().block_size - 1) / port_->format().block_size;
+  if (needed > in.written) {
+    return InvalidArgument(fmt::format("computed_tokens: {} fill {} blocks of {}, and {} came; send the others first",
+                                       sequence.computed_tokens, needed, port_->format().block_size, in.written),
+                           "computed_tokens");
   }
   auto exchange = std::make_shared<DetachedExchange>(std::move(request), message.bytes);
   const TimeNs arrival_ns = clock_.NowNs() - std::clamp<int64_t>(sequence.age_ns, 0, clock_.NowNs());
@@ -466,6 +488,10 @@ void FleetApi::AppendMetrics(PrometheusText* t) const {
   t->Sample(value(moved_out_), {{"what", "out"}});
   t->Sample(value(failed_out_), {{"what", "failed"}});
   t->Sample(value(moved_in_), {{"what", "in"}});
+  const auto coming =
+      std::count_if(incoming_.begin(), incoming_.end(), [](const auto& i) { return i.second.ticket.empty(); });
+  t->Gauge("tactus_fleet_imports", "Sequences on their way here, or whose answers no router has asked for yet.",
+           value(static_cast<int64_t>(tickets_.size()) + coming));
   t->Counter("tactus_fleet_sent_kv_bytes_total", "KV bytes sent to other replicas.", value(bytes_out_));
   t->Gauge("tactus_fleet_kept_body_bytes", "Bodies of running requests that are kept because these may move.",
            context_ ? value(context_->kept_bodies->held()) : 0);

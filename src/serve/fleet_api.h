@@ -70,6 +70,7 @@ class FleetApi {
   struct Incoming {
     uint64_t room = 0;
     int32_t blocks = 0;           // of room
+    int32_t written = 0;          // of these, from the first on: the rest holds what others have left there
     int32_t expected_blocks = 0;  // in all, as the source thinks
     TimeNs heard_ns = 0;
     bool busy = false;   // a message of it is worked on
@@ -91,6 +92,7 @@ class FleetApi {
   Result<Json> TakeBlocks(const Message& message);
   Result<Json> TakeFinish(const Message& message);
   Result<Json> TakeDrop(const Json& head);
+  Status CheckBlocks(const Incoming& in, int64_t first, int64_t count, std::string_view bytes) const;
   Result<Incoming> Enter(const Json& head, std::string* id);  // its turn, until Leave
   void Leave(const std::string& id, Incoming* state) noexcept;
   Result<Json> Migrate(std::string_view body);

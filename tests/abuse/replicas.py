@@ -1,6 +1,7 @@
 """Hostile replicas, peers and endpoints (hostile.py has the table) against all that talks to them: `route` and `epp`,
 which poll and proxy, `bench`, `route list`, a server that hands its requests over, and the folder of KV that another
-program has been in. And what ends long-running commands: few file descriptors, hang-ups.
+program has been in. Members and strangers that lie to a server that sequences move to (imports.py). And what ends
+long-running commands: few file descriptors, hang-ups.
 
 A case passes where the process lives, answers others meanwhile, and the client has a whole answer or an error that says
 so. No promise depends on a time but the limit of a wait.
@@ -16,6 +17,7 @@ import tempfile
 
 import hostile
 from hostile import ERROR, WHOLE, Hostile, sound
+from imports import hostile_senders
 from process_ends import BYSTANDER, few_descriptors, hang_ups
 from program import Server, dummy_model, tactus
 from watched import LIMIT_S, POLLS, Watched, outcome, route, until
@@ -32,6 +34,7 @@ def run(tally, seed):
     benches(tally)
     lists(tally)
     handed_over(tally)
+    hostile_senders(tally)
     kv_folders(tally)
     few_descriptors(tally)
     hang_ups(tally)

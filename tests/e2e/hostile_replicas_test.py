@@ -52,6 +52,9 @@ class HostileReplicasTest(unittest.TestCase):
     def test_peers_that_lie_to_a_server_that_hands_over(self):
         self.passes(replicas.handed_over)
 
+    def test_senders_that_lie_to_a_server_that_sequences_move_to(self):
+        self.passes(replicas.hostile_senders)
+
     def test_kv_folders_that_another_program_has_been_in(self):
         self.passes(replicas.kv_folders)
 
