@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "base/json.h"
 
@@ -15,11 +17,12 @@ bool IsNote(const std::string& keyword) {
   return keyword == "default" || keyword == "examples" || keyword == "example";
 }
 
-const RoundedNumber* Find(const Json& value, const std::vector<RoundedNumber>& rounded) {
+using Rounded = std::unordered_map<double, const RoundedNumber*>;  // the first of each value
+
+const RoundedNumber* Find(const Json& value, const Rounded& rounded) {
   if (value.is_number_float()) {
-    const auto found = std::find_if(rounded.begin(), rounded.end(),
-                                    [&](const RoundedNumber& one) { return one.value == value.get<double>(); });
-    return found == rounded.end() ? nullptr : &*found;
+    const auto found = rounded.find(value.get<double>());
+    return found == rounded.end() ? nullptr : found->second;
   }
   if (!value.is_structured()) return nullptr;
   for (const auto& [key, member] : value.items()) {
@@ -34,7 +37,9 @@ const RoundedNumber* Find(const Json& value, const std::vector<RoundedNumber>& r
 Status CheckSchemaNumbers(const Json& value, const std::vector<RoundedNumber>& rounded) {
   constexpr size_t kShownBytes = 60;
   if (rounded.empty()) return Status();
-  const RoundedNumber* found = Find(value, rounded);
+  Rounded by_value;
+  for (const RoundedNumber& one : rounded) by_value.try_emplace(one.value, &one);
+  const RoundedNumber* found = Find(value, by_value);
   if (found == nullptr) return Status();
   const bool is_long = found->text.size() > kShownBytes;
   return InvalidArgument(fmt::format(

@@ -31,7 +31,7 @@ struct DeepCalls::Shared {
 struct DeepCalls::Call {
   std::shared_ptr<Shared> shared;
   std::function<void()> function;
-  bool done = false, no_memory = false;  // under the mutex
+  bool done = false, no_memory = false, failed = false;  // under the mutex
 };
 
 DeepCalls::DeepCalls(int most_at_once, size_t stack_bytes)
@@ -42,16 +42,19 @@ void* DeepCalls::Main(void* start) {
   const std::unique_ptr<std::shared_ptr<Call>> owned(static_cast<std::shared_ptr<Call>*>(start));
   Call& call = **owned;
   SetThreadRole(ThreadRole::kService, "tactus-grammar");
-  bool no_memory = false;
+  bool no_memory = false, failed = false;
   try {
     call.function();
   } catch (const std::bad_alloc&) {
     no_memory = true;
+  } catch (...) {
+    failed = true;
   }
   call.function = nullptr;
   const std::lock_guard lock(call.shared->mutex);
   call.done = true;
   call.no_memory = no_memory;
+  call.failed = failed;
   --call.shared->running;
   call.shared->changed.notify_all();
   return nullptr;
@@ -94,6 +97,7 @@ Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, int64_t ti
 
   if (!wait([&] { return call->done; })) return stop.stopped() ? End::kStopped : End::kTooLong;
   if (call->no_memory) return NoMemory();
+  if (call->failed) return Status(StatusCode::kInternal, "compiling this rule failed in the server");
   return End::kDone;
 }
 

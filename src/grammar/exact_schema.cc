@@ -53,30 +53,30 @@ void MakeMultipleReadable(Json* schema) {
 }
 
 // Nothing: as it stands, perhaps changed.
-Result<std::optional<LarkSchema>> Write(Json* schema, const std::string& prefix) {
+Result<std::optional<LarkSchema>> Write(Json* schema, const std::string& prefix, StopToken stop) {
   ForEach(schema, MakeMultipleReadable);
+  auto lark = LarkOf(*schema, prefix, stop);
+  if (lark.ok() || lark.status().code() == StatusCode::kCancelled) return lark;
+  const Json* guidance = Member(*schema, "x-guidance");
+  const Json* lenient = guidance == nullptr ? nullptr : Member(*guidance, "lenient");
+  if (lenient != nullptr && *lenient == true) {
+    ForEach(schema, LeaveOut);
+    return std::optional<LarkSchema>();
+  }
+  if (lark.status().code() != StatusCode::kUnimplemented) return lark;
   const Json* lost = nullptr;
-  std::string place;
+  std::string place = "#";
   ForEachSchema(*schema, [&](const Json& one, const std::string& path) {
     if (lost != nullptr) return;
     lost = OwnLost(one);
     if (lost != nullptr) place = path;
   });
-  if (lost == nullptr) return std::optional<LarkSchema>();
-  const Json* guidance = Member(*schema, "x-guidance");
-  const Json* lenient = guidance == nullptr ? nullptr : Member(*guidance, "lenient");
-  const std::string shown = lost->dump();
-  auto lark = LarkOf(*schema, prefix);
-  if (lark.ok()) return std::optional(std::move(*lark));
+  if (lost == nullptr) lost = FindLost(*schema);  // where a reference alone leads
   const std::string& beside = lark.status().message();
-  if (lenient != nullptr && *lenient == true) {
-    ForEach(schema, LeaveOut);
-    return std::optional<LarkSchema>();
-  }
   return InvalidArgument(fmt::format(
       "the number {} is beyond 2^53 (9007199254740992), and beside '{}' it cannot be kept to the digit; give a "
       "smaller one, or leave '{}' out, at {}",
-      shown, beside, beside, place));
+      lost->dump(), beside, beside, place));
 }
 
 }  // namespace
@@ -105,9 +105,9 @@ std::optional<double> ReadableMultiple(double multiple) {
   return std::nullopt;
 }
 
-Result<std::optional<std::string>> ExactGrammar(const Json& schema) {
+Result<std::optional<std::string>> ExactGrammar(const Json& schema, StopToken stop) {
   Json changed = schema;
-  TACTUS_ASSIGN_OR_RETURN(const std::optional<LarkSchema> written, Write(&changed, "x_"));
+  TACTUS_ASSIGN_OR_RETURN(const std::optional<LarkSchema> written, Write(&changed, "x_", stop));
   if (written) return std::optional("start: " + written->start + "\n" + written->rules);
   if (changed != schema) return std::optional("start: %json " + changed.dump() + "\n");
   return std::optional<std::string>();
@@ -115,8 +115,9 @@ Result<std::optional<std::string>> ExactGrammar(const Json& schema) {
 
 namespace {
 
-// Where the JSON object that begins at `at` ends; npos: nowhere.
+// Where the JSON object that begins at `at` ends; npos: nowhere, or it nests deeper than any that is read.
 size_t EndOfObject(std::string_view text, size_t at) {
+  const int most_depth = json_text::JsonLimits().max_depth;
   int depth = 0;
   bool in_string = false;
   for (; at < text.size(); ++at) {
@@ -129,7 +130,7 @@ size_t EndOfObject(std::string_view text, size_t at) {
     } else if (c == '"') {
       in_string = true;
     } else if (c == '{') {
-      ++depth;
+      if (++depth > most_depth) return std::string_view::npos;
     } else if (c == '}' && --depth == 0) {
       return at + 1;
     }
@@ -139,25 +140,45 @@ size_t EndOfObject(std::string_view text, size_t at) {
 
 }  // namespace
 
-Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* schemas) {
+Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* schemas, StopToken stop) {
   constexpr std::string_view kJson = "%json";
+  // Of objects that could not be read, all together: each may be looked through to the end of the text.
+  constexpr size_t kMostLooks = size_t{16} << 20;
+  constexpr size_t kMostBytes = size_t{8} << 20;
   std::string out;
-  size_t done = 0;
+  size_t done = 0, looks = 0;
   for (size_t at = grammar.find(kJson); at != std::string::npos; at = grammar.find(kJson, std::max(at + 1, done))) {
     const size_t begin = grammar.find_first_not_of(" \t\r\n", at + kJson.size());
     if (begin == std::string::npos || grammar[begin] != '{') continue;
     const size_t end = EndOfObject(grammar, begin);
-    if (end == std::string::npos) continue;
-    auto parsed = json_text::ParseJson(std::string_view(grammar).substr(begin, end - begin));
-    if (!parsed.ok()) continue;  // of a text that only looks like one, or the library says what is wrong with it
+    json_text::JsonLimits limits;
+    limits.stop = stop;
+    auto parsed = end == std::string::npos
+                      ? Result<Json>(InvalidArgument("it does not end"))
+                      : json_text::ParseJson(std::string_view(grammar).substr(begin, end - begin), limits);
+    if (stop.stopped()) return Status(StatusCode::kCancelled, "stopped");
+    if (!parsed.ok()) {  // a text that only looks like one, or the library says what is wrong with it
+      looks += std::min(end, grammar.size()) - begin;
+      if (looks <= kMostLooks) continue;
+      return InvalidArgument(fmt::format(
+          "'%json': the objects behind it cannot be read, and looking for their ends takes more than {} MiB "
+          "of text, the limit; write each as one JSON object",
+          kMostLooks >> 20));
+    }
     Json changed = *parsed;
-    TACTUS_ASSIGN_OR_RETURN(const std::optional<LarkSchema> written, Write(&changed, "x_"));
+    TACTUS_ASSIGN_OR_RETURN(const std::optional<LarkSchema> written, Write(&changed, "x_", stop));
     const bool same = !written && changed == *parsed;
     if (schemas != nullptr) schemas->push_back(std::move(*parsed));
     if (same) continue;
     out += grammar.substr(done, at - done);
     out += written ? "%lark {\nstart: " + written->start + "\n" + written->rules + "}" : "%json " + changed.dump();
     done = end;
+    if (out.size() > kMostBytes) {
+      return InvalidArgument(
+          fmt::format("'%json': written to the digit, the numbers beyond 2^53 make a grammar of more than {} MiB, the "
+                      "limit; give fewer such numbers, or smaller ones",
+                      kMostBytes >> 20));
+    }
   }
   if (done == 0) return grammar;
   return out + grammar.substr(done);

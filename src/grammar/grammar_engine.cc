@@ -234,7 +234,8 @@ struct Compiler {
 
   // *bytes: what the library holds for the rule.
   Status Try(const RuleSource& source, const std::atomic<bool>& left, int64_t* bytes);
-  void Compile(const RuleSource& source, const std::atomic<bool>& left, Compiled* compiled);
+  // On a thread with a large stack.
+  void Compile(const OutputRule& rule, const std::atomic<bool>& left, Compiled* compiled);
 };
 
 // In a process that can be ended, whatever the rule does.
@@ -280,13 +281,15 @@ Status Compiler::Try(const RuleSource& source, const std::atomic<bool>& left, in
   return Status();
 }
 
-// On a thread with a large stack.
-void Compiler::Compile(const RuleSource& source, const std::atomic<bool>& left, Compiled* compiled) {
-  compiled->status = source.Check();
+void Compiler::Compile(const OutputRule& rule, const std::atomic<bool>& left, Compiled* compiled) {
+  const StopToken stop(&left);
+  const auto read = RuleSource::Of(rule, stop);
+  compiled->status = read.ok() ? (*read)->Check(stop) : read.status();
+  if (!compiled->status.ok()) return;
+  const RuleSource& source = **read;
   int64_t tried_bytes = 0;
   // "any JSON object" is no client's text.
-  if (compiled->status.ok() && source.kind != OutputRule::Kind::kJsonObject)
-    compiled->status = Try(source, left, &tried_bytes);
+  if (source.kind != OutputRule::Kind::kJsonObject) compiled->status = Try(source, left, &tried_bytes);
   if (!compiled->status.ok() || left.load()) return;
   if (!HeapHas(static_cast<size_t>(2 * tried_bytes) + kCompileBytes)) {
     compiled->status = Status(
@@ -349,11 +352,10 @@ class LlguidanceEngine final : public GrammarEngine {
     }
     auto kept = compiler_->cache.Find(rule);
     if (kept != nullptr) return kept;
-    TACTUS_ASSIGN_OR_RETURN(auto source, RuleSource::Of(rule));
     const auto compiled = std::make_shared<Compiled>();
     const auto left = std::make_shared<std::atomic<bool>>(false);
-    const auto call = [compiled, left, compiler = compiler_, source = std::move(source), rule] {
-      compiler->Compile(*source, *left, compiled.get());
+    const auto call = [compiled, left, compiler = compiler_, rule] {
+      compiler->Compile(rule, *left, compiled.get());
       // What nobody waits for any more is not kept: it has taken too long, and may be as large.
       const auto& grammar = compiled->grammar;
       if (grammar != nullptr && !left->load())

@@ -5,16 +5,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "base/decimal.h"
 #include "base/json.h"
+#include "base/json_places.h"
 #include "grammar/number_regex.h"
 #include "grammar/schema_text.h"
 
@@ -98,9 +99,19 @@ struct NoWay {
   std::string beside;
 };
 
+// A limit that the schema goes beyond, or the end of the wait for it.
+struct Refused {
+  Status status;
+};
+
+// Schemas that are being written, one within the other, through $ref and allOf. Each takes up to some 4 KB of stack.
+constexpr int kMostDeep = 10'000;
+constexpr size_t kMostGrammarBytes = size_t{4} << 20;  // each reference may bring all definitions along
+
 class Writer {
  public:
-  Writer(const Json& root, std::string prefix) : root_(root), prefix_(std::move(prefix)) {
+  Writer(const Json& root, std::string prefix, StopToken stop)
+      : root_(root), prefix_(std::move(prefix)), stop_(stop), found_(root) {
     const Json* guidance = Member(root, "x-guidance");
     if (guidance != nullptr) guidance_ = *guidance;
     comma_ = Separator("item_separator", ",");
@@ -108,7 +119,9 @@ class Writer {
     Mark();
   }
 
-  // Rules, and the expression that means the whole schema. Throws NoWay.
+  // Whether a number that is not kept bears on an answer.
+  bool leads() const { return leads_anywhere_; }
+  // Rules, and the expression that means the whole schema. Throws NoWay and Refused.
   std::string Write(std::string* rules) {
     const std::string start = Value(root_);
     *rules = std::move(rules_);
@@ -123,68 +136,75 @@ class Writer {
   }
 
   // --- Which schemas lead to a number that is not kept ---
-  // `map`: of schemas by their names, which may be those of keywords.
-  void Collect(const Json& value, bool map) {
-    if (!value.is_structured()) return;
+  // `map`: of schemas by their names, which may be those of keywords. The recursion is bounded as the JSON's depth.
+  void Collect(const Json& value, bool map, const Json* holder) {
+    if (!value.is_structured() || !holders_.try_emplace(&value, holder).second) return;
     for (const auto& [key, member] : value.items()) {
       const bool plain = value.is_object() && !map && HoldsValues(key);
-      if (!plain) Collect(member, !map && member.is_object() && HoldsSchemas(key));
+      if (!plain) Collect(member, !map && member.is_object() && HoldsSchemas(key), &value);
     }
     places_.push_back({&value, map});
   }
-  bool Leads(const Json& value) const {
-    const auto found = leads_.find(&value);
-    return found != leads_.end() && found->second;
-  }
-  bool LeadsOn(const Json& value, bool map) {
-    if (!map && value.is_object() && OwnLost(value) != nullptr) return true;
-    if (const Json* target = map ? nullptr : Target(value); target != nullptr && Leads(*target)) return true;
-    return std::any_of(value.begin(), value.end(), [this](const Json& member) { return Leads(member); });
-  }
+  bool Leads(const Json& value) const { return leads_.contains(&value); }
+  // From the schemas that have such a number back to all that hold them or refer to them: each place once.
   void Mark() {
-    Collect(root_, false);
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (const auto& [place, map] : places_) {
-        bool& leads = leads_[place];
-        if (leads || !LeadsOn(*place, map)) continue;
-        leads = changed = true;
-      }
+    Collect(root_, false, nullptr);
+    std::unordered_map<const Json*, std::vector<const Json*>> referrers;
+    std::vector<const Json*> found;
+    for (size_t i = 0; i < places_.size(); ++i) {
+      const auto [place, map] = places_[i];
+      if (map || !place->is_object()) continue;
+      if (OwnLost(*place) != nullptr) found.push_back(place);
+      const Json* const target = Target(*place);
+      if (target == nullptr) continue;
+      Collect(*target, false, nullptr);  // a schema by the reference alone, such as one among "examples"
+      referrers[target].push_back(place);
+    }
+    leads_anywhere_ = !found.empty();
+    while (!found.empty()) {
+      const Json* const place = found.back();
+      found.pop_back();
+      if (!leads_.insert(place).second) continue;
+      if (const Json* holder = holders_.at(place)) found.push_back(holder);
+      if (const auto of_place = referrers.find(place); of_place != referrers.end())
+        found.insert(found.end(), of_place->second.begin(), of_place->second.end());
     }
     // Definitions lead nowhere by themselves.
     for (const char* definitions : {"$defs", "definitions"}) {
       const Json* held = Member(root_, definitions);
-      if (held != nullptr) leads_[held] = false;
+      if (held != nullptr) leads_.erase(held);
     }
-    leads_[&root_] = true;
+    leads_.insert(&root_);
   }
 
   const Json* Target(const Json& schema) {
     const Json* ref = Member(schema, "$ref");
     if (ref == nullptr || !ref->is_string()) return nullptr;
     const auto& text = ref->get_ref<const std::string&>();
-    if (!text.starts_with('#')) return nullptr;
-    const auto [known, is_new] = targets_.try_emplace(text, nullptr);
-    if (!is_new) return known->second;
-    try {
-      known->second = &root_.at(Json::json_pointer(text.substr(1)));
-    } catch (const Json::exception&) {  // the library says so
-    }
-    return known->second;
+    return text.starts_with('#') ? found_.At(std::string_view(text).substr(1)) : nullptr;
   }
 
   // --- Rules ---
   std::string NewName(const char* what) { return fmt::format("{}{}_{}", prefix_, what, ++names_); }
+  void Add(const std::string& name, const std::string& body) {
+    if (rules_.size() + name.size() + body.size() > kMostGrammarBytes) {
+      throw Refused{InvalidArgument(fmt::format(
+          "written to the digit, its numbers beyond 2^53 make a grammar of more than {} MiB, the limit; give "
+          "fewer such numbers, or smaller ones",
+          kMostGrammarBytes >> 20))};
+    }
+    rules_ += name + ": " + body + "\n";
+  }
   std::string Rule(const char* what, const std::string& body) {
     std::string name = NewName(what);
-    rules_ += name + ": " + body + "\n";
+    Add(name, body);
     return name;
   }
   std::string Terminal(const std::string& body) {
     std::string name = NewName("N");
     std::transform(name.begin(), name.end(), name.begin(),
                    [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
-    rules_ += name + ": " + body + "\n";
+    Add(name, body);
     return name;
   }
 
@@ -199,8 +219,6 @@ class Writer {
       if (!refers) schema.erase(definitions);
     }
     if (!guidance_.is_null()) schema["x-guidance"] = guidance_;
-    constexpr size_t kMostBytes = size_t{4} << 20;  // each may bring all definitions along
-    if (rules_.size() > kMostBytes) throw NoWay{"$ref"};
     return Rule("json", "%json " + schema.dump());
   }
 
@@ -212,8 +230,15 @@ class Writer {
     if (!schema.is_object()) throw NoWay{"items"};  // a list of them
     if (const auto known = values_.find(&schema); known != values_.end()) return known->second;
     const std::string name = values_[&schema] = NewName("value");
-    const std::string body = Body(schema);
-    rules_ += name + ": " + body + "\n";
+    if (stop_.stopped()) throw Refused{Status(StatusCode::kCancelled, "stopped")};
+    if (++depth_ > kMostDeep) {
+      throw Refused{InvalidArgument(
+          fmt::format("'$ref' and 'allOf' lead through {} schemas, one within the other, to a number beyond 2^53; the "
+                      "limit is {}; refer to it more directly, or give a smaller number",
+                      depth_, kMostDeep))};
+    }
+    Add(name, Body(schema));
+    --depth_;
     return name;
   }
 
@@ -254,12 +279,12 @@ class Writer {
     std::vector<std::string> types;
     const Json* type = Member(schema, "type");
     if (type == nullptr) return {kTypes.begin(), kTypes.end()};
-    if (type->is_string()) return {type->get<std::string>()};
-    if (!type->is_array()) throw NoWay{"type"};
-    for (const Json& one : *type) {
-      if (!one.is_string()) throw NoWay{"type"};
-      types.push_back(one.get<std::string>());
-    }
+    const auto add = [&types](const Json& one) {
+      if (!one.is_string() || !Holds(kTypes, one.get_ref<const std::string&>())) throw NoWay{"type"};
+      if (!Holds(types, one.get_ref<const std::string&>())) types.push_back(one.get<std::string>());
+    };
+    if (!type->is_array()) add(*type);
+    if (type->is_array()) std::for_each(type->begin(), type->end(), add);
     return types;
   }
 
@@ -414,8 +439,7 @@ class Writer {
       bool required;
     };
     std::vector<Entry> entries;
-    std::vector<std::string> names;
-    std::set<std::string> required;
+    std::set<std::string> names, required;
     const Json *properties = Member(schema, "properties"), *more = Member(schema, "additionalProperties"),
                *needed = Member(schema, "required");
     if (needed != nullptr && needed->is_array()) {
@@ -425,7 +449,7 @@ class Writer {
     }
     const bool closed = more != nullptr && *more == false;
     const auto add = [&](const std::string& name, const std::string& value) {
-      names.push_back(name);
+      names.insert(name);
       entries.push_back({Quoted(Quoted(name)) + " " + colon_ + " " + value, required.contains(name)});
     };
     const auto value_of_more = [&] { return more == nullptr ? AsJson(true) : Value(*more); };
@@ -433,7 +457,7 @@ class Writer {
       for (const auto& [name, property] : properties->items()) add(name, Value(property));
     }
     for (const std::string& name : required) {
-      if (Holds(names, name)) continue;
+      if (names.contains(name)) continue;
       if (closed) throw NoWay{"required"};
       add(name, value_of_more());
     }
@@ -489,9 +513,13 @@ class Writer {
   const std::string prefix_;
   Json guidance_;
   std::string comma_, colon_;
-  std::vector<std::pair<const Json*, bool>> places_;  // and whether it is a map; what is held before what holds it
-  std::unordered_map<const Json*, bool> leads_;
-  std::map<std::string, const Json*> targets_;
+  const StopToken stop_;
+  JsonPlaces found_;
+  std::vector<std::pair<const Json*, bool>> places_;      // and whether it is a map
+  std::unordered_map<const Json*, const Json*> holders_;  // of places
+  std::unordered_set<const Json*> leads_;
+  bool leads_anywhere_ = false;
+  int depth_ = 0;
   std::unordered_map<const Json*, std::string> values_;
   std::string rules_;
   int names_ = 0;
@@ -499,13 +527,18 @@ class Writer {
 
 }  // namespace
 
-Result<LarkSchema> LarkOf(const Json& root, const std::string& prefix) {
+Result<std::optional<LarkSchema>> LarkOf(const Json& root, const std::string& prefix, StopToken stop) {
+  if (FindLost(root) == nullptr) return std::optional<LarkSchema>();
   try {
+    Writer writer(root, prefix, stop);
+    if (!writer.leads()) return std::optional<LarkSchema>();
     LarkSchema out;
-    out.start = Writer(root, prefix).Write(&out.rules);
-    return out;
+    out.start = writer.Write(&out.rules);
+    return std::optional(std::move(out));
   } catch (const NoWay& no_way) {
     return Unimplemented(no_way.beside);
+  } catch (const Refused& refused) {
+    return refused.status;
   }
 }
 

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "base/json_text.h"
 #include "tactus/status.h"
+#include "tactus/stop_token.h"
 
 namespace tactus::grammar {
 
@@ -26,8 +28,10 @@ const Json* OwnLost(const Json& schema);
 struct LarkSchema {
   std::string rules, start;  // and the expression that means the whole schema
 };
-// Names of rules begin with `prefix`. kUnimplemented, with the keyword alone as its message: beside it a number that is
-// not kept cannot be written. Precondition: the schema has such a number.
-Result<LarkSchema> LarkOf(const Json& root, const std::string& prefix);
+// Nothing: no number of the schema that bears on an answer is lost. Names of rules begin with `prefix`. kUnimplemented,
+// with the keyword alone as its message: beside it a number that is not kept cannot be written. kInvalidArgument: a
+// limit, with the whole message. kCancelled: `stop`. Recurses as deep as references go, up to a limit: on a thread with
+// a stack of kCompileStackBytes. The work is linear in the schema and what is written.
+Result<std::optional<LarkSchema>> LarkOf(const Json& root, const std::string& prefix, StopToken stop);
 
 }  // namespace tactus::grammar

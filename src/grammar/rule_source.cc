@@ -18,10 +18,18 @@ namespace {
 // On one string: the work of intersecting regexes doubles and more with each, and llguidance counts it only in between.
 constexpr int kMostPatterns = 8;
 
-Status CheckOneSchema(const Json& schema, const char* kind) {
+Status CheckOneSchema(const Json& schema, const char* kind, StopToken stop) {
   if (const Status fault = CheckSchema(schema); !fault.ok())
     return InvalidArgument(fmt::format("{}: {}", kind, fault.message()));
-  if (const int patterns = MostPatterns(schema); patterns > kMostPatterns) {
+  const int patterns = MostPatterns(schema, stop);
+  if (stop.stopped()) return Status(StatusCode::kCancelled, "stopped");
+  if (patterns < 0) {
+    return InvalidArgument(
+        fmt::format("{}: 'allOf' and '$ref' bring so many schemas together that the patterns and formats on one string "
+                    "cannot be counted within {} steps, the limit; refer to fewer, or more directly",
+                    kind, kMostCountingSteps));
+  }
+  if (patterns > kMostPatterns) {
     return InvalidArgument(
         fmt::format("{}: {} patterns and formats bear on one string, through 'allOf' and '$ref'; the limit is {}", kind,
                     patterns, kMostPatterns));
@@ -59,26 +67,26 @@ int MostIntersected(std::string_view lark) {
   return most;
 }
 
-Result<std::shared_ptr<const RuleSource>> RuleSource::Of(const OutputRule& rule) {
+Result<std::shared_ptr<const RuleSource>> RuleSource::Of(const OutputRule& rule, StopToken stop) {
   auto source = std::make_shared<RuleSource>();
   source->kind = rule.kind;
   source->text = rule.kind == OutputRule::Kind::kRegex ? AsciiClasses(rule.text) : rule.text;
   source->changed = source->text != rule.text;
   if (rule.kind == OutputRule::Kind::kJsonObject) source->schema = Json{{"type", "object"}};
   if (rule.kind == OutputRule::Kind::kJsonSchema) {
-    auto parsed = ParseSchema(rule.text);
+    auto parsed = ParseSchema(rule.text, stop);
     if (!parsed.ok()) return InvalidArgument(fmt::format("json_schema: {}", parsed.status().message()));
     source->schema = std::move(parsed).value();
   }
   if (source->schema) {
     source->text = SchemaText(*source->schema);
     TACTUS_ASSIGN_OR_RETURN(const Json handed_over, json_text::ParseJson(source->text));
-    auto exact = ExactGrammar(handed_over);
+    auto exact = ExactGrammar(handed_over, stop);
     if (!exact.ok()) return InvalidArgument(fmt::format("json_schema: {}", exact.status().message()));
     source->as_lark = exact->has_value();
     if (source->as_lark) source->text = std::move(**exact);
   } else if (rule.kind == OutputRule::Kind::kLark) {
-    auto exact = WithExactNumbers(std::move(source->text), &source->inner);
+    auto exact = WithExactNumbers(std::move(source->text), &source->inner, stop);
     if (!exact.ok()) return InvalidArgument(fmt::format("lark: {}", exact.status().message()));
     source->text = std::move(*exact);
   }
@@ -88,9 +96,9 @@ Result<std::shared_ptr<const RuleSource>> RuleSource::Of(const OutputRule& rule)
   return std::shared_ptr<const RuleSource>(std::move(source));
 }
 
-Status RuleSource::Check() const {
-  if (schema) return CheckOneSchema(*schema, "json_schema");
-  for (const Json& one : inner) TACTUS_RETURN_IF_ERROR(CheckOneSchema(one, "lark: %json"));
+Status RuleSource::Check(StopToken stop) const {
+  if (schema) return CheckOneSchema(*schema, "json_schema", stop);
+  for (const Json& one : inner) TACTUS_RETURN_IF_ERROR(CheckOneSchema(one, "lark: %json", stop));
   if (kind != OutputRule::Kind::kLark) return Status();
   if (const int count = MostIntersected(text); count > kMostPatterns) {
     return InvalidArgument(fmt::format("lark: {} expressions are intersected ('&') in one definition; the limit is {}",

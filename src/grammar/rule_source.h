@@ -12,6 +12,7 @@
 #include "base/json_text.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
+#include "tactus/stop_token.h"
 
 namespace tactus::grammar {
 
@@ -23,11 +24,11 @@ struct RuleSource {
   bool as_lark = false;        // a schema is handed over as a grammar
   bool changed = false;        // a regex is not as the client wrote it
 
-  // Reads the rule. kInvalidArgument: what is wrong with it.
-  static Result<std::shared_ptr<const RuleSource>> Of(const OutputRule& rule);
-  // What is known to be wrong with it, or too much, before it is compiled. Recurses as deep as its references go: on a
-  // thread with a large stack.
-  Status Check() const;
+  // Reads the rule. kInvalidArgument: what is wrong with it. kCancelled: `stop`. This and Check recurse as deep as the
+  // rule's references go: on a thread with a stack of kCompileStackBytes.
+  static Result<std::shared_ptr<const RuleSource>> Of(const OutputRule& rule, StopToken stop = {});
+  // What is known to be wrong with it, or too much, before it is compiled.
+  Status Check(StopToken stop = {}) const;
   // As llguidance calls the kind of `text`.
   const char* handed_over_as() const;
 };

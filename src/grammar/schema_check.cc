@@ -6,11 +6,13 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "base/decimal.h"
 #include "base/json.h"
+#include "base/json_places.h"
 #include "grammar/exact_schema.h"
 #include "grammar/schema_text.h"
 
@@ -38,26 +40,18 @@ double Steps(const Json& multiple) {
 // What '$ref's of a document lead to.
 class References {
  public:
-  explicit References(const Json& root) : root_(root) {}
-  // Null: elsewhere, nowhere, or there are too many to follow.
+  explicit References(const Json& root) : found_(root) {}
+  // Null: elsewhere or nowhere; the library says so.
   const Json* Target(const Json& schema) {
-    constexpr size_t kMostTargets = 5000;  // looking one up goes through all definitions
     const Json* const ref = Member(schema, "$ref");
     if (ref == nullptr || !ref->is_string()) return nullptr;
-    const std::string& text = ref->get_ref<const std::string&>();
-    if (const auto known = targets_.find(text); known != targets_.end()) return known->second;
-    if (!text.starts_with('#') || targets_.size() == kMostTargets) return nullptr;
-    const Json*& target = targets_[text];
-    try {
-      target = &root_.at(Json::json_pointer(text.substr(1)));
-    } catch (const Json::exception&) {  // the library says so
-    }
-    return target;
+    const std::string_view text = ref->get_ref<const std::string&>();
+    return text.starts_with('#') ? found_.At(text.substr(1)) : nullptr;
   }
+  const Json* MemberOf(const Json& object, std::string_view name) { return found_.Member(object, name); }
 
  private:
-  const Json& root_;
-  std::unordered_map<std::string, const Json*> targets_;
+  JsonPlaces found_;
 };
 
 // How many remainders a number may have by all that bears on it: the product of a schema's multipleOf and of those that
@@ -161,12 +155,13 @@ class Endings {
     return (!Lists(types, "object") && !Lists(types, "array")) || (Lists(types, "object") && ObjectEnds(schema)) ||
            (Lists(types, "array") && ArrayEnds(schema));
   }
-  bool ObjectEnds(const Json& schema) const {
+  bool ObjectEnds(const Json& schema) {
     const Json *required = Member(schema, "required"), *properties = Member(schema, "properties");
     if (required == nullptr || !required->is_array() || properties == nullptr || !properties->is_object()) return true;
     return std::all_of(required->begin(), required->end(), [&](const Json& name) {
-      const auto property = name.is_string() ? properties->find(name.get_ref<const std::string&>()) : properties->end();
-      return property == properties->end() || Known(*property);
+      if (!name.is_string()) return true;
+      const Json* const property = references_.MemberOf(*properties, name.get_ref<const std::string&>());
+      return property == nullptr || Known(*property);
     });
   }
   bool ArrayEnds(const Json& schema) const {

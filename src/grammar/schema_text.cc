@@ -7,10 +7,12 @@
 #include <cmath>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "base/json.h"
+#include "base/json_places.h"
 #include "base/schema_numbers.h"
 #include "grammar/regex_text.h"
 
@@ -89,11 +91,15 @@ void MakePatternsAscii(Json* schema) {
     } else {
       for (Json& value : member) MakePatternsAscii(&value);
       if (name != "patternProperties") continue;
+      std::unordered_set<std::string> names;
+      for (const auto& [pattern, value] : member.items()) names.insert(pattern);
       Json in_ascii = Json::object();
+      auto& members = in_ascii.get_ref<Json::object_t&>();
       for (auto& [pattern, value] : member.items()) {
-        const std::string ascii = AsciiClasses(pattern);
+        std::string ascii = AsciiClasses(pattern);
         // Of two that become one the other form stays: the library refuses what overlaps.
-        in_ascii[member.contains(ascii) || in_ascii.contains(ascii) ? pattern : ascii] = std::move(value);
+        const bool is_new = names.insert(ascii).second;
+        members.emplace_back(is_new ? std::move(ascii) : pattern, std::move(value));
       }
       member = std::move(in_ascii);
     }
@@ -126,7 +132,7 @@ void MakeCountsIntegers(Json* schema) {
 // than their number.
 class PatternCount {
  public:
-  explicit PatternCount(const Json& root) : root_(root) {}
+  PatternCount(const Json& root, StopToken stop) : stop_(stop), found_(root) {}
 
   // Of the schema itself, as an instance meets it.
   int Of(const Json& schema) {
@@ -144,26 +150,37 @@ class PatternCount {
     return known_[&schema] = count;
   }
 
-  // Of any schema in `value`, and of any part of an instance that several schemas meet.
-  int Most(const Json& value) {
-    most_ = std::max(most_, Of(value));
-    // One keyword alone brings nothing together, but for allOf.
-    if (value.is_object() && (value.size() > 1 || value.contains("allOf"))) VisitParts({}, {&value});
-    if (value.is_structured()) {
-      for (const Json& member : value) Most(member);
-    }
-    return most_;
+  // Of any schema in the root, and of any part of an instance that several schemas meet; -1: too much to count.
+  int Most() {
+    Look(*found_.At(""));
+    return given_up_ ? -1 : most_;
   }
 
  private:
   static constexpr int kMany = 1000;
-  static constexpr int64_t kMostWork = 10'000'000;  // schemas and names that VisitParts looks at
   using Schemas = std::set<const Json*>;
+
+  void Look(const Json& value) {
+    most_ = std::max(most_, Of(value));
+    // One keyword alone brings nothing together, but for allOf.
+    if (value.is_object() && (value.size() > 1 || value.contains("allOf"))) VisitParts({}, {&value});
+    if (value.is_structured() && !given_up_) {
+      for (const Json& member : value) Look(member);
+    }
+  }
 
   // The properties and items of an instance that all of `with` and all of `schemas` bear on. `with` has been expanded:
   // its members' allOf, $ref and alternatives are in it or were gone through.
   void VisitParts(Schemas with, std::vector<const Json*> schemas) {
+    // Schemas that refer in circles meet in as many ways as the product of the circles' lengths, one within the other.
+    constexpr int kMostMeetings = 10'000;
+    given_up_ = given_up_ || depth_ == kMostMeetings;
     if (!Work(with.size())) return;
+    ++depth_;
+    Visit(std::move(with), std::move(schemas));
+    --depth_;
+  }
+  void Visit(Schemas with, std::vector<const Json*> schemas) {
     Schemas alternatives, seen;
     while (!schemas.empty()) {
       const Json& schema = *schemas.back();
@@ -226,11 +243,11 @@ class PatternCount {
     VisitParts({}, {parts.begin(), parts.end()});
   }
 
-  // False: enough has been done.
+  // Of schemas and names that VisitParts looks at. False: enough has been done.
   bool Work(size_t steps) {
     work_ += static_cast<int64_t>(steps);
-    if (work_ > kMostWork) most_ = kMany;
-    return work_ <= kMostWork;
+    given_up_ = given_up_ || work_ > kMostCountingSteps || stop_.stopped();
+    return !given_up_;
   }
 
   static const Json* Object(const Json& schema, const char* keyword) {
@@ -253,7 +270,8 @@ class PatternCount {
     const std::string* const ref = StringOf(schema, "$ref");
     if (ref == nullptr) return nullptr;
     const auto [place, is_new] = targets_.try_emplace(&schema, nullptr);
-    if (is_new) place->second = Target(*ref);
+    if (is_new && ref->starts_with('#'))  // llguidance refuses what is elsewhere
+      place->second = found_.At(std::string_view(*ref).substr(1));
     return place->second;
   }
 
@@ -265,31 +283,25 @@ class PatternCount {
     return found != schema.end() && found->is_array() ? *found : kNone;
   }
 
-  const Json* Target(const std::string& ref) const {
-    if (!ref.starts_with('#')) return nullptr;  // llguidance refuses what is elsewhere
-    try {
-      return &root_.at(Json::json_pointer(ref.substr(1)));
-    } catch (const Json::exception&) {
-      return nullptr;
-    }
-  }
-
-  const Json& root_;
+  const StopToken stop_;
+  JsonPlaces found_;
   std::unordered_map<const Json*, int> known_;
   std::set<std::pair<Schemas, Schemas>> visited_;         // what bears on an instance, and its alternatives
-  std::unordered_map<const Json*, const Json*> targets_;  // of $ref; looking one up goes through all definitions
-  int most_ = 0;
+  std::unordered_map<const Json*, const Json*> targets_;  // of $ref
+  int most_ = 0, depth_ = 0;
   int64_t work_ = 0;
+  bool given_up_ = false;
 };
 
 }  // namespace
 
-int MostPatterns(const Json& schema) {
-  return PatternCount(schema).Most(schema);
+int MostPatterns(const Json& schema, StopToken stop) {
+  return PatternCount(schema, stop).Most();
 }
 
-Result<Json> ParseSchema(std::string_view text) {
+Result<Json> ParseSchema(std::string_view text, StopToken stop) {
   json_text::JsonLimits limits;
+  limits.stop = stop;
   limits.max_depth = kMaxDepth;
   limits.max_values = kMaxValues;
   std::vector<json_text::RoundedNumber> rounded;

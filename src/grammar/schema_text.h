@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
 
 #include "base/json_text.h"
 #include "tactus/status.h"
+#include "tactus/stop_token.h"
 
 namespace tactus::grammar {
 
@@ -20,7 +22,7 @@ bool Holds(const Names& names, std::string_view name) {
 
 // Parsed with limits on nesting and keys. kInvalidArgument: no JSON, neither an object nor a boolean, false, or a $ref
 // into this document that is not written as a plain JSON pointer.
-Result<Json> ParseSchema(std::string_view text);
+Result<Json> ParseSchema(std::string_view text, StopToken stop = {});
 
 // The schema with our settings in place of any that the client wrote for the library: answers have ", " and ": " as
 // separators and no other white space, so that a model cannot write line breaks for ever and everything between two
@@ -40,8 +42,9 @@ std::string FindKeyword(const Json& schema, std::string_view keyword, const Json
 std::string PatternHandedOverAs(const Json& schema, const std::string& handed_over);
 
 // How many patterns and formats one string may have to match at once, at most: those of a schema, of its allOf, of what
-// it refers to, and of one alternative; and so of what all of these say of one property or of items. Saturates at 1000,
-// which also stands for schemas that refer to each other so often that counting takes too long.
-int MostPatterns(const Json& schema);
+// it refers to, and of one alternative; and so of what all of these say of one property or of items. Saturates at 1000.
+// -1: the schemas refer to each other so often that counting takes more than kMostCountingSteps, or `stop` is set.
+inline constexpr int64_t kMostCountingSteps = 10'000'000;
+int MostPatterns(const Json& schema, StopToken stop = {});
 
 }  // namespace tactus::grammar

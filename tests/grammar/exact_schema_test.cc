@@ -117,6 +117,9 @@ TEST_F(ExactSchemaTest, TheWayToANumberIsAsTheSchemaSays) {
   Expect(R"({"type": "object", "properties": {"default": {"const": 9007199254740993}, "enum": {"type": "boolean"}},
            "required": ["default"], "additionalProperties": false})",
          {R"({"default": 9007199254740993, "enum": true})"}, {R"({"default": 9007199254740992})"});
+  // A schema by the reference alone.
+  Expect(R"({"$ref": "#/examples/0", "examples": [{"const": 9007199254740993}]})", {"9007199254740993"},
+         {"9007199254740992"});
   // One that holds itself.
   Expect(R"({"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "properties": {"id": {"const": 9007199254740993},
            "next": {"anyOf": [{"$ref": "#/$defs/n"}, {"type": "null"}]}}, "required": ["id", "next"],

@@ -9,9 +9,13 @@
 #include <vector>
 
 #include "base/rng.h"
+#include "base/thread_cpu.h"
+#include "grammar/deep_calls.h"
 #include "grammar/grammar_engine.h"
+#include "grammar/llg_vocabulary.h"
 #include "grammar/llguidance.h"
 #include "grammar/needs_llguidance.h"
+#include "grammar/rule_source.h"
 #include "grammar/small_vocabulary.h"
 #include "time_limit.h"
 
@@ -19,6 +23,115 @@ namespace tactus::grammar {
 namespace {
 
 using Kind = OutputRule::Kind;
+
+// Definitions that refer each to the next, `inner` around each reference; the last is `end`.
+std::string Chain(int length, int nested, const std::string& end) {
+  std::string text = R"({"$ref": "#/$defs/0", "$defs": {)";
+  for (int i = 0; i < length; ++i) {
+    text += '"' + std::to_string(i) + "\":";
+    if (i + 1 == length) {
+      text += end;
+      break;
+    }
+    for (int level = 0; level < nested; ++level) text += R"({"allOf":[)";
+    text += R"({"$ref":"#/$defs/)" + std::to_string(i + 1) + "\"}";
+    for (int level = 0; level < nested; ++level) text += "]}";
+    text += ',';
+  }
+  return text + "}}";
+}
+
+// What is said of a rule before it is compiled, and the CPU time that this takes.
+std::string Read(Kind kind, const std::string& text, double* seconds = nullptr) {
+  DeepCalls calls(1, kCompileStackBytes);
+  std::string said;
+  int64_t ns = 0;
+  const auto read = [&] {
+    const int64_t begin_ns = ThreadCpuNs();
+    const auto source = RuleSource::Of({kind, text});
+    said = source.ok() ? (*source)->Check().message() : source.status().message();
+    ns = ThreadCpuNs() - begin_ns;
+  };
+  EXPECT_TRUE(calls.Run(read, 600'000, {}).ok());
+  if (seconds != nullptr) *seconds = static_cast<double>(ns) * 1e-9;
+  return said;
+}
+
+constexpr const char* kLost = R"({"const": 12345678901234567890})";
+const std::string kTooDeep =
+    "'$ref' and 'allOf' lead through 10001 schemas, one within the other, to a number beyond 2^53; the limit is 10000; "
+    "refer to it more directly, or give a smaller number";
+
+// No engine, and so no library.
+TEST(HostileSchemas, ReferencesThatLeadDeepAreNamedAndNotFollowed) {
+  const std::string deep = Chain(790, 25, kLost);
+  EXPECT_EQ(Read(Kind::kJsonSchema, deep), "json_schema: " + kTooDeep);
+  EXPECT_EQ(Read(Kind::kLark, "start: %json " + deep), "lark: " + kTooDeep);
+  EXPECT_EQ(Read(Kind::kJsonSchema, Chain(100, 25, kLost)), "");
+  // Without such a number nothing is written.
+  EXPECT_EQ(
+      Read(Kind::kJsonSchema, Chain(790, 25, R"({"const": 7})")),
+      "json_schema: 'allOf' and '$ref' bring so many schemas together that the patterns and formats on one string "
+      "cannot be counted within 10000000 steps, the limit; refer to fewer, or more directly");
+}
+
+TEST(HostileSchemas, CirclesOfDefinitionsAreNotFollowedWithoutEnd) {
+  std::string text = R"({"allOf":[{"$ref":"#/$defs/a0"},{"$ref":"#/$defs/b0"}],"$defs":{)";
+  for (const auto& [name, length] : {std::pair('a', 2000), std::pair('b', 1999)}) {
+    for (int i = 0; i < length; ++i) {
+      text += std::string(text.back() == '{' ? "" : ",") + '"' + name + std::to_string(i) +
+              R"(":{"properties":{"p":{"$ref":"#/$defs/)" + name + std::to_string((i + 1) % length) + "\"}}}";
+    }
+  }
+  EXPECT_EQ(Read(Kind::kJsonSchema, text + "}}").substr(0, 60),
+            "json_schema: 'allOf' and '$ref' bring so many schemas togeth");
+}
+
+TEST(HostileSchemas, TheWorkBeforeARuleIsTriedGrowsWithItsText) {
+  const auto many = [](int count, const auto& one) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += (i > 0 ? "," : "") + one(std::to_string(i));
+    return text;
+  };
+  std::string open = "start: \"a\" ";
+  while (open.size() < 400'000) open += R"(%json {\")";
+  // An object that never ends, at each round one more that refers to it.
+  std::string endless = R"({"$ref":"#/$defs/0","$defs":{)";
+  for (int i = 0; i < 64; ++i) {
+    endless += '"' + std::to_string(i) + R"(":{"type":"object","required":["n"],"properties":{"n":{"$ref":"#/$defs/)" +
+               std::to_string(i + 1) + "\"}}},";
+  }
+  const auto name = [](const std::string& i) { return '"' + i + '"'; };
+  const auto property = [](const std::string& i) { return '"' + i + "\":{}"; };
+  endless += R"("64":{"type":"object","required":[)" + many(12'000, name) + R"(,"me"],"properties":{)" +
+             many(12'000, property) + R"(,"me":{"$ref":"#/$defs/64"}}}}})";
+  const struct {
+    const char* what;
+    Kind kind;
+    std::string text;
+  } cases[] = {
+      {"a chain of references", Kind::kJsonSchema, Chain(6000, 0, kLost)},
+      {"references to all definitions", Kind::kJsonSchema, Chain(9000, 0, R"({"const": 7})")},
+      {"objects that are not closed", Kind::kLark, open},
+      {"types beside values", Kind::kJsonSchema,
+       R"({"type":[)" + many(25'000, [](const std::string&) { return std::string(R"("number")"); }) + R"(],"enum":[)" +
+           many(9'000, [](const std::string& i) { return "12345678901234567" + i; }) + "]}"},
+      {"patterns of properties", Kind::kJsonSchema,
+       R"({"patternProperties":{)" + many(16'000, [](const std::string& i) { return '"' + i + "\\\\d\":{}"; }) + "}}"},
+      {"what is required", Kind::kJsonSchema, endless},
+      {"numbers that are written at length", Kind::kJsonSchema,
+       R"({"anyOf":[)" +
+           many(9'000, [](const std::string& i) { return R"({"type":"integer","minimum":1.2345)" + i + "e300}"; }) +
+           "]}"},
+  };
+  for (const auto& one : cases) {
+    double seconds = 0;
+    ASSERT_LE(one.text.size(), size_t{512} << 10) << one.what;
+    const std::string said = Read(one.kind, one.text, &seconds);
+    RecordProperty(one.what, std::to_string(seconds) + " s: " + said.substr(0, 100));
+    EXPECT_LT(seconds, 1.0 * test::kLimitFactor) << one.what << ": " << said.substr(0, 200);
+  }
+}
 
 class HostileRulesTest : public testing::Test {
  protected:
