@@ -449,7 +449,7 @@ class SearchesTest(unittest.TestCase):
         empty.write_text('{"runs": []}')
         capacity.write_text('{"configurations": []}')
         self.wrong(["compare", a], "at least two")
-        self.wrong(["compare", a, bad], "bad.json", "begins like JSON and is none")
+        self.wrong(["compare", a, bad], "bad.json", "invalid JSON at line 1, column")
         self.wrong(["compare", a, empty], "empty.json", "no runs in it")
         self.wrong(["compare", a, capacity], "capacity.json", "it is no result")
         self.wrong(["compare", a, f"{a},{a}"], "one simulation twice, of seed 0")
