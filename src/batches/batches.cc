@@ -201,31 +201,37 @@ int64_t Batches::NextTry(const Open& batch, int64_t now_s) const {
 
 // --- The choosing thread ---
 
+// With the mutex held.
+void Batches::StartOrEnd(Open* batch, int64_t now_s) {
+  const bool to_end = MustEnd(*batch);
+  if (to_end != batch->to_end) batch->tries = 0;
+  batch->to_end = to_end;
+  try {
+    batch->thread = std::thread([this, batch] { Run(batch); });
+    batch->running = true;
+  } catch (const std::system_error&) {  // no thread at the moment
+    batch->next_try_s = now_s + kRetry_s;
+  }
+}
+
 void Batches::Choose() {
   SetThreadRole(ThreadRole::kService, "tactus-batches");
   int64_t next_sweep_s = 0;
   std::unique_lock lock(mutex_);
   while (!ending_) {
-    const int64_t now_s = unix_clock_();
-    while (Open* batch = Next(now_s)) {
-      const bool to_end = MustEnd(*batch);
-      if (to_end != batch->to_end) batch->tries = 0;
-      batch->to_end = to_end;
-      try {
-        batch->thread = std::thread([this, batch] { Run(batch); });
-        batch->running = true;
-      } catch (const std::system_error&) {  // no thread at the moment
-        batch->next_try_s = now_s + kRetry_s;
+    try {
+      const int64_t now_s = unix_clock_();
+      while (Open* batch = Next(now_s)) StartOrEnd(batch, now_s);
+      CountStates();
+      lock.unlock();
+      Join(false);
+      if (now_s >= next_sweep_s) {
+        next_sweep_s = now_s + kSweep_s;
+        files_.DeleteExpired();
       }
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): out of memory; the next look goes on
     }
-    CountStates();
-    lock.unlock();
-    Join(false);
-    if (now_s >= next_sweep_s) {
-      files_.DeleteExpired();
-      next_sweep_s = now_s + kSweep_s;
-    }
-    lock.lock();
+    if (!lock.owns_lock()) lock.lock();
     if (!ending_) changed_.wait_for(lock, kLook);
   }
 }

@@ -82,6 +82,7 @@ class Batches {
  private:
   struct Open;
 
+  void StartOrEnd(Open* batch, int64_t now_s);
   void Choose();  // the choosing thread
   Open* Next(int64_t now_s);
   void Join(bool all);

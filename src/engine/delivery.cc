@@ -2,19 +2,26 @@
 #include "base/thread_role.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace tactus {
 namespace {
 
+constexpr std::chrono::milliseconds kMemoryPause{5};  // before memory is asked for again
+
 struct Choice {
   Choice(const Tokenizer* tokenizer, bool skip_special, bool at_start)
       : detokenizer(tokenizer, skip_special, at_start) {}
   Detokenizer detokenizer;
-  std::string held;  // made, not yet delivered: may become a stop string
+  std::string held;    // made, not yet delivered: may become a stop string
+  bool ended = false;  // its last delta has been delivered
 };
 
 struct Subscriber {
@@ -68,6 +75,7 @@ struct Delivery::Impl {
   bool stopping = false;      // under mutex
   int64_t registered = 0;     // under mutex
   std::condition_variable empty;
+  TokenDelta no_memory;  // of the thread; made while there is memory
   std::thread thread;
 
   void Run() {
@@ -80,9 +88,64 @@ struct Delivery::Impl {
         if (inbox.empty()) return;
         letters.swap(inbox);
       }
-      for (Letter& letter : letters) Deliver(letter);
+      for (Letter& letter : letters) {
+        try {
+          Deliver(letter);
+        } catch (const std::exception&) {  // out of memory
+          Fail(letter);
+        }
+      }
       letters.clear();
     }
+  }
+
+  // Whole or not at all. False: there was no memory for it; other threads give some back.
+  bool Take(const StepEvents& events) {
+    std::lock_guard lock(mutex);
+    const size_t before = inbox.size();
+    try {
+      Copy(events);
+      return true;
+    } catch (const std::bad_alloc&) {
+      inbox.erase(inbox.begin() + static_cast<ptrdiff_t>(before), inbox.end());
+      return false;
+    }
+  }
+
+  void Copy(const StepEvents& events) {
+    for (const PromptLogprobsEvent& p : events.prompt_logprobs) {
+      Letter& letter = inbox.emplace_back();
+      letter.kind = Letter::Kind::kPromptLogprobs;
+      letter.prompt = p;
+      letter.to = static_cast<Subscriber*>(p.user);
+    }
+    for (const TokenEvent& t : events.tokens) {
+      Letter& letter = inbox.emplace_back();
+      letter.token = t;
+      if (t.logprobs >= 0) letter.logprobs = events.logprobs[static_cast<size_t>(t.logprobs)];
+      if (t.error >= 0) letter.error = events.errors[static_cast<size_t>(t.error)];
+      letter.to = static_cast<Subscriber*>(t.user);
+    }
+    for (const RequestDoneEvent& d : events.done) {
+      Letter& letter = inbox.emplace_back();
+      letter.kind = Letter::Kind::kDone;
+      letter.usage = {d.prompt_tokens, d.cached_tokens, d.completion_tokens};
+      letter.to = static_cast<Subscriber*>(d.user);
+    }
+  }
+
+  // The answer ends with an error, whatever else comes of it: a part of its text is lost. Allocates nothing.
+  void Fail(const Letter& letter) noexcept {
+    Subscriber& to = *letter.to;
+    for (size_t i = 0; i < to.choices.size(); ++i) {
+      if (std::exchange(to.choices[i].ended, true)) continue;
+      no_memory.choice = static_cast<int32_t>(i);
+      try {
+        to.sink->OnDelta(no_memory);
+      } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it has been asked to end
+      }
+    }
+    if (letter.kind == Letter::Kind::kDone) Forget(letter.to);
   }
 
   void Deliver(Letter& letter) {
@@ -117,6 +180,7 @@ struct Delivery::Impl {
   void DeliverToken(Subscriber& to, Letter& letter) {
     const TokenEvent& event = letter.token;
     Choice& choice = to.choices[static_cast<size_t>(event.choice)];
+    if (choice.ended) return;
     const std::vector<std::string>& stops = to.request->stop.stop;
     TokenDelta delta;
     delta.choice = event.choice;
@@ -147,6 +211,7 @@ struct Delivery::Impl {
     }
     delta.error = std::move(letter.error);
     to.sink->OnDelta(delta);
+    choice.ended = delta.finish != FinishReason::kNone;
   }
 };
 
@@ -155,6 +220,9 @@ Delivery::Delivery(const Tokenizer* tokenizer, EventSink* forward, std::vector<T
   impl_->tokenizer = tokenizer;
   impl_->forward = forward;
   impl_->ends = std::move(ends);
+  impl_->no_memory.finish = FinishReason::kError;
+  impl_->no_memory.error =
+      Status(StatusCode::kResourceExhausted, "there is no memory for this answer; try again later");
   impl_->thread = std::thread([this] { impl_->Run(); });
 }
 
@@ -216,28 +284,7 @@ void Delivery::WaitUntilEmpty() {
 void Delivery::OnStep(const StepEvents& events) {
   if (impl_->forward) impl_->forward->OnStep(events);
   if (events.tokens.empty() && events.prompt_logprobs.empty() && events.done.empty()) return;
-  {
-    std::lock_guard lock(impl_->mutex);
-    for (const PromptLogprobsEvent& p : events.prompt_logprobs) {
-      Letter& letter = impl_->inbox.emplace_back();
-      letter.kind = Letter::Kind::kPromptLogprobs;
-      letter.prompt = p;
-      letter.to = static_cast<Subscriber*>(p.user);
-    }
-    for (const TokenEvent& t : events.tokens) {
-      Letter& letter = impl_->inbox.emplace_back();
-      letter.token = t;
-      if (t.logprobs >= 0) letter.logprobs = events.logprobs[static_cast<size_t>(t.logprobs)];
-      if (t.error >= 0) letter.error = events.errors[static_cast<size_t>(t.error)];
-      letter.to = static_cast<Subscriber*>(t.user);
-    }
-    for (const RequestDoneEvent& d : events.done) {
-      Letter& letter = impl_->inbox.emplace_back();
-      letter.kind = Letter::Kind::kDone;
-      letter.usage = {d.prompt_tokens, d.cached_tokens, d.completion_tokens};
-      letter.to = static_cast<Subscriber*>(d.user);
-    }
-  }
+  while (!impl_->Take(events)) std::this_thread::sleep_for(kMemoryPause);
   impl_->wake.notify_one();
 }
 

@@ -96,8 +96,13 @@ Result<grammar::GrammarEngine*> OutputRules::Engine() {
     limits.trial_bytes = memory_.trial_bytes;
     limits.compiles_at_once = memory_.trials;
     limits.memory_bytes = memory_.answers;
-    TACTUS_ASSIGN_OR_RETURN(engine_,
-                            grammar::GrammarEngine::Create(VocabularyOf(tokenizer_, model_size_, end_ids_), limits));
+    try {
+      TACTUS_ASSIGN_OR_RETURN(engine_,
+                              grammar::GrammarEngine::Create(VocabularyOf(tokenizer_, model_size_, end_ids_), limits));
+    } catch (const std::exception&) {  // the next rule tries again
+      return Status(StatusCode::kResourceExhausted,
+                    "there is no memory, or no thread, to compile rules with; try again later");
+    }
   }
   return engine_.get();
 }

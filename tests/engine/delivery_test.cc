@@ -49,7 +49,7 @@ class ByteTokenizer final : public Tokenizer {
   const bool strips_leading_space_;
 };
 
-class Recorder final : public ResponseSink {
+class Recorder : public ResponseSink {
  public:
   void OnDelta(const TokenDelta& delta) override { deltas.push_back(delta); }
   void OnPromptLogprobs(const std::vector<std::vector<TokenLogprob>>& rows) override {
@@ -193,6 +193,42 @@ TEST(Delivery, AStopTokenAddsNoText) {
   feed.Close();
   EXPECT_EQ(sink->Text(), "h");
   EXPECT_EQ(sink->deltas.back().tokens, std::vector<TokenId>{'!'});
+}
+
+// A part of the text is lost, so that what comes later is no answer.
+TEST(Delivery, AnAnswerThatRunsOutOfMemoryEndsWithAnError) {
+  struct Short final : Recorder {
+    void OnDelta(const TokenDelta& delta) override {
+      if (deltas.size() == 1) {
+        deltas.push_back({});
+        throw std::bad_alloc();
+      }
+      Recorder::OnDelta(delta);
+    }
+  };
+  Feed feed;
+  const auto sink = std::make_shared<Short>();
+  const auto other = std::make_shared<Recorder>();
+  void* const user = feed.Open({}, sink, 2);
+  void* const beside = feed.Open({}, other);
+  feed.Token(user, 'a');
+  feed.Token(user, 'b');
+  feed.Token(user, 'c', FinishReason::kLength);
+  feed.Token(user, 'd', FinishReason::kLength, -1, 1);
+  feed.Done(user);
+  feed.Token(beside, 'e', FinishReason::kLength);
+  feed.Done(beside);
+  feed.Close();
+  ASSERT_EQ(sink->deltas.size(), 4u) << "a token, what was lost, and an error for each choice";
+  for (const int i : {0, 1}) {
+    const TokenDelta& last = sink->deltas[static_cast<size_t>(2 + i)];
+    EXPECT_EQ(last.choice, i);
+    EXPECT_EQ(last.finish, FinishReason::kError);
+    EXPECT_EQ(last.error.message(), "there is no memory for this answer; try again later");
+  }
+  EXPECT_EQ(sink->done, 1);
+  EXPECT_EQ(other->Text(), "e");
+  EXPECT_EQ(other->done, 1);
 }
 
 TEST(Delivery, ChoicesKeepTheirOwnTextAndOrder) {
