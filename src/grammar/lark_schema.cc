@@ -210,6 +210,7 @@ class Writer {
 
   // A schema that leads to none, as it stands.
   std::string AsJson(Json schema) {
+    if (!schema.is_object() && schema != Json(true)) throw NoWay{"a schema that is none"};
     if (!schema.is_object()) schema = Json::object();  // true
     const std::string text = schema.dump();
     const bool refers = text.find("\"$ref\"") != std::string::npos;
@@ -400,11 +401,16 @@ class Writer {
     return out;
   }
 
+  // Of a schema for several types, what bears on those that are no number is looked at with them.
   static std::string Number(const Json& schema, bool integer) {
-    if (schema.contains("multipleOf")) throw NoWay{"multipleOf"};
+    Only(schema, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format", "minLength", "maxLength",
+                  "pattern", "items", "prefixItems", "minItems", "maxItems", "properties", "required",
+                  "additionalProperties", "patternProperties", "minProperties", "maxProperties"});
     const auto read = [&](const char* keyword) -> std::optional<Decimal> {
       const Json* bound = Member(schema, keyword);
-      if (bound == nullptr || bound->is_boolean()) return std::nullopt;
+      const bool is_flag =
+          bound != nullptr && bound->is_boolean() && std::string_view(keyword).starts_with("exclusive");
+      if (bound == nullptr || is_flag) return std::nullopt;
       if (!bound->is_number()) throw NoWay{keyword};
       return ValueOf(*bound);
     };
@@ -442,9 +448,12 @@ class Writer {
     std::set<std::string> names, required;
     const Json *properties = Member(schema, "properties"), *more = Member(schema, "additionalProperties"),
                *needed = Member(schema, "required");
-    if (needed != nullptr && needed->is_array()) {
+    if (properties != nullptr && !properties->is_object()) throw NoWay{"properties"};
+    if (needed != nullptr && !needed->is_array()) throw NoWay{"required"};
+    if (needed != nullptr) {
       for (const Json& name : *needed) {
-        if (name.is_string()) required.insert(name.get<std::string>());
+        if (!name.is_string()) throw NoWay{"required"};
+        required.insert(name.get<std::string>());
       }
     }
     const bool closed = more != nullptr && *more == false;

@@ -144,6 +144,34 @@ TEST_F(ExactSchemaTest, WhatCannotBeKeptIsNamed) {
   EXPECT_EQ(ErrorOf(R"({"type": "number", "default": 0.12345678901234567890123})"), "no error");
 }
 
+// A keyword that is not known beside such a number bears on it all the same.
+TEST_F(ExactSchemaTest, NothingIsDroppedBesideSuchANumber) {
+  const std::string bounds = R"("minimum": 9007199254740993, "maximum": 9007199254740999)";
+  for (const char* beside :
+       {R"("not": {"const": 9007199254740993})", R"("if": {"minimum": 5}, "then": {"maximum": 3})",
+        R"("if": {"type": "integer"}, "then": false)", R"("else": false)", R"("multipleOf": 2)",
+        R"("dependentSchemas": {"a": false})", R"("unknown": 1)", R"("contains": {"type": "null"})",
+        R"("$dynamicRef": "#a")", R"("unevaluatedProperties": false)"}) {
+    const std::string keyword = std::string(beside).substr(1, std::string(beside).find('"', 1) - 1);
+    for (const char* type : {"integer", "number"}) {
+      const std::string schema = std::string(R"({"type": ")") + type + "\", " + bounds + ", " + beside + "}";
+      EXPECT_NE(ErrorOf(schema).find("'" + keyword + "'"), std::string::npos) << schema << ": " << ErrorOf(schema);
+      const std::string inside = R"({"type": "object", "properties": {"p": )" + schema + "}}";
+      EXPECT_NE(ErrorOf(inside).find("'" + keyword + "'"), std::string::npos) << inside << ": " << ErrorOf(inside);
+    }
+  }
+  for (const char* odd :
+       {R"({"type": "integer", "minimum": true, "maximum": 9007199254740993})",
+        R"({"type": "object", "properties": {"p": {"const": 9007199254740993}}, "required": "p"})",
+        R"({"type": "object", "properties": {"p": {"const": 9007199254740993}}, "required": [1]})",
+        R"({"type": "object", "properties": {"p": {"const": 9007199254740993}}, "additionalProperties": 5})",
+        R"({"type": "object", "properties": [{"const": 9007199254740993}]})"}) {
+    EXPECT_NE(ErrorOf(odd), "no error") << odd;
+  }
+  Expect(R"({"type": ["integer", "string"], "title": "x", "minLength": 2, "maximum": 9007199254740993})",
+         {"9007199254740993", "\"ab\""}, {"9007199254740994", "\"a\""});
+}
+
 TEST_F(ExactSchemaTest, MultiplesAreReadAsTheyAreWritten) {
   Expect(R"({"type": "number", "multipleOf": 0.07})", {"0.14", "7", "0.07"}, {"0.15", "0.08"});
   Expect(R"({"type": "number", "multipleOf": 0.01})", {"0.14", "3"}, {"0.145"});
