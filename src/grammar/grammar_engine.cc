@@ -390,13 +390,15 @@ class LlguidanceEngine final : public GrammarEngine {
     const RuleMemory& memory = own->memory();
     const int64_t bytes = own->start_bytes() * answers;
     if (bytes <= memory.left()) return Status();
-    const bool never = bytes > memory.limit();
+    // The compiled rule itself stays beside them.
+    const int64_t ever = memory.limit() - own->start_bytes();
+    const bool never = bytes > ever;
     return Status(
         never ? StatusCode::kInvalidArgument : StatusCode::kResourceExhausted,
         fmt::format(
             "{} states of this rule take {:.1f} MiB of memory, and the rules of all answers have {:.1f}{}; {}", answers,
             static_cast<double>(bytes) / kMiB,
-            static_cast<double>(never ? memory.limit() : std::max<int64_t>(0, memory.left())) / kMiB,
+            static_cast<double>(never ? std::max<int64_t>(0, ever) : std::max<int64_t>(0, memory.left())) / kMiB,
             never ? "" : " left",
             never ? "ask for fewer choices (n), or make it simpler" : "try again later, or ask for fewer choices"),
         never ? "n" : "");

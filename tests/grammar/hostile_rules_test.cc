@@ -195,6 +195,11 @@ TEST_F(HostileRulesTest, StatesOfAllAnswersHaveOneSum) {
   EXPECT_GT(before, 1 << 20);
   EXPECT_TRUE((*engine)->CheckRoom(**grammar, 1).ok());
   EXPECT_EQ((*engine)->CheckRoom(**grammar, 128).code(), StatusCode::kInvalidArgument);
+  // From the first number that has no room beside the rule alone, it never has any.
+  for (int64_t answers = 1; answers < 128; ++answers) {
+    const Status room = (*engine)->CheckRoom(**grammar, answers);
+    EXPECT_NE(room.code(), StatusCode::kResourceExhausted) << answers << ": " << room.message();
+  }
   {
     std::vector<uint32_t> mask((kSmallSize + 31) / 32);
     std::vector<std::unique_ptr<GrammarState>> states;
