@@ -41,13 +41,13 @@ bool Get(std::string_view* from, size_t count, T* values) {
 
 }  // namespace
 
-bool WriteTask(int fd, const TrialTask& task, int timeout_ms) {
+bool WriteTask(int fd, const TrialTask& task, int look_ms, const std::function<bool()>& go_on) {
   const TaskHead head{task.cpu_ms, task.memory_bytes, task.kind.size(), task.text.size()};
   std::string bytes;
   Put(&head, 1, &bytes);
   bytes += task.kind;
   bytes += task.text;
-  return WriteAll(fd, bytes.data(), bytes.size(), timeout_ms);
+  return WriteAll(fd, bytes.data(), bytes.size(), look_ms, go_on);
 }
 
 bool ReadTask(int fd, TrialTask* task) {

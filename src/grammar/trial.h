@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "grammar/grammar_engine.h"
@@ -49,8 +50,8 @@ struct TrialTask {
   std::string kind, text;                // as llguidance takes them
 };
 
-// False: the other end is gone. A verdict from a child that was ended while it wrote is none.
-bool WriteTask(int fd, const TrialTask& task, int timeout_ms);
+// False: the other end is gone, or has no room for `look_ms` and `go_on` does not say to go on.
+bool WriteTask(int fd, const TrialTask& task, int look_ms, const std::function<bool()>& go_on);
 bool ReadTask(int fd, TrialTask* task);
 bool WriteVerdict(int fd, const TrialVerdict& verdict);
 bool ReadVerdict(int fd, TrialVerdict* verdict, int timeout_ms);

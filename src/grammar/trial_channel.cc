@@ -36,7 +36,7 @@ Result<std::pair<Descriptor, Descriptor>> MakePair() {
   return std::pair(Descriptor(ends[0]), Descriptor(ends[1]));
 }
 
-bool SendDescriptor(int channel, const Descriptor& sent) {
+Sent SendDescriptor(int channel, const Descriptor& sent) {
   char byte = 0;
   iovec content{&byte, 1};
   alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
@@ -53,9 +53,11 @@ bool SendDescriptor(int channel, const Descriptor& sent) {
   std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
   ssize_t count;
   do {
-    count = sendmsg(channel, &message, MSG_NOSIGNAL);
+    count = sendmsg(channel, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (count < 0 && errno == EINTR);
-  return count == 1;
+  // ETOOMANYREFS: those that are on their way are more than this process may have open.
+  const bool full = count < 0 && (errno == EAGAIN || errno == ETOOMANYREFS || errno == ENOBUFS || errno == ENOMEM);
+  return count == 1 ? Sent::kYes : full ? Sent::kFull : Sent::kGone;
 }
 
 Descriptor ReceiveDescriptor(int channel) {
@@ -78,11 +80,16 @@ Descriptor ReceiveDescriptor(int channel) {
   return Descriptor(fd);
 }
 
+bool IsGone(int fd) {
+  pollfd entry{fd, POLLRDHUP, 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
 bool WaitToRead(int fd, int timeout_ms) {
   return WaitFor(fd, POLLIN, timeout_ms);
 }
 
-bool WriteAll(int fd, const void* bytes, size_t size, int timeout_ms) {
+bool WriteAll(int fd, const void* bytes, size_t size, int timeout_ms, const std::function<bool()>& go_on) {
   const char* at = static_cast<const char*>(bytes);
   while (size > 0) {
     const ssize_t count = send(fd, at, size, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -91,7 +98,7 @@ bool WriteAll(int fd, const void* bytes, size_t size, int timeout_ms) {
       size -= static_cast<size_t>(count);
     } else if (count == 0 || (errno != EINTR && errno != EAGAIN)) {
       return false;
-    } else if (errno == EAGAIN && !WaitFor(fd, POLLOUT, timeout_ms)) {
+    } else if (errno == EAGAIN && !WaitFor(fd, POLLOUT, timeout_ms) && !(go_on && go_on())) {
       return false;
     }
   }

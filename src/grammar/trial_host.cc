@@ -79,6 +79,13 @@ void SetOwnLimits(const TrialTask& task) {
   setrlimit(RLIMIT_AS, &limit);
 }
 
+// The work is done: what ends the process now would cut its verdict.
+void EndOwnLimits() {
+  signal(SIGPROF, SIG_IGN);
+  After(ITIMER_VIRTUAL, 0);
+  After(ITIMER_PROF, 0);
+}
+
 // Runs it on a thread with such a stack. False: there is none.
 template <class Run>
 bool OnStack(size_t stack_bytes, Run run) {
@@ -199,6 +206,7 @@ TrialVerdict Try(const std::shared_ptr<const LlgVocabulary>& vocabulary, const T
                  } catch (const std::bad_alloc&) {
                    verdict = {.end = End::kTooLarge, .said = {}};
                  }
+                 EndOwnLimits();
                  WriteVerdict(kEnd, verdict);
                  _exit(0);
                })) {
@@ -251,6 +259,9 @@ TrialVerdict WhatEnded(int status, const rusage& usage) {
   const int by = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if (by == SIGPROF || by == SIGXCPU) {
     verdict.end = End::kTooLong;
+  } else if (by == SIGKILL) {  // not by the helper
+    verdict.end = End::kNoProcess;
+    verdict.said = "the kernel has ended it, as it does where memory is short";
   } else if (by == SIGABRT && usage.ru_maxrss * kKiB - OwnBytes() > kMuch) {
     verdict.end = End::kTooLarge;  // Rust's way to say that it gets no more
   } else {

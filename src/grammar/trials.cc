@@ -169,26 +169,45 @@ pid_t Trials::helper() const {
 
 Result<Trials::Answer> Trials::RunOnce(const TrialTask& task, int64_t* left_ms, const std::function<bool()>& given_up) {
   TACTUS_ASSIGN_OR_RETURN(auto ends, MakePair());
-  pid_t helper;
-  {
-    const std::lock_guard lock(mutex_);
-    TACTUS_RETURN_IF_ERROR(StartLocked());
-    helper = helper_;
-    if (!SendDescriptor(control_.get(), ends.second)) {
-      EndLocked();
-      return Answer{.died = true, .verdict = {}};
+  const auto go_on = [&] {
+    *left_ms -= kTrialLookMs;
+    return *left_ms > 0 && !given_up();
+  };
+  pid_t helper = -1;
+  for (Sent sent = Sent::kFull; sent != Sent::kYes;) {
+    {
+      const std::lock_guard lock(mutex_);
+      TACTUS_RETURN_IF_ERROR(StartLocked());
+      helper = helper_;
+      sent = SendDescriptor(control_.get(), ends.second);
+      if (sent == Sent::kGone) {
+        EndLocked();
+        return Answer{.died = true, .verdict = {}};
+      }
     }
+    // Without the mutex, or a helper that does not go on would hold up all that ask for it, and the server's end.
+    if (sent == Sent::kYes) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(kTrialLookMs));
+    if (go_on()) continue;
+    return Status(StatusCode::kResourceExhausted,
+                  "the process that tries rules takes no more at the moment; try again later");
   }
   ends.second.Close();
+  const int end = ends.first.get();
   Answer answer;
-  bool sent = WriteTask(ends.first.get(), task, static_cast<int>(*left_ms));
-  while (sent && *left_ms > 0 && !given_up() && !WaitToRead(ends.first.get(), kTrialLookMs)) *left_ms -= kTrialLookMs;
-  if (sent && (*left_ms <= 0 || given_up())) {
+  // Where the task is not taken, a verdict may say why.
+  (void)WriteTask(end, task, kTrialLookMs, go_on);
+  bool waits = *left_ms > 0 && !given_up();
+  while (waits && !WaitToRead(end, kTrialLookMs)) waits = go_on();
+  if (!waits) {
     answer.verdict.end = TrialVerdict::End::kTooLong;
-  } else if (!sent || !ReadVerdict(ends.first.get(), &answer.verdict, static_cast<int>(*left_ms))) {
-    answer.died = true;
+  } else if (!ReadVerdict(end, &answer.verdict, static_cast<int>(*left_ms))) {
     const std::lock_guard lock(mutex_);
-    if (helper_ == helper) EndLocked();
+    answer.died = helper_ != helper || !control_.open() || IsGone(control_.get());
+    if (answer.died && helper_ == helper) EndLocked();
+    // The others' trials go on.
+    answer.verdict.end = TrialVerdict::End::kNoProcess;
+    answer.verdict.said = "its trial ended without a verdict";
   }
   return answer;
 }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -179,6 +180,75 @@ TEST_F(TrialsTest, AHelperThatDiesIsStartedAgainWithWhatItWasDoing) {
   trial.join();
   EXPECT_TRUE(verdict.ok()) << verdict.status().message();
   ExpectItWorks();
+}
+
+// A child without memory for its task ends while that is being written: it says so, and the others' trials go on.
+TEST_F(TrialsTest, AChildWithoutMemoryForItsTaskSaysSo) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's allocator ends the process";
+#endif
+  std::atomic<bool> give_up = false;
+  Result<TrialVerdict> other = TrialVerdict{};
+  std::thread trial = Begin(&give_up, &other);
+  const pid_t helper = trials_->helper(), child = ChildrenOf(helper).at(0);
+  rlimit before{};
+  const rlimit none{size_t{1} << 20, RLIM_INFINITY};
+  ASSERT_EQ(prlimit(helper, RLIMIT_AS, &none, &before), 0);
+  for (int i = 0; i < 3; ++i) {
+    const auto verdict = Try(Task("regex", std::string(size_t{40} << 20, 'a')));
+    EXPECT_EQ(verdict.status().code(), StatusCode::kResourceExhausted) << verdict.status().message();
+    EXPECT_NE(verdict.status().message().find("try again later"), std::string::npos) << verdict.status().message();
+  }
+  ASSERT_EQ(prlimit(helper, RLIMIT_AS, &before, nullptr), 0);
+  EXPECT_EQ(trials_->helper(), helper);
+  EXPECT_FALSE(Gone(child)) << "another's trial";
+  ExpectItWorks();
+  // One that the kernel ends is no fault of its rule.
+  kill(child, SIGKILL);
+  trial.join();
+  EXPECT_EQ(other.status().code(), StatusCode::kResourceExhausted) << other.status().message();
+  EXPECT_EQ(trials_->helper(), helper);
+}
+
+// A helper that does not go on, and a socket that is full of what it has not taken.
+TEST_F(TrialsTest, AHelperThatStandsStillHoldsNobodyUp) {
+  ExpectItWorks();
+  const pid_t helper = trials_->helper();
+  kill(helper, SIGSTOP);
+  const std::string large(size_t{4} << 20, 'a');
+  bool full = false;
+  for (int i = 0; i < 3000 && !full; ++i) {
+    int looks = 0;
+    const auto verdict = trials_->Run(Task("regex", large), 60'000, [&] { return ++looks > 1; });
+    full = verdict.status().code() == StatusCode::kResourceExhausted;
+    if (!full) {
+      ASSERT_TRUE(verdict.ok()) << verdict.status().message();
+      EXPECT_EQ(verdict->end, End::kTooLong);
+    }
+  }
+  EXPECT_TRUE(full);
+  const auto verdict = trials_->Run(Task("regex", "a"), 50, [] { return false; });
+  EXPECT_EQ(verdict.status().code(), StatusCode::kResourceExhausted) << verdict.status().message();
+  // Another thread is not held up by one that waits, and neither is the end.
+  std::thread waits([&] { (void)trials_->Run(Task("regex", "a"), 60'000, [] { return false; }); });
+  EXPECT_EQ(trials_->helper(), helper);
+  trials_->Close();
+  waits.join();
+  EXPECT_TRUE(Gone(helper));
+}
+
+// Time that is up while the verdict is written cuts it no more.
+TEST_F(TrialsTest, AVerdictIsWhole) {
+  ExpectItWorks();
+  const pid_t helper = trials_->helper();
+  // The library quotes the rule.
+  const std::string text = "start: \"a\" " + std::string(300'000, ' ') + "unknown_name_" + std::string(100'000, 'x');
+  for (int64_t cpu_ms = 1; cpu_ms < 40; ++cpu_ms) {
+    const auto verdict = Try(Task("lark", text, cpu_ms));
+    ASSERT_TRUE(verdict.ok()) << verdict.status().message();
+    EXPECT_TRUE(verdict->end == End::kTooLong || verdict->end == End::kRefused) << static_cast<int>(verdict->end);
+  }
+  EXPECT_EQ(trials_->helper(), helper);
 }
 
 TEST_F(TrialsTest, WithoutAProgramItSaysWhatToDo) {
