@@ -1,4 +1,5 @@
 #include "engine/delivery.h"
+#include "base/memory_shortage.h"
 #include "base/thread_role.h"
 
 #include <algorithm>
@@ -80,6 +81,7 @@ struct Delivery::Impl {
 
   void Run() {
     SetThreadRole(ThreadRole::kService, "tactus-text");
+    const NeedsMemory needs_memory;
     std::vector<Letter> letters;
     while (true) {
       {

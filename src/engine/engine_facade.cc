@@ -14,6 +14,7 @@
 #include "base/fleet_secret.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "base/memory_shortage.h"
 #include "base/objectives.h"
 #include "base/printable.h"
 #include "base/rng.h"
@@ -210,6 +211,7 @@ class EngineImpl final : public Engine {
     }
     thread_ = std::thread([this] {
       SetThreadRole(ThreadRole::kEngine, "tactus-engine");
+      const NeedsMemory needs_memory;
       loop_->Run();
     });
     return Status();

@@ -5,6 +5,7 @@
 
 #include "base/available_memory.h"
 #include "base/clock.h"
+#include "base/memory_shortage.h"
 #include "base/shortage.h"
 #include "base/system_random.h"
 #include "gateway/picker.h"
@@ -32,11 +33,12 @@ Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
                  .secret = secret},
                 clock);
   TACTUS_ASSIGN_OR_RETURN(const auto server, PickerServer::Start(options, picker, *fleet, clock));
+  WaitForMemoryWhereNeeded(clock);
+  const NeedsMemory needs_memory;
   signals.Serving();
   log(fmt::format("picking ({}) on {}: grpc {}, health {}, metrics {}", options.fleet.balancer, options.host,
                   server->grpc_port(), server->health_port(), server->metrics_port()));
-  while (!signals.WaitFor(kSecond)) {
-  }
+  while (!signals.WaitFor(kSecond)) KeepMemoryInReserve();
   log(fmt::format("stopping: no new streams; {} to finish within {} ms", picker.streams(),
                   options.shutdown_timeout.ns / kMillisecond));
   if (!server->Stop(options.shutdown_timeout.ns)) log("what was left was cut off by --shutdown-timeout");

@@ -5,6 +5,7 @@
 
 #include "base/available_memory.h"
 #include "base/clock.h"
+#include "base/memory_shortage.h"
 #include "base/printable.h"
 #include "base/shortage.h"
 #include "http/serving_process.h"
@@ -39,6 +40,8 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteReco
   const std::string url = http::UrlOf(options.host, server->port());
   if (!http::IsLoopback(options.host) && options.api_key.empty())
     log(fmt::format("warning: {} is reachable from other machines and asks for no key; set --api-key", url));
+  WaitForMemoryWhereNeeded(SystemClock());
+  const NeedsMemory needs_memory;
   signals.Serving();
   bool stop = false;
   const TimeNs until_ns = SystemClock().NowNs() + kFindReplicasNs;
@@ -49,6 +52,7 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteReco
   started.store(true);
   while (!stop) {
     stop = signals.WaitFor(100 * kMillisecond);
+    KeepMemoryInReserve();
     if (!stop && !said && server->ready_replicas() > 0)
       log(fmt::format("ready: {} on {}", Printable(server->model()), url));
     said |= server->ready_replicas() > 0;

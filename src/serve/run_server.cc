@@ -8,6 +8,7 @@
 #include "api/chat_style.h"
 #include "base/clock.h"
 #include "base/fleet_secret.h"
+#include "base/memory_shortage.h"
 #include "base/shortage.h"
 #include "http/access.h"
 #include "http/serving_process.h"
@@ -67,11 +68,14 @@ Status Run(const EngineOptions& engine_options, const ServeOptions& options, con
       bodies.max_body_bytes < options.max_body.bytes) {
     log(ShortMemoryText(options.Bodies(), bodies) + "; lower --kv-cache-memory, or allow this process more memory");
   }
+  WaitForMemoryWhereNeeded(clock);
+  const NeedsMemory needs_memory;
   signals.Serving();
   log(ReadyLine(*engine, options, url));
 
   bool healthy = true;
   while (healthy && !signals.WaitFor(100 * kMillisecond)) {
+    KeepMemoryInReserve();
     healthy = engine->Stats().healthy;
     for (const std::string& line : engine->TakeWarnings()) log("warning: " + line);
   }

@@ -23,8 +23,12 @@ int64_t AllocationCount() {
 
 void* operator new(size_t size) {
   g_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* p = std::malloc(size)) return p;
-  throw std::bad_alloc();
+  for (;;) {
+    if (void* p = std::malloc(size)) return p;
+    const std::new_handler handler = std::get_new_handler();
+    if (handler == nullptr) throw std::bad_alloc();
+    handler();
+  }
 }
 void operator delete(void* p) noexcept {
   std::free(p);

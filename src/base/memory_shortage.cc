@@ -1,0 +1,60 @@
+#include "base/memory_shortage.h"
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <chrono>
+#include <new>
+#include <thread>
+
+namespace tactus {
+namespace {
+
+constexpr size_t kReserveBytes = size_t{8} << 20;
+constexpr std::chrono::milliseconds kPause{2};
+constexpr DurationNs kMostWaitNs = 10 * kSecond;
+constexpr DurationNs kNewWaitNs = kSecond;  // between two shortages
+
+std::atomic<void*> reserve{nullptr};
+std::atomic<Clock*> the_clock{nullptr};
+thread_local bool needs_memory = false;
+thread_local TimeNs first_ns = 0, last_ns = 0;  // of a wait
+
+void OnShortage() {
+  if (!needs_memory) throw std::bad_alloc();
+  if (void* const kept = reserve.exchange(nullptr)) {
+    munmap(kept, kReserveBytes);
+    return;
+  }
+  const TimeNs now_ns = the_clock.load()->NowNs();
+  if (now_ns - last_ns > kNewWaitNs) first_ns = now_ns;
+  last_ns = now_ns;
+  if (now_ns - first_ns > kMostWaitNs) throw std::bad_alloc();
+  std::this_thread::sleep_for(kPause);
+}
+
+}  // namespace
+
+void WaitForMemoryWhereNeeded(Clock& clock) {
+  the_clock.store(&clock);
+  std::set_new_handler(OnShortage);
+  KeepMemoryInReserve();
+}
+
+void KeepMemoryInReserve() noexcept {
+  if (the_clock.load() == nullptr || reserve.load() != nullptr) return;
+  void* const kept = mmap(nullptr, kReserveBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (kept == MAP_FAILED) return;
+  void* none = nullptr;
+  if (!reserve.compare_exchange_strong(none, kept)) munmap(kept, kReserveBytes);
+}
+
+NeedsMemory::NeedsMemory() : outer_(needs_memory) {
+  needs_memory = true;
+}
+
+NeedsMemory::~NeedsMemory() {
+  needs_memory = outer_;
+}
+
+}  // namespace tactus
