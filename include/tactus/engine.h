@@ -116,10 +116,11 @@ class Engine {
   virtual std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop = {}) const = 0;
 
   // The grammar that keeps an answer to `rule`, for Request::grammar. Off the step loop: it takes the caller's time, at
-  // most some seconds. kInvalidArgument: the rule cannot be taken, with the keyword or the place at fault.
-  // kUnimplemented: this engine has no grammars. Precondition: rule.any().
-  virtual Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& /*rule*/,
-                                                                  StopToken /*stop*/ = {}) const {
+  // most some seconds, and where `wait` is given so long for all rules that are compiled with it. kInvalidArgument: the
+  // rule cannot be taken, with the keyword or the place at fault. kUnimplemented: this engine has no grammars.
+  // Precondition: rule.any().
+  virtual Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& /*rule*/, StopToken /*stop*/ = {},
+                                                                  RuleWait* /*wait*/ = nullptr) const {
     return Unimplemented("this engine keeps no answer to a grammar");
   }
 

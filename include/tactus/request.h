@@ -86,6 +86,13 @@ struct OutputRule {
   bool operator==(const OutputRule&) const = default;
 };
 
+// Of one request's rules: for whom they are compiled, and how long it has waited for them so far.
+struct RuleWait {
+  std::string client;     // which shares the places where rules are compiled with others; empty: there are no others
+  int64_t waited_ms = 0;  // in all; Engine::CompileRule adds to it
+  bool over = false;      // the request has waited for as long as it may: nothing more is compiled for it
+};
+
 struct Request {
   std::string id;                                      // X-Request-Id or drawn at intake; for logs and traces
   std::shared_ptr<const std::vector<TokenId>> prompt;  // >= 1 token; shared by the choices

@@ -48,11 +48,13 @@ bool Bears(const ToolSet& tools, size_t i) {
 }
 
 // Where tools make a rule that cannot be taken, the first whose parameters cannot is named.
-Status FaultOfTools(const ToolSet& tools, const Engine& engine, StopToken stop) {
+Status FaultOfTools(const ToolSet& tools, const Engine& engine, StopToken stop, RuleWait* wait) {
   for (size_t i = 0; i < tools.tools.size(); ++i) {
+    if (wait->over) return Status();  // too much has been compiled for this request to find out which it is
     if (!Bears(tools, i) || (tools.choice == ToolSet::Choice::kAuto && !tools.tools[i].strict)) continue;
-    const auto alone = engine.CompileRule({OutputRule::Kind::kJsonSchema, tools.tools[i].parameters}, stop);
+    const auto alone = engine.CompileRule({OutputRule::Kind::kJsonSchema, tools.tools[i].parameters}, stop, wait);
     if (alone.ok()) continue;
+    if (wait->over && i > 0) return Status();
     const std::string field = fmt::format("tools[{}].function.parameters", i);
     return Status(alone.status().code(), fmt::format("{}: {}", field, alone.status().message()), field);
   }
@@ -62,11 +64,12 @@ Status FaultOfTools(const ToolSet& tools, const Engine& engine, StopToken stop) 
 // Of what its answer must be, if that is said; a fault names the field that said it.
 Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop) {
   if (!parsed->base.output.any()) return Status();
-  auto grammar = engine.CompileRule(parsed->base.output, stop);
+  RuleWait wait{.client = parsed->rule_client};
+  auto grammar = engine.CompileRule(parsed->base.output, stop, &wait);
   if (!grammar.ok()) {
     const bool of_tools = parsed->output_param == "tools" || parsed->output_param == "tool_choice";
     if (of_tools && grammar.status().code() == StatusCode::kInvalidArgument)
-      TACTUS_RETURN_IF_ERROR(FaultOfTools(*parsed->tools, engine, stop));
+      TACTUS_RETURN_IF_ERROR(FaultOfTools(*parsed->tools, engine, stop, &wait));
     return Status(grammar.status().code(), fmt::format("{}: {}", parsed->output_param, grammar.status().message()),
                   parsed->output_param);
   }
@@ -74,17 +77,20 @@ Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop) {
   return Status();
 }
 
-// The tools with the parameters of those that are not strict as far as a grammar takes them. Null: it takes all of
-// them, so that something else is at fault.
-std::shared_ptr<const ToolSet> Loosened(const ToolSet& tools, const Engine& engine, StopToken stop) {
+// The tools with the parameters of those that are not strict as far as a grammar takes them; once the wait is over, of
+// the rest their names alone. Null: it takes all of them, so that something else is at fault.
+std::shared_ptr<const ToolSet> Loosened(const ToolSet& tools, const Engine& engine, StopToken stop, RuleWait* wait) {
   auto loose = std::make_shared<ToolSet>(tools);
   bool changed = false;
   for (size_t i = 0; i < tools.tools.size(); ++i) {
     Tool& tool = loose->tools[i];
     if (tool.strict || !Bears(tools, i)) continue;
     for (const Looseness next : {Looseness::kReadable, Looseness::kShape, Looseness::kNames}) {
-      const auto alone = engine.CompileRule(LooseRule(tool.parameters), stop);
-      if (alone.ok() || alone.status().code() != StatusCode::kInvalidArgument) break;
+      if (!wait->over) {
+        const auto alone = engine.CompileRule(LooseRule(tool.parameters), stop, wait);
+        if (alone.ok() || (alone.status().code() != StatusCode::kInvalidArgument && !wait->over)) break;
+      }
+      if (wait->over && next != Looseness::kNames) continue;
       tool.parameters = LooseSchema(tools.tools[i].parameters, next);
       changed = true;
     }
@@ -124,10 +130,11 @@ Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& 
     if (rule.any()) {
       output = std::move(rule);
       if (calls) parsed->output_param = parsed->tools->choice == ToolSet::Choice::kAuto ? "tools" : "tool_choice";
-      const auto compiled = engine.CompileRule(output, stop);
+      RuleWait wait{.client = parsed->rule_client};
+      const auto compiled = engine.CompileRule(output, stop, &wait);
       if (calls && compiled.status().code() == StatusCode::kInvalidArgument) {
         AnswerReading loose = reading;
-        loose.tools = Loosened(*parsed->tools, engine, stop);
+        loose.tools = Loosened(*parsed->tools, engine, stop, &wait);
         if (loose.tools != nullptr) {
           TACTUS_ASSIGN_OR_RETURN(output, ToolRule(engine, loose, format));
         }
@@ -216,6 +223,10 @@ ParsedRequest ContinuationOf(std::string text, const RequestLimits& limits) {
   ParsedRequest out = Defaults(limits);
   out.prompts.emplace_back(std::move(text));
   return out;
+}
+
+bool MayFollowRule(const ParsedRequest& parsed) {
+  return parsed.base.output.any() || parsed.tools != nullptr;
 }
 
 int64_t SequenceCount(const ParsedRequest& parsed) {

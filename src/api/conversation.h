@@ -34,6 +34,9 @@ ParsedRequest ChatOf(const std::vector<ChatMessage>& messages, const RequestLimi
 // A text to continue, at most as long as a chat's answer.
 ParsedRequest ContinuationOf(std::string text, const RequestLimits& limits);
 
+// Whether its answer may have to follow a rule, which has to be compiled.
+bool MayFollowRule(const ParsedRequest& parsed);
+
 // The sequences that it will have in the engine.
 int64_t SequenceCount(const ParsedRequest& parsed);
 

@@ -1,8 +1,10 @@
 // A few threads for what must not hold the io thread: parsing bodies, chat templates, tokenising. First in, first out,
 // but heavy tasks leave one thread to the others (where there are two), so that whoever sends large bodies delays none
 // who does not. A task that waits for other threads says so (Waiting); meanwhile another one runs in its place, on a
-// thread beyond the pool's where need be. The queue is bounded by the number of connections. Post from any thread; what
-// is queued at destruction is dropped. What a task throws ends that task alone.
+// thread beyond the pool's where need be. Tasks that may wait for long are posted in turn (PostInTurn): they have a
+// queue for each client, and no more of them run at once than there are threads beyond the pool's, so that no other
+// task waits for them. The queues are bounded by the number of connections. Post from any thread; what is queued at
+// destruction is dropped. What a task throws ends that task alone.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +12,12 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <limits>
+#include <map>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -24,8 +30,10 @@ class WorkerPool {
   explicit WorkerPool(int threads, const char* name = "tactus-parse")
       : name_(name),
         at_once_(static_cast<size_t>(threads)),
-        most_heavy_(std::max<size_t>(1, static_cast<size_t>(threads) - 1)) {
-    threads_.reserve(at_once_ + kMostSpare);
+        most_heavy_(std::max<size_t>(1, static_cast<size_t>(threads) - 1)),
+        most_of_client_(std::max<size_t>(4, at_once_)),
+        most_in_turn_(4 * most_of_client_) {
+    threads_.reserve(at_once_ + most_in_turn_);
     try {
       for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { Work(); });
     } catch (...) {
@@ -58,6 +66,7 @@ class WorkerPool {
       stopping_ = true;
       light_.clear();
       heavy_.clear();
+      turns_.clear();
     }
     ready_.notify_all();
     for (std::thread& thread : threads_) thread.join();
@@ -67,7 +76,7 @@ class WorkerPool {
   bool WaitUntilIdle(DurationNs timeout_ns) {
     const std::chrono::nanoseconds time(std::min(timeout_ns, 24 * 3600 * kSecond));  // a longer one may overflow inside
     std::unique_lock lock(mutex_);
-    return idle_.wait_for(lock, time, [this] { return light_.empty() && heavy_.empty() && running_ == 0; });
+    return idle_.wait_for(lock, time, [this] { return Idle(); });
   }
   void Post(std::function<void()> task, bool heavy = false) {
     {
@@ -77,20 +86,41 @@ class WorkerPool {
     }
     ready_.notify_one();
   }
+  // For one client: its tasks run one after the other or a few at once, and clients take turns.
+  void PostInTurn(const std::string& client, std::function<void()> task) {
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      const auto turn = turns_.try_emplace(client).first;
+      try {
+        turn->second.tasks.push_back({posted_, std::move(task)});
+      } catch (...) {
+        if (turn->second.tasks.empty() && turn->second.running == 0) turns_.erase(turn);
+        throw;
+      }
+      ++posted_;
+    }
+    ready_.notify_one();
+  }
 
  private:
   struct Task {
     int64_t number;  // in the order of Post
     std::function<void()> run;
   };
-  static constexpr size_t kMostSpare = 8;  // threads beyond those that compute
+  struct Turn {
+    std::deque<Task> tasks;
+    size_t running = 0;
+    int64_t last = 0;  // the number of its last turn
+  };
+  using Turns = std::map<std::string, Turn>;
 
   void BeginWaiting() {
     {
       const std::lock_guard lock(mutex_);
       ++waiting_;
       if (stopping_) return;
-      if (running_ == threads_.size() && threads_.size() < at_once_ + kMostSpare) {
+      if (running_ == threads_.size() && threads_.size() < at_once_ + most_in_turn_) {
         try {
           threads_.emplace_back([this] { Work(); });
         } catch (...) {  // then the others wait as well
@@ -103,8 +133,37 @@ class WorkerPool {
     const std::lock_guard lock(mutex_);
     --waiting_;
   }
-  bool MayRun() const { return running_ - waiting_ < at_once_ && (!light_.empty() || HeavyMayRun()); }
+  bool Idle() const { return light_.empty() && heavy_.empty() && turns_.empty() && running_ == 0; }
+  bool MayRun() {
+    return running_ - waiting_ < at_once_ && (!light_.empty() || HeavyMayRun() || NextTurn() != turns_.end());
+  }
   bool HeavyMayRun() const { return !heavy_.empty() && heavy_running_ < most_heavy_; }
+  // Of those with a task that may run, the client whose last turn is longest ago; end: there is none.
+  Turns::iterator NextTurn() {
+    auto next = turns_.end();
+    if (in_turn_running_ == most_in_turn_) return next;
+    for (auto turn = turns_.begin(); turn != turns_.end(); ++turn) {
+      const Turn& one = turn->second;
+      if (one.tasks.empty() || one.running == most_of_client_) continue;
+      if (next == turns_.end() || one.last < next->second.last) next = turn;
+    }
+    return next;
+  }
+  static std::function<void()> Take(std::deque<Task>* tasks) {
+    std::function<void()> task = std::move(tasks->front().run);
+    tasks->pop_front();
+    return task;
+  }
+  // The task, and then without the mutex. What it holds is let go of before its place.
+  void RunOne(std::unique_lock<std::mutex>* lock, std::function<void()> task) {
+    lock->unlock();
+    try {
+      task();
+    } catch (...) {  // whoever waits for it learns of it as the task lets go of what it holds
+    }
+    task = nullptr;
+    lock->lock();
+  }
   void Work() {
     SetThreadRole(ThreadRole::kService, name_);
     current_ = this;
@@ -112,33 +171,42 @@ class WorkerPool {
     for (;;) {
       ready_.wait(lock, [this] { return stopping_ || MayRun(); });
       if (stopping_) return;
-      const bool heavy = HeavyMayRun() && (light_.empty() || heavy_.front().number < light_.front().number);
+      constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+      const auto turn = NextTurn();
+      const int64_t light_number = light_.empty() ? kNone : light_.front().number;
+      const int64_t heavy_number = HeavyMayRun() ? heavy_.front().number : kNone;
+      const int64_t turn_number = turn == turns_.end() ? kNone : turn->second.tasks.front().number;
       ++running_;
-      heavy_running_ += heavy;
-      {
-        std::deque<Task>& tasks = heavy ? heavy_ : light_;
-        const std::function<void()> task = std::move(tasks.front().run);
-        tasks.pop_front();
-        lock.unlock();
-        try {
-          task();
-        } catch (...) {  // whoever waits for it learns of it as the task lets go of what it holds
-        }
+      if (turn_number < std::min(light_number, heavy_number)) {
+        ++in_turn_running_;
+        ++turn->second.running;
+        turn->second.last = ++turns_taken_;
+        RunOne(&lock, Take(&turn->second.tasks));
+        --in_turn_running_;
+        // Gone where the pool has been stopped meanwhile.
+        if (!stopping_ && --turn->second.running == 0 && turn->second.tasks.empty()) turns_.erase(turn);
+        if (!turns_.empty()) ready_.notify_one();
+      } else {
+        const bool heavy = heavy_number < light_number;
+        heavy_running_ += heavy;
+        RunOne(&lock, Take(heavy ? &heavy_ : &light_));
+        heavy_running_ -= heavy;
+        if (heavy && !heavy_.empty()) ready_.notify_one();  // its turn may have come
       }
-      lock.lock();
-      heavy_running_ -= heavy;
-      if (heavy && !heavy_.empty()) ready_.notify_one();  // its turn may have come
-      if (--running_ == 0 && light_.empty() && heavy_.empty()) idle_.notify_all();
+      --running_;
+      if (Idle()) idle_.notify_all();
     }
   }
 
   const char* const name_;
   const size_t at_once_, most_heavy_;
+  const size_t most_of_client_, most_in_turn_;  // as many threads as the latter may be there beyond those that compute
   std::mutex mutex_;
   std::condition_variable ready_, idle_;
   std::deque<Task> light_, heavy_;
-  int64_t posted_ = 0;
-  size_t running_ = 0, heavy_running_ = 0, waiting_ = 0;
+  Turns turns_;  // with a task that is queued or runs
+  int64_t posted_ = 0, turns_taken_ = 0;
+  size_t running_ = 0, heavy_running_ = 0, in_turn_running_ = 0, waiting_ = 0;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
   inline static thread_local WorkerPool* current_ = nullptr;

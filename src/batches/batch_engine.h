@@ -52,8 +52,11 @@ class BatchEngine final : public Engine {
   std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
     return engine_.TokenizeChat(rendered, stop);
   }
-  Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& rule, StopToken stop) const override {
-    return engine_.CompileRule(rule, stop);
+  Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& rule, StopToken stop,
+                                                          RuleWait* wait) const override {
+    RuleWait of_batches{.client = "batches"};  // all of them share what one client has
+    if (wait != nullptr && wait->client.empty()) wait->client = of_batches.client;
+    return engine_.CompileRule(rule, stop, wait != nullptr ? wait : &of_batches);
   }
   void CountRefused(const Request& request, const Status& why) override { engine_.CountRefused(request, why); }
   void Cancel(RequestHandle handle) override { engine_.Cancel(handle); }

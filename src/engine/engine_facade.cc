@@ -271,8 +271,9 @@ class EngineImpl final : public Engine {
     return setup_.text.tokenizer->Encode(rendered, false, true, stop);
   }
 
-  Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& rule, StopToken stop) const override {
-    return rules_->Compile(rule, stop);
+  Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& rule, StopToken stop,
+                                                          RuleWait* wait) const override {
+    return rules_->Compile(rule, stop, wait);
   }
 
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {

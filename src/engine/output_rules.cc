@@ -107,9 +107,10 @@ Result<grammar::GrammarEngine*> OutputRules::Engine() {
   return engine_.get();
 }
 
-Result<std::shared_ptr<const TokenGrammar>> OutputRules::Compile(const OutputRule& rule, StopToken stop) {
+Result<std::shared_ptr<const TokenGrammar>> OutputRules::Compile(const OutputRule& rule, StopToken stop,
+                                                                 RuleWait* wait) {
   TACTUS_ASSIGN_OR_RETURN(grammar::GrammarEngine* const engine, Engine());
-  return engine->Compile(rule, stop);
+  return engine->Compile(rule, stop, wait);
 }
 
 Status OutputRules::CheckRoom(const TokenGrammar& grammar, int64_t answers) {

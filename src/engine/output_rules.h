@@ -46,7 +46,7 @@ class OutputRules {
 
   // As GrammarEngine::Compile; waits for the vocabulary first. kUnimplemented, kDataLoss as GrammarEngine::Create: it
   // is tried again each time, so that a library fetched meanwhile is found.
-  Result<std::shared_ptr<const TokenGrammar>> Compile(const OutputRule& rule, StopToken stop);
+  Result<std::shared_ptr<const TokenGrammar>> Compile(const OutputRule& rule, StopToken stop, RuleWait* wait = nullptr);
   // As GrammarEngine::CheckRoom.
   Status CheckRoom(const TokenGrammar& grammar, int64_t answers);
 

@@ -2,10 +2,15 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <list>
+#include <map>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/thread_role.h"
@@ -23,19 +28,70 @@ Status NoMemory() {
 }  // namespace
 
 struct DeepCalls::Shared {
+  struct Client {
+    int running = 0, waiting = 0;
+    uint64_t last = 0;  // the number of its last call
+  };
+  using Clients = std::map<std::string, Client>;
+  struct Waiter {
+    Clients::iterator client;
+  };
+
   std::mutex mutex;
-  std::condition_variable changed;
+  std::condition_variable changed;  // there may be a place
   int running = 0;
+  uint64_t calls = 0;
+  Clients clients;            // that have a call or wait for one
+  std::list<Waiter> waiters;  // in the order in which they came
+
+  void Leave(Clients::iterator client) {
+    if (client->second.running == 0 && client->second.waiting == 0) clients.erase(client);
+  }
+  struct Queued;
+};
+
+// One that waits for its place, with the mutex held where it begins and ends.
+struct DeepCalls::Shared::Queued {
+  Queued(Shared* of, const std::string& name) : shared(of) {
+    const auto client = shared->clients.try_emplace(name).first;
+    ++client->second.waiting;
+    try {
+      waiter = shared->waiters.insert(shared->waiters.end(), {client});
+    } catch (...) {
+      Leave(client);
+      throw;
+    }
+  }
+  ~Queued() {
+    const auto client = waiter->client;
+    shared->waiters.erase(waiter);
+    Leave(client);
+    shared->changed.notify_all();  // it may have been in another's way
+  }
+  Queued(const Queued&) = delete;
+  Queued& operator=(const Queued&) = delete;
+  void Leave(Clients::iterator client) {
+    --client->second.waiting;
+    shared->Leave(client);
+  }
+
+  Shared* const shared;
+  std::list<Waiter>::iterator waiter;
 };
 
 struct DeepCalls::Call {
   std::shared_ptr<Shared> shared;
+  Shared::Clients::iterator client;
   std::function<void()> function;
+  std::condition_variable ended;
   bool done = false, no_memory = false, failed = false;  // under the mutex
 };
 
 DeepCalls::DeepCalls(int most_at_once, size_t stack_bytes)
-    : most_(most_at_once), stack_bytes_(stack_bytes), shared_(std::make_shared<Shared>()) {}
+    : most_(most_at_once),
+      most_of_client_(std::max(1, most_at_once / 2)),
+      stack_bytes_(stack_bytes),
+      shared_(std::make_shared<Shared>()) {}
 
 // `start`: a shared_ptr of its own to the call.
 void* DeepCalls::Main(void* start) {
@@ -56,34 +112,60 @@ void* DeepCalls::Main(void* start) {
   call.no_memory = no_memory;
   call.failed = failed;
   --call.shared->running;
+  --call.client->second.running;
+  call.shared->Leave(call.client);
+  call.ended.notify_all();
   call.shared->changed.notify_all();
   return nullptr;
 }
 
-Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, int64_t timeout_ms, StopToken stop,
-                                      const std::function<bool()>& needless) {
+Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, const Terms& terms) {
+  const StopToken stop = terms.stop;
   std::unique_lock lock(shared_->mutex);
   // Counts looks and no clock: what is waited for is work of this process.
-  int64_t left_ms = timeout_ms;
-  const auto wait = [&](auto&& over) {
-    while (!over() && left_ms > 0 && !stop.stopped()) {
-      if (shared_->changed.wait_for(lock, std::chrono::milliseconds(kLookMs)) == std::cv_status::timeout)
-        left_ms -= kLookMs;
+  int64_t left_ms = terms.timeout_ms;
+  const auto wait = [&](std::condition_variable& changed, auto&& over) {
+    bool is_over = over();
+    for (; !is_over && left_ms > 0 && !stop.stopped(); is_over = over()) {
+      if (changed.wait_for(lock, std::chrono::milliseconds(kLookMs)) != std::cv_status::timeout) continue;
+      left_ms -= kLookMs;
+      if (terms.waited_ms != nullptr) *terms.waited_ms += kLookMs;
     }
-    return over();
+    return is_over;
+  };
+
+  std::optional<Shared::Queued> queued(std::in_place, shared_.get(), terms.client);  // until it has a place
+  const auto own = queued->waiter;
+  const auto client = own->client;
+  const auto below_share = [this](const Shared::Waiter& waiter) {
+    return waiter.client->first.empty() || waiter.client->second.running < most_of_client_;
+  };
+  const auto has_turn = [&] {
+    if (shared_->running >= most_ || !below_share(*own)) return false;
+    bool came_before = true;
+    for (auto other = shared_->waiters.begin(); other != shared_->waiters.end(); ++other) {
+      if (other == own) {
+        came_before = false;
+        continue;
+      }
+      const uint64_t last = other->client->second.last, own_last = client->second.last;
+      if (below_share(*other) && (last < own_last || (last == own_last && came_before))) return false;
+    }
+    return true;
   };
   bool is_needless = false;
-  const auto may_go_on = [&] {
-    is_needless = needless && needless();
-    return is_needless || shared_->running < most_;
-  };
-  if (!wait(may_go_on)) return stop.stopped() ? End::kStopped : End::kNoPlace;
+  const bool may_go_on = wait(shared_->changed, [&] {
+    is_needless = terms.needless && terms.needless();
+    return is_needless || has_turn();
+  });
+  if (!may_go_on) return stop.stopped() ? End::kStopped : End::kNoPlace;
   if (is_needless) return End::kNeedless;
 
   const auto call = std::make_shared<Call>();
-  call->shared = shared_;
-  call->function = std::move(function);
   auto start = std::make_unique<std::shared_ptr<Call>>(call);
+  call->shared = shared_;
+  call->client = client;
+  call->function = std::move(function);
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return NoMemory();
   pthread_t thread;
@@ -94,8 +176,11 @@ Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, int64_t ti
   if (!started) return NoMemory();
   start.release();
   ++shared_->running;
+  ++client->second.running;
+  client->second.last = ++shared_->calls;
+  queued.reset();
 
-  if (!wait([&] { return call->done; })) return stop.stopped() ? End::kStopped : End::kTooLong;
+  if (!wait(call->ended, [&] { return call->done; })) return stop.stopped() ? End::kStopped : End::kTooLong;
   if (call->no_memory) return NoMemory();
   if (call->failed) return Status(StatusCode::kInternal, "compiling this rule failed in the server");
   return End::kDone;

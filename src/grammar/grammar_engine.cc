@@ -345,32 +345,53 @@ class LlguidanceEngine final : public GrammarEngine {
     compiler_->trials.Close();
   }
 
-  Result<std::shared_ptr<const TokenGrammar>> Compile(const OutputRule& rule, StopToken stop) override {
+  Result<std::shared_ptr<const TokenGrammar>> Compile(const OutputRule& rule, StopToken stop,
+                                                      RuleWait* given_wait) override {
     if (static_cast<int64_t>(rule.text.size()) > limits().text_bytes) {
       return Status(StatusCode::kTooLarge, fmt::format("{}: {} bytes; the limit is {}", RuleName(rule.kind),
                                                        rule.text.size(), limits().text_bytes));
     }
-    auto kept = compiler_->cache.Find(rule);
-    if (kept != nullptr) return kept;
+    RuleCache& cache = compiler_->cache;
+    std::shared_ptr<const TokenGrammar> kept;
+    std::optional<Status> refused;
+    const auto is_known = [&] {
+      kept = cache.Find(rule);
+      if (kept == nullptr) refused = cache.FindRefused(rule);
+      return kept != nullptr || refused;
+    };
+    if (is_known()) return Known(std::move(kept), refused);
+    RuleWait alone;
+    RuleWait& wait = given_wait != nullptr ? *given_wait : alone;
+    if (wait.waited_ms >= limits().compile_ms) {
+      wait.over = true;
+      return TooLongToCompile(rule.kind, limits().compile_ms);
+    }
     const auto compiled = std::make_shared<Compiled>();
     const auto left = std::make_shared<std::atomic<bool>>(false);
     const auto call = [compiled, left, compiler = compiler_, rule] {
       compiler->Compile(rule, *left, compiled.get());
       // What nobody waits for any more is not kept: it has taken too long, and may be as large.
-      const auto& grammar = compiled->grammar;
-      if (grammar != nullptr && !left->load())
+      if (left->load()) return;
+      if (const auto& grammar = compiled->grammar; grammar != nullptr)
         compiler->cache.Keep(rule, grammar, static_cast<int64_t>(rule.text.size()) + grammar->start_bytes());
+      else if (compiled->status.code() == StatusCode::kInvalidArgument)
+        compiler->cache.KeepRefused(rule, compiled->status);
     };
-    // Of a burst of one new rule those that wait take what the first have compiled.
-    const auto is_kept = [&] { return (kept = compiler_->cache.Find(rule)) != nullptr; };
+    DeepCalls::Terms terms;
+    terms.timeout_ms = limits().compile_ms - wait.waited_ms;
+    terms.stop = stop;
+    terms.needless = is_known;  // of a burst of one new rule those that wait take what became of the first
+    terms.client = wait.client;
+    terms.waited_ms = &wait.waited_ms;
     const WorkerPool::Waiting waiting;
-    TACTUS_ASSIGN_OR_RETURN(const DeepCalls::End end, calls_.Run(call, limits().compile_ms, stop, is_kept));
+    TACTUS_ASSIGN_OR_RETURN(const DeepCalls::End end, calls_.Run(call, terms));
     left->store(end == DeepCalls::End::kStopped || end == DeepCalls::End::kTooLong);
+    wait.over = wait.waited_ms >= limits().compile_ms;
     switch (end) {
       case DeepCalls::End::kDone:
         break;
       case DeepCalls::End::kNeedless:
-        return kept;
+        return Known(std::move(kept), refused);
       case DeepCalls::End::kStopped:
         return Status(StatusCode::kCancelled, "stopped");
       case DeepCalls::End::kNoPlace:
@@ -408,6 +429,12 @@ class LlguidanceEngine final : public GrammarEngine {
   int64_t memory_in_use() const override { return compiler_->memory->used(); }
 
  private:
+  static Result<std::shared_ptr<const TokenGrammar>> Known(std::shared_ptr<const TokenGrammar> kept,
+                                                           const std::optional<Status>& refused) {
+    if (kept != nullptr) return kept;
+    return *refused;
+  }
+
   static constexpr double kMiB = 1 << 20;
   const GrammarLimits& limits() const { return compiler_->limits; }
 

@@ -53,11 +53,13 @@ class GrammarEngine {
   virtual ~GrammarEngine() = default;
 
   // The grammar of `rule`, the same one again for the same rule while it is kept; it may outlive this. Any thread;
-  // takes at most limits.compile_ms of the caller's time, however hostile the rule. kInvalidArgument: the rule cannot
-  // be taken: the keyword or place at fault. kTooLarge: longer than the limit. kResourceExhausted: no memory, thread or
-  // place to compile it with. kUnavailable: the process that tries rules cannot be started. kCancelled: `stop`.
-  // Precondition: rule.any().
-  virtual Result<std::shared_ptr<const TokenGrammar>> Compile(const OutputRule& rule, StopToken stop = {}) = 0;
+  // takes at most limits.compile_ms of the caller's time, however hostile the rule, and of all rules with one `wait`
+  // together. A client has half of the places at most. kInvalidArgument: the rule cannot be taken: the keyword or place
+  // at fault; said again from memory some times. kTooLarge: longer than the limit. kResourceExhausted: no memory,
+  // thread or place to compile it with. kUnavailable: the process that tries rules cannot be started. kCancelled:
+  // `stop`. Precondition: rule.any().
+  virtual Result<std::shared_ptr<const TokenGrammar>> Compile(const OutputRule& rule, StopToken stop = {},
+                                                              RuleWait* wait = nullptr) = 0;
 
   // Whether the states of `answers` more have room beside those that there are: kInvalidArgument: they never
   // have, kResourceExhausted: not now. A grammar that is not of this engine always has. Any thread.

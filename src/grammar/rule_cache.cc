@@ -1,6 +1,7 @@
 #include "grammar/rule_cache.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace tactus::grammar {
@@ -27,6 +28,33 @@ void RuleCache::Keep(const OutputRule& rule, std::shared_ptr<const TokenGrammar>
     bytes_ -= entries_.back().bytes;
     entries_.pop_back();
   }
+}
+
+std::list<RuleCache::Refusal>::iterator RuleCache::RefusalOf(const OutputRule& rule) {
+  return std::find_if(refused_.begin(), refused_.end(), [&](const Refusal& one) { return one.rule == rule; });
+}
+
+void RuleCache::Drop(std::list<Refusal>::iterator refusal) {
+  refused_bytes_ -= refusal->rule.text.size();
+  refused_.erase(refusal);
+}
+
+std::optional<Status> RuleCache::FindRefused(const OutputRule& rule) {
+  const std::lock_guard lock(mutex_);
+  const auto place = RefusalOf(rule);
+  if (place == refused_.end()) return std::nullopt;
+  const Status why = place->why;
+  refused_.splice(refused_.begin(), refused_, place);
+  if (++place->told == kMostTold) Drop(place);
+  return why;
+}
+
+void RuleCache::KeepRefused(const OutputRule& rule, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (RefusalOf(rule) != refused_.end()) return;
+  refused_.push_front({rule, why});
+  refused_bytes_ += rule.text.size();
+  while (refused_.size() > kMostRefused || refused_bytes_ > kMostRefusedBytes) Drop(std::prev(refused_.end()));
 }
 
 }  // namespace tactus::grammar

@@ -1,13 +1,16 @@
-// The rules compiled last, so that a schema that comes again is compiled once. Any thread.
+// The rules compiled last, so that a schema that comes again is compiled once, and those refused last, so that one that
+// comes again costs no trial. Any thread.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "base/token_grammar.h"
 #include "tactus/request.h"
+#include "tactus/status.h"
 
 namespace tactus::grammar {
 
@@ -20,18 +23,34 @@ class RuleCache {
   // `bytes`: of its text and of what is compiled.
   void Keep(const OutputRule& rule, std::shared_ptr<const TokenGrammar> grammar, int64_t bytes);
 
+  // A refusal is told kMostTold times; then the rule is tried again, as the machine may have been busy.
+  static constexpr int kMostTold = 16;
+  static constexpr size_t kMostRefused = 64;
+  static constexpr size_t kMostRefusedBytes = size_t{2} << 20;  // of their texts
+  std::optional<Status> FindRefused(const OutputRule& rule);
+  void KeepRefused(const OutputRule& rule, const Status& why);
+
  private:
   struct Entry {
     OutputRule rule;
     std::shared_ptr<const TokenGrammar> grammar;
     int64_t bytes;
   };
+  struct Refusal {
+    OutputRule rule;
+    Status why;
+    int told = 0;
+  };
   std::list<Entry>::iterator Place(const OutputRule& rule);
+  std::list<Refusal>::iterator RefusalOf(const OutputRule& rule);
+  void Drop(std::list<Refusal>::iterator refusal);
 
   const int64_t most_rules_, most_bytes_;
   std::mutex mutex_;
   std::list<Entry> entries_;  // last used first; few enough to look through, and texts mostly differ in length
   int64_t bytes_ = 0;
+  std::list<Refusal> refused_;  // last used first
+  size_t refused_bytes_ = 0;
 };
 
 }  // namespace tactus::grammar

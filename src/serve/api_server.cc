@@ -185,6 +185,9 @@ void ApiServerImpl::SetEngine(Engine* engine, const EngineOptions& engine_option
   context_->clock = &clock_;
   context_->request_timeout_ns = options_.request_timeout.ns;
   context_->ping_interval_ns = options_.ping_interval.ns;
+  context_->post_rule = [this](const std::string& client, std::function<void()> task) {
+    pool_.PostInTurn(client, std::move(task));
+  };
   context_->limits =
       api::LimitsOf(*engine, engine_options.default_max_tokens, options_.tool_call_parser, options_.reasoning_parser);
   context_->limits.max_choices = options_.max_choices;

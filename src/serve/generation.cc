@@ -60,7 +60,18 @@ Generation::Generation(std::shared_ptr<const GenerationContext> context, std::sh
       created_(created) {}
 
 void Generation::Work() {
-  auto requests = Prepare();
+  auto parsed = Parse();
+  if (!parsed.ok()) return Fail(parsed.status());
+  if (!context_->post_rule || !api::MayFollowRule(*parsed)) return WorkOn(std::move(*parsed));
+  // It may wait for its rule, and for the rules of others.
+  const auto kept = std::make_shared<api::ParsedRequest>(std::move(*parsed));
+  context_->post_rule(client_, [self = Self(), kept] {
+    if (!self->over()) self->Guard([&] { self->WorkOn(std::move(*kept)); });
+  });
+}
+
+void Generation::WorkOn(api::ParsedRequest parsed) {
+  auto requests = Prepare(std::move(parsed));
   if (requests.ok())
     Submit(std::move(*requests));
   else
@@ -85,6 +96,8 @@ Result<api::ParsedRequest> Generation::Parse() {
   base.owner = owner_;
   // Of fixed length and secret: no cache_salt of one client equals that of another.
   if (!cache_salt_.empty()) base.cache_salt = cache_salt_ + base.cache_salt;
+  parsed.rule_client = client_;
+  TACTUS_RETURN_IF_ERROR(TakePlaces(api::SequenceCount(parsed)));
   return parsed;
 }
 
@@ -107,9 +120,7 @@ void Generation::KeepBody(std::string_view text) {
   }
 }
 
-Result<std::vector<Request>> Generation::Prepare() {
-  TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest parsed, Parse());
-  TACTUS_RETURN_IF_ERROR(TakePlaces(api::SequenceCount(parsed)));
+Result<std::vector<Request>> Generation::Prepare(api::ParsedRequest parsed) {
   std::vector<std::string> ignored = std::move(parsed.ignored);
   TACTUS_ASSIGN_OR_RETURN(api::Prepared prepared,
                           api::PrepareConversation(std::move(parsed), *context_->engine, context_->limits, stop()));
@@ -263,7 +274,8 @@ void Generation::MovedTo(std::string url, std::string ticket) {
 }
 
 Status Generation::GoOn(MigrationPort& port, uint64_t room, MovingSequence sequence) {
-  TACTUS_ASSIGN_OR_RETURN(std::vector<Request> requests, Prepare());
+  TACTUS_ASSIGN_OR_RETURN(api::ParsedRequest parsed, Parse());
+  TACTUS_ASSIGN_OR_RETURN(std::vector<Request> requests, Prepare(std::move(parsed)));
   if (requests.size() != 1 || *requests[0].prompt != *sequence.request.prompt) {
     return InvalidArgument(
         "prompt: the request's text makes other tokens here; give all replicas the same model and chat template");

@@ -43,6 +43,9 @@ struct GenerationContext {
   bool movable = false;  // requests that come through a router may move to other replicas
   // The bodies of those that run. One for which there is no room is not kept: its request stays.
   std::shared_ptr<http::BodyTotal> kept_bodies = std::make_shared<http::BodyTotal>(ServeOptions::kMostKeptBytes);
+  // Runs a client's task where tasks of other clients that wait for rules hold it up no longer than its turn takes, and
+  // where it holds up nobody who has none. Empty: there is no such place.
+  std::function<void(const std::string& client, std::function<void()> task)> post_rule;
   // The first token of a request that may move has come; may be empty. On the delivery thread.
   std::function<void(std::shared_ptr<Generation>)> on_first_token;
 };
@@ -102,9 +105,12 @@ class Generation final : public Call {
   void AnswerError(const Status& status) override;
   void LetGo() override;
   std::shared_ptr<Generation> Self() { return std::static_pointer_cast<Generation>(shared_from_this()); }
-  Result<api::ParsedRequest> Parse();      // the body, with what the caller and the headers say
-  Result<std::vector<Request>> Prepare();  // what the engine gets; answer_ is ready for it
-  void KeepBody(std::string_view text);    // or cannot_move_ says why not
+  // The body, with what the caller and the headers say; its places are taken.
+  Result<api::ParsedRequest> Parse();
+  // What the engine gets; answer_ is ready for it.
+  Result<std::vector<Request>> Prepare(api::ParsedRequest parsed);
+  void WorkOn(api::ParsedRequest parsed);
+  void KeepBody(std::string_view text);  // or cannot_move_ says why not
   Status TakePlaces(int64_t sequences);
   void Submit(std::vector<Request> requests);
   void OnDelta(size_t prompt, const TokenDelta& delta);

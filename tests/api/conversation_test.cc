@@ -304,6 +304,47 @@ TEST_F(FormatTest, ReasoningThatThePromptHasClosedDoesNotBeginAgain) {
   EXPECT_FALSE(Has(Ask(call), "<think>"));
 }
 
+// Each rule of hostile tools takes a second: their request has five.
+TEST_F(FormatTest, TheToolsOfARequestHaveOneTime) {
+  int compiled = 0;
+  engine_.on_rule = [&](const OutputRule& rule, RuleWait* wait) {
+    ++compiled;
+    wait->waited_ms += 1000;
+    wait->over = wait->waited_ms >= 5000;
+    return rule.text.find("hostile") != std::string::npos ? InvalidArgument("compiling it takes too long") : Status();
+  };
+  for (const bool strict : {false, true}) {
+    json tools = json::array();
+    for (int i = 0; i < 60; ++i) {
+      const json parameters = {{"type", "object"},
+                               {"properties", {{"p", {{"type", "string"}, {"pattern", "hostile"}}}}}};
+      tools.push_back(
+          {{"type", "function"},
+           {"function", {{"name", "f" + std::to_string(i)}, {"strict", strict}, {"parameters", parameters}}}});
+    }
+    compiled = 0;
+    const std::string rule = Ask({{"tools", tools}, {"tool_choice", "required"}});
+    if (strict) {
+      EXPECT_TRUE(rule.starts_with("tools[0].function.parameters|")) << rule;
+    } else {
+      EXPECT_TRUE(Has(rule, R"("properties":{"p":{}})")) << rule;
+      EXPECT_FALSE(Has(rule, "hostile")) << rule;
+    }
+    EXPECT_LE(compiled, 7) << strict;
+  }
+  // The first that is at fault comes when the time is over: the whole is named.
+  json tools = json::array();
+  for (int i = 0; i < 60; ++i) {
+    const char* const pattern = i < 50 ? "a" : "hostile";
+    const json parameters = {{"type", "object"}, {"properties", {{"p", {{"type", "string"}, {"pattern", pattern}}}}}};
+    tools.push_back({{"type", "function"},
+                     {"function", {{"name", "f" + std::to_string(i)}, {"strict", true}, {"parameters", parameters}}}});
+  }
+  compiled = 0;
+  EXPECT_TRUE(Ask({{"tools", tools}, {"tool_choice", "required"}}).starts_with("tool_choice|tool_choice: "));
+  EXPECT_LE(compiled, 7);
+}
+
 TEST_F(FormatTest, AToolWhoseParametersCannotBeTakenIsNamed) {
   json tools = Tools(true);
   tools.push_back({{"type", "function"},

@@ -5,8 +5,12 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <new>
+#include <stdexcept>
+#include <string>
 #include <thread>
+#include <vector>
 
 namespace tactus::grammar {
 namespace {
@@ -28,7 +32,7 @@ int Deep(int levels) {
 TEST(DeepCalls, ACallHasALargeStack) {
   DeepCalls calls(1, kStack);
   int depth = 0;
-  const auto end = calls.Run([&] { depth = Deep(kLevels); }, 60'000, {});
+  const auto end = calls.Run([&] { depth = Deep(kLevels); }, {.timeout_ms = 60'000});
   ASSERT_TRUE(end.ok());
   EXPECT_EQ(*end, DeepCalls::End::kDone);
   EXPECT_EQ(depth, kLevels);
@@ -42,10 +46,10 @@ TEST(DeepCalls, OneThatTakesTooLongIsLeftBehindAndKeepsItsPlace) {
       while (!*go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       *ended = true;
     };
-    EXPECT_EQ(*calls.Run(slow, 10, {}), DeepCalls::End::kTooLong);
-    EXPECT_EQ(*calls.Run([] {}, 10, {}), DeepCalls::End::kNoPlace);
+    EXPECT_EQ(*calls.Run(slow, {.timeout_ms = 10}), DeepCalls::End::kTooLong);
+    EXPECT_EQ(*calls.Run([] {}, {.timeout_ms = 10}), DeepCalls::End::kNoPlace);
     std::atomic<bool> stop = true;
-    EXPECT_EQ(*calls.Run([] {}, 60'000, StopToken(&stop)), DeepCalls::End::kStopped);
+    EXPECT_EQ(*calls.Run([] {}, {.timeout_ms = 60'000, .stop = StopToken(&stop)}), DeepCalls::End::kStopped);
   }
   EXPECT_FALSE(*ended);  // nobody waited for it
   *go_on = true;
@@ -61,11 +65,12 @@ TEST(DeepCalls, OneThatBecomesNeedlessWhileItWaitsIsNotMade) {
       while (!go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       needless = true;
     };
-    EXPECT_EQ(*calls.Run(slow, 60'000, {}), DeepCalls::End::kDone);
+    EXPECT_EQ(*calls.Run(slow, {.timeout_ms = 60'000}), DeepCalls::End::kDone);
   });
   while (!started) std::this_thread::yield();
   std::thread second([&] {
-    const auto end = calls.Run([&] { made = true; }, 60'000, {}, [&] { return needless.load(); });
+    const auto end =
+        calls.Run([&] { made = true; }, {.timeout_ms = 60'000, .needless = [&] { return needless.load(); }});
     EXPECT_EQ(*end, DeepCalls::End::kNeedless);
   });
   go_on = true;
@@ -74,12 +79,73 @@ TEST(DeepCalls, OneThatBecomesNeedlessWhileItWaitsIsNotMade) {
   EXPECT_FALSE(made);
 }
 
+// One client's calls fill the half of all places; of the rest, who has waited longest for its last turn goes first.
+TEST(DeepCalls, AClientHasHalfOfThePlacesAndWaitsForItsTurn) {
+  DeepCalls calls(4, kStack);
+  std::atomic<int> running = 0;
+  std::atomic<bool> go_on = false;
+  std::vector<std::thread> hostile;
+  for (int i = 0; i < 6; ++i) {
+    hostile.emplace_back([&] {
+      const auto slow = [&] {
+        ++running;
+        while (!go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      };
+      EXPECT_EQ(*calls.Run(slow, {.timeout_ms = 60'000, .client = "hostile"}), DeepCalls::End::kDone);
+    });
+  }
+  while (running < 2) std::this_thread::yield();
+  for (int i = 0; i < 50; ++i)
+    EXPECT_EQ(*calls.Run([] {}, {.timeout_ms = 60'000, .client = "honest"}), DeepCalls::End::kDone);
+  EXPECT_EQ(running, 2);
+  go_on = true;
+  for (std::thread& thread : hostile) thread.join();
+  int64_t waited_ms = 0;
+  const auto slow = [] { std::this_thread::sleep_for(std::chrono::milliseconds(60)); };
+  EXPECT_TRUE(calls.Run(slow, {.timeout_ms = 60'000, .waited_ms = &waited_ms}).ok());
+  EXPECT_GT(waited_ms, 0);
+}
+
+TEST(DeepCalls, ThoseThatWaitGoByTheirClientsTurns) {
+  DeepCalls calls(2, kStack);  // a client has one
+  std::atomic<bool> first_runs = false, go_on = false;
+  std::mutex mutex;
+  std::string order;
+  const auto call = [&](const char* client) {
+    return std::thread([&, client] {
+      const auto told = [&, client] {
+        first_runs = true;
+        while (!go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        const std::lock_guard lock(mutex);
+        order += client;
+      };
+      EXPECT_EQ(*calls.Run(told, {.timeout_ms = 60'000, .client = client}), DeepCalls::End::kDone);
+    });
+  };
+  std::vector<std::thread> threads;
+  for (const char* client : {"a", "b", "a", "a", "a", "c"}) {
+    threads.push_back(call(client));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  go_on = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(order.find('c'), order.rfind('a')) << order << ": the last that came had not had its turn";
+}
+
+TEST(DeepCalls, WhatACallThrowsEndsItAlone) {
+  DeepCalls calls(1, kStack);
+  EXPECT_EQ(calls.Run([] { throw std::runtime_error("x"); }, {.timeout_ms = 60'000}).status().code(),
+            StatusCode::kInternal);
+  EXPECT_EQ(*calls.Run([] {}, {.timeout_ms = 60'000}), DeepCalls::End::kDone);
+}
+
 TEST(DeepCalls, WithoutMemoryItSaysSo) {
   DeepCalls calls(1, kStack);
-  EXPECT_EQ(calls.Run([] { throw std::bad_alloc(); }, 60'000, {}).status().code(), StatusCode::kResourceExhausted);
-  EXPECT_EQ(*calls.Run([] {}, 60'000, {}), DeepCalls::End::kDone);
+  EXPECT_EQ(calls.Run([] { throw std::bad_alloc(); }, {.timeout_ms = 60'000}).status().code(),
+            StatusCode::kResourceExhausted);
+  EXPECT_EQ(*calls.Run([] {}, {.timeout_ms = 60'000}), DeepCalls::End::kDone);
   DeepCalls impossible(1, size_t{1} << 60);
-  EXPECT_EQ(impossible.Run([] {}, 60'000, {}).status().code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(impossible.Run([] {}, {.timeout_ms = 60'000}).status().code(), StatusCode::kResourceExhausted);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // (scripts/get_llguidance.sh).
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "grammar/llg_vocabulary.h"
 #include "grammar/llguidance.h"
 #include "grammar/needs_llguidance.h"
+#include "grammar/rule_cache.h"
 #include "grammar/rule_source.h"
 #include "grammar/small_vocabulary.h"
 #include "time_limit.h"
@@ -52,7 +54,7 @@ std::string Read(Kind kind, const std::string& text, double* seconds = nullptr) 
     said = source.ok() ? (*source)->Check().message() : source.status().message();
     ns = ThreadCpuNs() - begin_ns;
   };
-  EXPECT_TRUE(calls.Run(read, 600'000, {}).ok());
+  EXPECT_TRUE(calls.Run(read, {.timeout_ms = 600'000}).ok());
   if (seconds != nullptr) *seconds = static_cast<double>(ns) * 1e-9;
   return said;
 }
@@ -145,11 +147,10 @@ TEST_F(HostileRulesTest, RulesThatDoNotEndAreEndedAndOthersAreCompiled) {
   limits.trial_ms = 300;
   auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
   ASSERT_TRUE(engine.ok());
-  // Two definitions, so that no check before it sees them together.
+  // No more than what the check before it lets through.
   const auto endless = [](int i) {
-    std::string text = "start: A\nA: B & C\nB: /(.{2})*/ & /(.{3})*/ & /(.{5})*/ & /(.{7})*/ & /(.{11})*/ & /(.{13})*/";
-    text += "\nC: /(.{17})*/ & /(.{19})*/ & /(.{23})*/ & /(.{29})*/ & /(.{" + std::to_string(31 + 2 * i) + "})*/";
-    return text;
+    std::string text = "start: A\nA: B & C\nB: /(.{31})*/ & /(.{37})*/ & /(.{41})*/ & /(.{43})*/";
+    return text + "\nC: /(.{47})*/ & /(.{53})*/ & /(.{59})*/ & /(.{" + std::to_string(61 + 2 * i) + "})*/";
   };
   std::vector<std::thread> threads;
   for (int i = 0; i < 6; ++i) {
@@ -165,6 +166,55 @@ TEST_F(HostileRulesTest, RulesThatDoNotEndAreEndedAndOthersAreCompiled) {
     EXPECT_TRUE(good.ok()) << good.status().message();
   }
   for (std::thread& thread : threads) thread.join();
+  // It is known now, for some times.
+  const int64_t begin_ns = ThreadCpuNs();
+  RuleWait wait;
+  for (int i = 0; i < RuleCache::kMostTold; ++i)
+    EXPECT_FALSE((*engine)->Compile({Kind::kLark, endless(0)}, {}, &wait).ok());
+  EXPECT_EQ(wait.waited_ms, 0);
+  EXPECT_LT(ThreadCpuNs() - begin_ns, 100'000'000 * test::kLimitFactor);
+  EXPECT_FALSE((*engine)->Compile({Kind::kLark, endless(0)}, {}, &wait).ok());
+  EXPECT_GT(wait.waited_ms, 0) << "it is tried again";
+}
+
+// One client's rules that do not end, and another's: as many as there are places, all the time.
+TEST_F(HostileRulesTest, AClientsHostileRulesHoldUpNoOther) {
+  GrammarLimits limits;
+  limits.compile_ms = 60'000;
+  limits.trial_ms = 60'000;
+  auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
+  ASSERT_TRUE(engine.ok());
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      RuleWait wait{.client = "hostile"};
+      const std::string text =
+          "start: A\nA: /(.{31})*/ & /(.{37})*/ & /(.{41})*/ & /(.{43})*/ & /(.{" + std::to_string(47 + i) + "})*/";
+      EXPECT_FALSE((*engine)->Compile({Kind::kLark, text}, StopToken(&stop), &wait).ok());
+    });
+  }
+  for (int i = 0; i < 10; ++i) {
+    RuleWait wait{.client = "honest"};
+    EXPECT_TRUE((*engine)->Compile({Kind::kRegex, "[a-c]{" + std::to_string(i + 1) + "}"}, {}, &wait).ok());
+    EXPECT_LT(wait.waited_ms, 30'000);
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
+// What one request compiles has one time.
+TEST_F(HostileRulesTest, TheRulesOfARequestHaveOneTime) {
+  GrammarLimits limits;
+  limits.compile_ms = 300;
+  auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
+  ASSERT_TRUE(engine.ok());
+  RuleWait wait{.client = {}, .waited_ms = 299};
+  (void)(*engine)->Compile({Kind::kRegex, "[ab]"}, {}, &wait);
+  wait.waited_ms = 300;
+  const auto late = (*engine)->Compile({Kind::kRegex, "[abc]"}, {}, &wait);
+  EXPECT_EQ(late.status().code(), StatusCode::kInvalidArgument) << late.status().message();
+  EXPECT_TRUE(wait.over);
 }
 
 TEST_F(HostileRulesTest, WithoutItsHelperNoClientsRuleIsCompiled) {

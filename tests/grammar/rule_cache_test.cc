@@ -49,5 +49,31 @@ TEST(RuleCache, BytesAreBounded) {
   EXPECT_NE(cache.Find(Rule("e")), nullptr);
 }
 
+TEST(RuleCache, ARefusalIsToldSomeTimes) {
+  RuleCache cache(2, 1000);
+  EXPECT_FALSE(cache.FindRefused(Rule("a")));
+  cache.KeepRefused(Rule("a"), InvalidArgument("no"));
+  EXPECT_FALSE(cache.FindRefused({OutputRule::Kind::kLark, "a"}));
+  for (int i = 0; i < RuleCache::kMostTold; ++i) {
+    const auto why = cache.FindRefused(Rule("a"));
+    ASSERT_TRUE(why) << i;
+    EXPECT_EQ(why->message(), "no");
+  }
+  EXPECT_FALSE(cache.FindRefused(Rule("a"))) << "it is tried again";
+}
+
+TEST(RuleCache, RefusalsAreKeptWithinLimits) {
+  RuleCache cache(2, 1000);
+  for (size_t i = 0; i <= RuleCache::kMostRefused; ++i)
+    cache.KeepRefused(Rule(std::to_string(i)), InvalidArgument("no"));
+  EXPECT_FALSE(cache.FindRefused(Rule("0")));
+  EXPECT_TRUE(cache.FindRefused(Rule("1")));
+  for (const char c : {'x', 'y', 'z'})
+    cache.KeepRefused(Rule(std::string(RuleCache::kMostRefusedBytes / 2, c)), InvalidArgument("no"));
+  EXPECT_FALSE(cache.FindRefused(Rule("1")));
+  EXPECT_FALSE(cache.FindRefused(Rule(std::string(RuleCache::kMostRefusedBytes / 2, 'x'))));
+  EXPECT_TRUE(cache.FindRefused(Rule(std::string(RuleCache::kMostRefusedBytes / 2, 'z'))));
+}
+
 }  // namespace
 }  // namespace tactus::grammar

@@ -113,7 +113,9 @@ void FakeEngine::Step(std::unique_lock<std::mutex>* lock, RequestHandle handle, 
   if (done) live_.erase(handle);
 }
 
-Result<std::shared_ptr<const TokenGrammar>> FakeEngine::CompileRule(const OutputRule& rule, StopToken) const {
+Result<std::shared_ptr<const TokenGrammar>> FakeEngine::CompileRule(const OutputRule& rule, StopToken,
+                                                                    RuleWait* wait) const {
+  if (on_rule) TACTUS_RETURN_IF_ERROR(on_rule(rule, wait));
   if (rule.text.find("impossible") != std::string::npos) return InvalidArgument("'impossible' is not supported");
   return std::shared_ptr<const TokenGrammar>(
       std::make_shared<test::ListedGrammar>(model_.vocab_size, 0, std::vector<std::vector<TokenId>>()));

@@ -62,6 +62,37 @@ class ParseThreadsTest : public ServerTest {
   std::shared_ptr<LongWork> work_ = std::make_shared<LongWork>();
 };
 
+// Tasks that wait, of one client and of several, more than there are threads: all else runs, and so does a client's
+// that comes last.
+TEST(WorkerPoolTest, WhatIsPostedInTurnHoldsNobodyUp) {
+  std::promise<void> go;
+  const std::shared_future<void> gone = go.get_future().share();
+  std::atomic<int> done{0};
+  WorkerPool pool(2);
+  const auto wait_long = [&, gone] {
+    const WorkerPool::Waiting wait;
+    gone.wait_for(std::chrono::seconds(60));
+    ++done;
+  };
+  for (int i = 0; i < 40; ++i) pool.PostInTurn("hostile", wait_long);
+  for (int i = 0; i < 6; ++i) pool.PostInTurn("other", wait_long);
+  std::promise<void> plain, honest;
+  pool.PostInTurn("honest", [&] { honest.set_value(); });
+  pool.Post([&] { plain.set_value(); });
+  EXPECT_EQ(plain.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_EQ(honest.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  // As many clients as the pool lets wait at once: no more of them begin, and all else runs.
+  for (int client = 0; client < 20; ++client) {
+    for (int i = 0; i < 4; ++i) pool.PostInTurn(std::to_string(client), wait_long);
+  }
+  std::promise<void> later;
+  pool.Post([&] { later.set_value(); });
+  EXPECT_EQ(later.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  go.set_value();
+  EXPECT_TRUE(pool.WaitUntilIdle(60 * kSecond));
+  EXPECT_EQ(done, 126);
+}
+
 TEST(WorkerPoolTest, WhoWaitsHoldsNobodyUp) {
   std::promise<void> go;
   const std::shared_future<void> gone = go.get_future().share();
