@@ -7,6 +7,7 @@
 
 #include "api/json.h"
 #include "base/json.h"
+#include "base/json_places.h"
 
 namespace tactus::api {
 namespace {
@@ -66,10 +67,10 @@ bool IsStrings(const Json& value) {
 
 class Loosening {
  public:
-  Loosening(const Json& root, Looseness looseness) : root_(root), shape_(looseness == Looseness::kShape) {}
+  Loosening(const Json& root, Looseness looseness) : places_(root), shape_(looseness == Looseness::kShape) {}
 
   // The recursion is bounded by the limit on the nesting of JSON.
-  Json Of(const Json& schema) const {
+  Json Of(const Json& schema) {
     if (!schema.is_object()) return schema.is_boolean() ? schema : Json::object();
     Json out = Json::object();
     auto& members = out.get_ref<Json::object_t&>();
@@ -80,7 +81,7 @@ class Loosening {
   }
 
  private:
-  bool Keeps(const std::string& name, const Json& value) const {
+  bool Keeps(const std::string& name, const Json& value) {
     if (Among(kIdentity, name) || (shape_ && !Among(kShape, name))) return false;
     if (name == "type") {
       const auto known = [](const Json& type) {
@@ -107,7 +108,7 @@ class Loosening {
     return true;
   }
 
-  Json Member(const std::string& name, const Json& value) const {
+  Json Member(const std::string& name, const Json& value) {
     if (Among(kSchemas, name)) return Of(value);
     if (Among(kLists, name) || name == "prefixItems") {
       Json list = Json::array();
@@ -124,19 +125,15 @@ class Loosening {
   }
 
   // Whether a reference means something in the schema.
-  bool Leads(const Json& reference) const {
+  bool Leads(const Json& reference) {
     if (!reference.is_string()) return false;
     const auto& text = reference.get_ref<const std::string&>();
     if (text == "#") return true;
     if (!text.starts_with("#/") || text.find('%') != std::string::npos) return false;
-    try {
-      return root_.contains(Json::json_pointer(text.substr(1)));
-    } catch (const Json::exception&) {
-      return false;  // no pointer
-    }
+    return places_.At(std::string_view(text).substr(1)) != nullptr;
   }
 
-  const Json& root_;
+  JsonPlaces places_;
   const bool shape_;
 };
 

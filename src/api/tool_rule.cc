@@ -102,6 +102,7 @@ class RuleWriter {
 
   // --- JSON ---
   std::string Schema(Json schema, bool strict) {
+    if (TooLong()) return {};
     if (!schema.is_object()) schema = Json::object();  // true: anything
     schema["x-guidance"] = Json::parse(strict ? kJsonSpacing : kJsonSpacingLenient);
     const std::string name = NewName("json");
@@ -117,6 +118,7 @@ class RuleWriter {
   }
   // A property by itself, with what it may refer to.
   std::string Property(const Tool& tool, const Tool::Parameter& parameter) {
+    if (TooLong()) return {};
     const Json& schema = SchemaOf(tool);
     Json alone = PropertyOf(tool, parameter);
     for (const char* definitions : {"$defs", "definitions"}) {

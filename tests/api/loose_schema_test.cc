@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include "api/tool_rule.h"
+#include "base/thread_cpu.h"
 #include "grammar/grammar_engine.h"
 #include "grammar/needs_llguidance.h"
 #include "grammar/small_vocabulary.h"
+
+#include "time_limit.h"
 
 namespace tactus::api {
 namespace {
@@ -43,6 +46,17 @@ TEST(LooseSchema, LeavesOutWhatCannotBeRead) {
            {"5", "{}"},
            {"true", "true"}})
     EXPECT_EQ(Property(given), left) << given;
+}
+
+// Each reference is looked up among all definitions.
+TEST(LooseSchema, TheWorkGrowsWithTheText) {
+  std::string text = R"({"type":"object","properties":{"p":{"$ref":"#/$defs/0"}},"$defs":{)";
+  for (int i = 0; i < 16'000; ++i)
+    text += std::string(i > 0 ? "," : "") + '"' + std::to_string(i) + R"(":{"$ref":"#/$defs/)" +
+            std::to_string(15'999 - i) + "\"}";
+  const int64_t begin_ns = ThreadCpuNs();
+  EXPECT_GT(LooseSchema(text + "}}", Looseness::kReadable).size(), text.size() - 100);
+  EXPECT_LT(ThreadCpuNs() - begin_ns, 700'000'000 * test::kLimitFactor);
 }
 
 TEST(LooseSchema, LeavesOutMoreStepByStep) {
