@@ -166,6 +166,7 @@ Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* sch
           kMostLooks >> 20));
     }
     Json changed = *parsed;
+    MakeCountsReadable(&changed);
     TACTUS_ASSIGN_OR_RETURN(const std::optional<LarkSchema> written, Write(&changed, "x_", stop));
     const bool same = !written && changed == *parsed;
     if (schemas != nullptr) schemas->push_back(std::move(*parsed));

@@ -1,6 +1,7 @@
 #include "grammar/regex_text.h"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace tactus::grammar {
@@ -30,7 +31,59 @@ enum class BeforeInSet : uint8_t {
   kClass,    // that is written out here: a '-' is a member, and must not make a range of the last written one
 };
 
+// A count behind the '{' at the beginning of `text`: {n}, {n,}, {n,m} or {,m}. `size` 0: it is none.
+struct Count {
+  size_t size = 0;
+  std::string_view least, most;  // digits; empty: not given
+  bool exact = false;            // {n}
+};
+
+Count ReadCount(std::string_view text) {
+  Count count;
+  size_t at = 1;
+  const auto digits = [&] {
+    const size_t begin = at;
+    while (at < text.size() && text[at] >= '0' && text[at] <= '9') ++at;
+    return text.substr(begin, at - begin);
+  };
+  count.least = digits();
+  count.exact = at < text.size() && text[at] == '}';
+  if (!count.exact) {
+    if (at == text.size() || text[at] != ',') return {};
+    ++at;
+    count.most = digits();
+  }
+  if (at == text.size() || text[at] != '}' || (count.least.empty() && count.most.empty())) return {};
+  count.size = at + 1;
+  return count;
+}
+
 }  // namespace
+
+bool IsBeyondMost(std::string_view digits) {
+  static const std::string kMost = std::to_string(kMostCount);
+  while (digits.size() > 1 && digits[0] == '0') digits.remove_prefix(1);
+  return digits.size() != kMost.size() ? digits.size() > kMost.size() : digits > kMost;
+}
+
+std::string CountBeyond(std::string_view expression, bool maximums) {
+  int sets = 0;
+  for (size_t i = 0; i < expression.size(); ++i) {
+    const char c = expression[i];
+    if (c == '\\') ++i;
+    if (c == '[') ++sets;
+    if (c == ']' && sets > 0) --sets;
+    if (c != '{' || sets > 0) continue;
+    const Count count = ReadCount(expression.substr(i));
+    if (count.size > 0 && (IsBeyondMost(count.least) || (maximums && IsBeyondMost(count.most))))
+      return std::string(expression.substr(i, count.size));
+  }
+  return {};
+}
+
+std::string BeyondMost() {
+  return "is beyond " + std::to_string(kMostCount) + ", the limit of a minimum; give a smaller one";
+}
 
 std::string AsciiClasses(std::string_view expression) {
   std::string out;
@@ -69,6 +122,14 @@ std::string AsciiClasses(std::string_view expression) {
       out += c;
       if (next == '^') out += expression[++i];
       continue;
+    }
+    if (sets.empty() && c == '{') {
+      const Count count = ReadCount(expression.substr(i));
+      if (count.size > 0 && !count.exact && IsBeyondMost(count.most)) {
+        out += "{" + (count.least.empty() ? std::string("0") : std::string(count.least)) + ",}";
+        i += count.size - 1;
+        continue;
+      }
     }
     if (!sets.empty() && c == ']' && !may_be_member) {
       sets.pop_back();

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "grammar/exact_schema.h"
 #include "grammar/grammar_engine.h"
@@ -37,34 +39,176 @@ Status CheckOneSchema(const Json& schema, const char* kind, StopToken stop) {
   return Status();
 }
 
-// Where the string or expression that begins at `at` ends.
-size_t EndOfLiteral(std::string_view lark, size_t at) {
-  const char quote = lark[at];
-  for (++at; at < lark.size() && lark[at] != quote && lark[at] != '\n'; ++at) {
-    if (lark[at] == '\\') ++at;
+// The definitions of a grammar in Lark's notation, as far as what they intersect goes, and its counts. Where the
+// grammar is wrong this may be, too: the library refuses it then.
+class LarkText {
+ public:
+  explicit LarkText(std::string_view lark) : text_(lark) {
+    while (at_ < text_.size()) Step();
+    EndLine();
   }
-  return std::min(at, lark.size());
-}
+
+  // The first that the library does not read: it holds them as 31 bits. Empty: there is none.
+  const std::string& count_beyond() const { return count_beyond_; }
+
+  int Most() {
+    int most = 0;
+    for (size_t i = 0; i < definitions_.size(); ++i) most = std::max(most, CountOf(i));
+    return most;
+  }
+
+ private:
+  static constexpr int kMany = 1000, kUnknown = -1, kBegun = -2;
+  struct Line {
+    int ands = 0;
+    std::vector<std::string_view> names;
+  };
+  struct Definition {
+    Line body;
+    int count = kUnknown;  // of expressions that are intersected in it
+  };
+
+  // --- Reading ---
+  // A line may begin a definition: then a ':' follows its first name.
+  void Step() {
+    const char c = text_[at_];
+    const std::string_view rest = text_.substr(at_);
+    if (c == '\n') {
+      EndLine();
+      ++at_;
+    } else if (c == '#' || rest.starts_with("//")) {
+      at_ = std::min(text_.find('\n', at_), text_.size());
+    } else if (c == '"' || c == '/') {
+      SkipLiteral(c);
+      const std::string_view literal = rest.substr(0, rest.size() - (text_.size() - at_));
+      if (c == '/' && count_beyond_.empty()) count_beyond_ = CountBeyond(literal, /*maximums=*/true);
+    } else if (c == '{' || c == '~') {
+      ++at_;
+      SkipCount(c);
+    } else if (c == '<' && SkipSpecial()) {
+    } else if (rest.starts_with("%json") || rest.starts_with("%regex") || rest.starts_with("%llguidance")) {
+      SkipObject();
+    } else if (std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_') {
+      size_t end = at_ + 1;
+      while (end < text_.size() &&
+             (std::isalnum(static_cast<unsigned char>(text_[end])) != 0 || text_[end] == '_' || text_[end] == '-')) {
+        ++end;
+      }
+      line_.names.push_back(text_.substr(at_, end - at_));
+      at_ = end;
+    } else if (rest.starts_with("::")) {
+      at_ += 2;
+    } else if (c == ':') {
+      if (!line_.names.empty()) {
+        by_name_[line_.names[0]].push_back(definitions_.size());
+        definitions_.emplace_back();
+      }
+      line_ = {};
+      ++at_;
+    } else {
+      line_.ands += c == '&';
+      ++at_;
+    }
+  }
+  // {n,m}, and ~ n..m.
+  void SkipCount(char c) {
+    const size_t end =
+        std::min(text_.find_first_not_of(c == '{' ? "0123456789, \t" : "0123456789. \t", at_), text_.size());
+    std::string digits;
+    for (size_t i = at_; i <= end && count_beyond_.empty(); ++i) {
+      if (i < end && std::isdigit(static_cast<unsigned char>(text_[i])) != 0) {
+        digits += text_[i];
+        continue;
+      }
+      if (IsBeyondMost(digits)) count_beyond_ = digits;
+      digits.clear();
+    }
+    at_ = end;
+  }
+  void EndLine() {
+    if (definitions_.empty()) definitions_.emplace_back();
+    Line& body = definitions_.back().body;
+    body.ands += line_.ands;
+    body.names.insert(body.names.end(), line_.names.begin(), line_.names.end());
+    line_ = {};
+  }
+  // An expression may go over several lines, a string not.
+  void SkipLiteral(char quote) {
+    for (++at_; at_ < text_.size() && text_[at_] != quote && (quote == '/' || text_[at_] != '\n'); ++at_) {
+      if (text_[at_] == '\\') ++at_;
+    }
+    at_ = std::min(text_.size(), at_ + (at_ < text_.size() && text_[at_] == quote));
+  }
+  bool SkipSpecial() {
+    const size_t end = text_.find_first_of("<> \t\r\n", at_ + 1);
+    if (end == std::string_view::npos || text_[end] != '>' || end == at_ + 1) return false;
+    at_ = end + 1;
+    return true;
+  }
+  void SkipObject() {
+    at_ = std::min(text_.find_first_not_of("abcdefghijklmnopqrstuvwxyz", at_ + 1), text_.size());
+    const size_t begin = text_.find_first_not_of(" \t\r\n", at_);
+    if (begin == std::string_view::npos || text_[begin] != '{') return;
+    int depth = 0;
+    for (at_ = begin; at_ < text_.size();) {
+      if (text_[at_] == '"') {
+        SkipLiteral('"');
+        continue;
+      }
+      depth += (text_[at_] == '{') - (text_[at_] == '}');
+      ++at_;
+      if (depth == 0) return;
+    }
+  }
+
+  // --- Counting ---
+  // With what the names in it stand for: where something is intersected, they are as well. Without recursion, as names
+  // may lead on for as long as the text is.
+  int CountOf(size_t first) {
+    std::vector<size_t> open = {first};
+    while (!open.empty()) {
+      Definition& definition = definitions_[open.back()];
+      if (definition.count >= 0) {
+        open.pop_back();
+      } else if (definition.count == kUnknown) {
+        definition.count = kBegun;
+        ForEachNamed(definition, [&](size_t named) {
+          if (definitions_[named].count == kUnknown) open.push_back(named);
+        });
+      } else {
+        int sum = definition.body.ands > 0 ? definition.body.ands + 1 : 0, most = 0;
+        ForEachNamed(definition, [&](size_t named) {
+          const int count = std::max(0, definitions_[named].count);  // a circle adds nothing
+          most = std::max(most, count);
+          if (count > 0) sum = std::min(kMany, sum + count - 1);
+        });
+        definition.count = definition.body.ands > 0 ? sum : most;
+        open.pop_back();
+      }
+    }
+    return definitions_[first].count;
+  }
+  template <class Tell>
+  void ForEachNamed(const Definition& definition, const Tell& tell) {
+    for (const std::string_view name : definition.body.names) {
+      const auto found = by_name_.find(name);
+      if (found == by_name_.end()) continue;
+      for (const size_t one : found->second) tell(one);
+    }
+  }
+
+  const std::string_view text_;
+  std::string count_beyond_;
+  size_t at_ = 0;
+  Line line_;  // what has been read of it
+  std::vector<Definition> definitions_;
+  std::unordered_map<std::string_view, std::vector<size_t>> by_name_;
+};
 
 }  // namespace
 
 int MostIntersected(std::string_view lark) {
-  int most = 0, count = 1;
-  bool line_begins = true;
-  for (size_t at = 0; at < lark.size(); ++at) {
-    const char c = lark[at];
-    if (line_begins && (std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_')) count = 1;  // a definition
-    line_begins = c == '\n';
-    if (c == '/' && at + 1 < lark.size() && lark[at + 1] == '/') {  // a comment
-      at = std::min(lark.find('\n', at), lark.size()) - 1;
-    } else if (c == '"' || c == '/') {
-      at = EndOfLiteral(lark, at);
-      line_begins = at < lark.size() && lark[at] == '\n';
-    } else if (c == '&') {
-      most = std::max(most, ++count);
-    }
-  }
-  return most;
+  return LarkText(lark).Most();
 }
 
 Result<std::shared_ptr<const RuleSource>> RuleSource::Of(const OutputRule& rule, StopToken stop) {
@@ -99,10 +243,22 @@ Result<std::shared_ptr<const RuleSource>> RuleSource::Of(const OutputRule& rule,
 Status RuleSource::Check(StopToken stop) const {
   if (schema) return CheckOneSchema(*schema, "json_schema", stop);
   for (const Json& one : inner) TACTUS_RETURN_IF_ERROR(CheckOneSchema(one, "lark: %json", stop));
+  if (kind == OutputRule::Kind::kRegex) {
+    const std::string beyond = CountBeyond(text);
+    return beyond.empty() ? Status() : InvalidArgument(fmt::format("regex: {} {}", beyond, BeyondMost()));
+  }
   if (kind != OutputRule::Kind::kLark) return Status();
-  if (const int count = MostIntersected(text); count > kMostPatterns) {
-    return InvalidArgument(fmt::format("lark: {} expressions are intersected ('&') in one definition; the limit is {}",
-                                       count, kMostPatterns));
+  LarkText lark(text);
+  if (!lark.count_beyond().empty()) {
+    return InvalidArgument(
+        fmt::format("lark: the count {} is beyond {}, the limit; give a smaller one, or leave the maximum out: {{n,}}",
+                    lark.count_beyond(), kMostCount));
+  }
+  if (const int count = lark.Most(); count > kMostPatterns) {
+    return InvalidArgument(fmt::format(
+        "lark: {} expressions are intersected ('&') in one definition and those that it names; the limit is "
+        "{}; intersect fewer",
+        count, kMostPatterns));
   }
   return Status();
 }

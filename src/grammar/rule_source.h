@@ -33,7 +33,7 @@ struct RuleSource {
   const char* handed_over_as() const;
 };
 
-// How many expressions one definition of a Lark grammar intersects with '&', at most.
+// How many expressions one definition of a Lark grammar intersects with '&', at most, those that it names included.
 int MostIntersected(std::string_view lark);
 
 }  // namespace tactus::grammar

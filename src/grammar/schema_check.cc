@@ -14,6 +14,7 @@
 #include "base/json.h"
 #include "base/json_places.h"
 #include "grammar/exact_schema.h"
+#include "grammar/regex_text.h"
 #include "grammar/schema_text.h"
 
 namespace tactus::grammar {
@@ -83,6 +84,22 @@ Status CheckOne(const Json& schema, const std::string& path, Multiples* multiple
     return Wrong(path, "enum", "it lists no value");
   if (const Json* types = Member(schema, "type"); types != nullptr && types->is_array() && types->empty())
     return Wrong(path, "type", "it lists no type");
+  for (const char* least : {"minLength", "minItems", "minProperties"}) {
+    const Json* count = Member(schema, least);
+    if (count != nullptr && count->is_number() && count->get<double>() > static_cast<double>(kMostCount))
+      return Wrong(path, least, count->dump() + " " + BeyondMost());
+  }
+  const Json* pattern = Member(schema, "pattern");
+  if (pattern != nullptr && pattern->is_string()) {
+    const std::string count = CountBeyond(pattern->get_ref<const std::string&>());
+    if (!count.empty()) return Wrong(path, "pattern", count + " " + BeyondMost());
+  }
+  if (const Json* patterns = Member(schema, "patternProperties"); patterns != nullptr && patterns->is_object()) {
+    for (const auto& [expression, member] : patterns->items()) {
+      const std::string count = CountBeyond(expression);
+      if (!count.empty()) return Wrong(path, "patternProperties", count + " " + BeyondMost());
+    }
+  }
   const Json* multiple = Member(schema, "multipleOf");
   if (multiple != nullptr && multiple->is_number() && !(multiple->get<double>() > 0))
     return Wrong(path, "multipleOf", fmt::format("{} is not above 0", multiple->dump()));

@@ -106,27 +106,36 @@ void MakePatternsAscii(Json* schema) {
   }
 }
 
-// 2.0 is an integer to JSON schema, and none to the library.
-void MakeCountsIntegers(Json* schema) {
+}  // namespace
+
+void MakeCountsReadable(Json* schema) {
+  static constexpr std::array kMost = {"maxItems", "maxLength", "maxProperties"};
   static constexpr std::array kCounts = {"minItems",  "maxItems",      "minLength",
                                          "maxLength", "minProperties", "maxProperties"};
   constexpr double kExact = 9007199254740992;  // 2^53
   if (schema->is_array()) {
-    for (Json& member : *schema) MakeCountsIntegers(&member);
+    for (Json& member : *schema) MakeCountsReadable(&member);
   }
   if (!schema->is_object()) return;
+  for (const char* most : kMost) {
+    const auto found = schema->find(most);
+    if (found != schema->end() && found->is_number() && found->get<double>() > static_cast<double>(kMostCount))
+      schema->erase(found);
+  }
   for (auto& [name, member] : schema->items()) {
     if (Holds(kPlainValues, name)) continue;
     if (Holds(kCounts, name) && member.is_number_float()) {
       const double value = member.get<double>();
       if (value == std::floor(value) && std::abs(value) < kExact) member = static_cast<int64_t>(value);
     } else if (Holds(kMapsOfSchemas, name) && member.is_object()) {
-      for (Json& value : member) MakeCountsIntegers(&value);
+      for (Json& value : member) MakeCountsReadable(&value);
     } else {
-      MakeCountsIntegers(&member);
+      MakeCountsReadable(&member);
     }
   }
 }
+
+namespace {
 
 // Counts each place of the document once where it stands alone, so that references among many definitions cost no more
 // than their number.
@@ -321,7 +330,7 @@ Result<Json> ParseSchema(std::string_view text, StopToken stop) {
 std::string SchemaText(Json schema) {
   if (schema.is_boolean()) schema = Json::object();  // true
   MakePatternsAscii(&schema);
-  MakeCountsIntegers(&schema);
+  MakeCountsReadable(&schema);
   schema["x-guidance"] = {{"whitespace_flexible", false}, {"item_separator", ", "}, {"key_separator", ": "}};
   return schema.dump();
 }

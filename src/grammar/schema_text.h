@@ -29,6 +29,10 @@ Result<Json> ParseSchema(std::string_view text, StopToken stop = {});
 // values is forced.
 std::string SchemaText(Json schema);
 
+// In every schema of it 2.0 as 2, which is an integer to JSON schema and none to the library, and without maximums
+// beyond kMostCount (grammar/regex_text.h), which mean the same as none.
+void MakeCountsReadable(Json* schema);
+
 // Each schema of a document with the JSON pointer that leads to it ("#/properties/size"), in order of the text; names
 // of properties and plain values are none. Booleans are not told.
 void ForEachSchema(const Json& schema, const std::function<void(const Json&, const std::string& path)>& tell);

@@ -418,7 +418,8 @@ TEST_F(GrammarEngineTest, HostileRulesEndSoon) {
   std::string intersection = "start: A\nA: /.*a.*/";
   for (char c = 'b'; c <= 'x'; ++c) intersection += std::string(" & /(.*") + c + ".*){5}/";
   EXPECT_EQ(ErrorOf(Kind::kLark, intersection),
-            "lark: 24 expressions are intersected ('&') in one definition; the limit is 8");
+            "lark: 24 expressions are intersected ('&') in one definition and those that it names; the limit is 8; "
+            "intersect fewer");
   // Counts that a machine of states would have to unfold.
   EXPECT_NE(Compile(Kind::kRegex, "[a-z]{1,1000}{1,1000}{1,1000}"), nullptr);
   EXPECT_NE(Compile(Kind::kJsonSchema, R"({"type": "string", "minLength": 1000000})"), nullptr);
@@ -496,6 +497,52 @@ TEST_F(GrammarEngineTest, AVocabularyWithoutAnEndIsRefused) {
   const auto engine = GrammarEngine::Create(std::move(v));
   ASSERT_FALSE(engine.ok());
   EXPECT_EQ(engine.status().code(), StatusCode::kUnimplemented);
+}
+
+// A maximum that no answer reaches is none; a minimum has a limit.
+TEST_F(GrammarEngineTest, LargeCountsAreTakenOrNamed) {
+  for (const char* most : {"2147483647", "2147483648", "4294967295", "4294967296", "4294967297", "9007199254740993",
+                           "18446744073709551615", "1e300"}) {
+    for (const std::string& schema :
+         {std::string(R"({"type": "string", "maxLength": )") + most + "}",
+          std::string(R"({"type": "array", "items": {"type": "null"}, "maxItems": )") + most + "}",
+          std::string(R"({"type": "object", "maxProperties": )") + most + "}"}) {
+      const auto grammar = Compile(Kind::kJsonSchema, schema);
+      ASSERT_NE(grammar, nullptr) << schema;
+      const char* const text = schema.find("string") != std::string::npos  ? R"("aaa")"
+                               : schema.find("array") != std::string::npos ? "[null, null]"
+                                                                           : R"({"a": 1, "b": 2})";
+      EXPECT_EQ(AcceptedBytes(*grammar->Start(), text), -1) << schema;
+      EXPECT_EQ(AcceptedBytes(*Start(Kind::kLark, "start: %json " + schema),
+                              schema.find("object") != std::string::npos ? R"({"a":1})" : text),
+                -1)
+          << schema;
+    }
+  }
+  for (const char* least : {"minLength", "minItems", "minProperties"}) {
+    const std::string schema = std::string("{\"") + least + "\": 4294967296}";
+    EXPECT_EQ(ErrorOf(Kind::kJsonSchema, schema),
+              std::string("json_schema: '") + least +
+                  "': 4294967296 is beyond 2147483647, the limit of a minimum; give a smaller one, at #");
+    EXPECT_NE(ErrorOf(Kind::kLark, "start: %json " + schema).find("2147483647"), std::string::npos);
+  }
+  EXPECT_EQ(AcceptedBytes(*Start(Kind::kRegex, "a{2,4294967296}"), "aaa"), -1);
+  EXPECT_EQ(AcceptedBytes(*Start(Kind::kRegex, "a{2,4294967296}"), "a"), 1);
+  EXPECT_EQ(
+      AcceptedBytes(*Start(Kind::kJsonSchema, R"({"type": "string", "pattern": "^a{2,99999999999}$"})"), R"("aa")"),
+      -1);
+  EXPECT_EQ(ErrorOf(Kind::kRegex, "a{4294967296}"),
+            "regex: {4294967296} is beyond 2147483647, the limit of a minimum; give a smaller one");
+  EXPECT_EQ(
+      ErrorOf(Kind::kJsonSchema, R"({"properties": {"p": {"type": "string", "pattern": "a{4294967296,}"}}})"),
+      "json_schema: 'pattern': {4294967296,} is beyond 2147483647, the limit of a minimum; give a smaller one, at "
+      "#/properties/p");
+  EXPECT_EQ(AcceptedBytes(*Start(Kind::kRegex, R"([{1,4294967296}]+)"), "{1,4"), -1) << "no count";
+  const std::string fault = " is beyond 2147483647, the limit; give a smaller one, or leave the maximum out: {n,}";
+  EXPECT_EQ(ErrorOf(Kind::kLark, "start: A\nA: /a{2,4294967296}/"), "lark: the count {2,4294967296}" + fault);
+  EXPECT_EQ(ErrorOf(Kind::kLark, "start: a{2,4294967296}\na: \"a\""), "lark: the count 4294967296" + fault);
+  EXPECT_EQ(ErrorOf(Kind::kLark, "start: a~2..4294967296\na: \"a\""), "lark: the count 4294967296" + fault);
+  EXPECT_EQ(AcceptedBytes(*Start(Kind::kLark, "start: \"{2,4294967296}\" // {4294967296}"), "{2,4294967296}"), -1);
 }
 
 }  // namespace

@@ -40,10 +40,24 @@ TEST(RuleSource, IntersectionsAreCountedInEachDefinition) {
   EXPECT_EQ(MostIntersected("A: \"&&&\" | /[&&]&\\/&/ // & & &\nB: /a/ & /b/"), 2);
   EXPECT_EQ(MostIntersected("A: /a/ & ~/b/ & (/c/ & /d/)"), 4);
   EXPECT_EQ(MostIntersected("A: \"open & & &"), 0);
+  // Definitions that begin with what is not their name, and what only looks like one.
+  EXPECT_EQ(MostIntersected("a: /a/ & /b/\n?b: /c/ & /d/\n  !c: /e/ & /f/\n _D.2: /e/ & /f/\ne[lazy]: /g/ & /h/"), 2);
+  EXPECT_EQ(
+      MostIntersected("A: /a/ & /b/\n# B:\n & /c/\n// C:\n & /d/ & %json {\"x\": 1,\ny: 2} & <a\"b> & /\nD: /\n& x"),
+      8);
+  // What it names.
+  EXPECT_EQ(MostIntersected("A: B & C\nB: /a/ & /b/ & /c/\nC: /d/ & /e/"), 5);
+  EXPECT_EQ(MostIntersected("A: B & /x/\nB: C\nC: D | E\nD: /a/ & /b/ & /c/\nE: /d/ & /e/"), 4);
+  EXPECT_EQ(MostIntersected("A: B C\nB: /a/ & /b/\nC: /d/ & /e/"), 2) << "one behind the other";
+  EXPECT_EQ(MostIntersected("A: B & B\nB: A & A"), 4) << "a circle";
+  std::string chain = "A0: /a/ & /b/\n";
+  for (int i = 1; i < 40'000; ++i) chain += "A" + std::to_string(i) + ": A" + std::to_string(i - 1) + "\n";
+  EXPECT_EQ(MostIntersected(chain), 2);
   std::string many = "start: A\nA: /.*a.*/";
   for (char c = 'b'; c <= 'i'; ++c) many += std::string(" & /.*") + c + ".*/";
   EXPECT_EQ(FaultOfRule(Kind::kLark, many),
-            "lark: 9 expressions are intersected ('&') in one definition; the limit is 8");
+            "lark: 9 expressions are intersected ('&') in one definition and those that it names; the limit is 8; "
+            "intersect fewer");
 }
 
 }  // namespace
