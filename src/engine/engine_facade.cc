@@ -270,7 +270,6 @@ class EngineImpl final : public Engine {
   std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
     return setup_.text.tokenizer->Encode(rendered, false, true, stop);
   }
-
   Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& rule, StopToken stop,
                                                           RuleWait* wait) const override {
     return rules_->Compile(rule, stop, wait);

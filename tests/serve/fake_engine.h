@@ -81,8 +81,7 @@ class FakeEngine final : public Engine {
   // Called inside Submit, when the request has been taken, and inside Tokenize. Set before the first request.
   std::function<void()> on_submit;
   std::function<Result<std::string>(const std::string& variables_json)> on_template;  // in place of the fake one
-  std::function<Status(const OutputRule& rule, RuleWait* wait)> on_rule;              // before a rule is compiled
-
+  std::function<Status(const OutputRule& rule, RuleWait* wait)> on_rule;              // before it is compiled
   // --- What happened: blocks until the condition holds; throws, which fails the test, when it does not within
   // kAwaitLimit.
   template <class Condition>
@@ -172,8 +171,7 @@ class FakeEngine final : public Engine {
     return std::string("chat:");
   }
   // A rule whose text has "impossible" cannot be compiled; the grammar of any other is not for use.
-  Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& rule, StopToken stop,
-                                                          RuleWait* wait) const override;
+  Result<std::shared_ptr<const TokenGrammar>> CompileRule(const OutputRule& o, StopToken s, RuleWait* w) const override;
   std::vector<TokenId> TokenizeChat(std::string_view rendered, StopToken stop) const override {
     return Tokenize(rendered, false, stop);
   }
