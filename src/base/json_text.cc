@@ -161,7 +161,23 @@ void AppendCharacter(std::string_view* text, std::string* out) {
 
 }  // namespace
 
+namespace {
+
+// The library takes a NUL byte for the text's end and reads no further.
+Status CheckNul(std::string_view text, int64_t first_line) {
+  const size_t at = text.find('\0');
+  if (at == std::string_view::npos) return Status();
+  const std::string_view before = text.substr(0, at);
+  const size_t newline = before.rfind('\n');
+  return InvalidArgument(fmt::format("invalid JSON at line {}, column {}: a NUL byte",
+                                     first_line + std::count(before.begin(), before.end(), '\n'),
+                                     at - (newline == std::string_view::npos ? -1 : newline)));
+}
+
+}  // namespace
+
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
+  TACTUS_RETURN_IF_ERROR(CheckNul(text, limits.first_line));
   Builder builder(text, limits);
   if (!Json::sax_parse(text, &builder)) return builder.status;
   return std::move(builder.root);
@@ -201,6 +217,7 @@ Result<SortedJson> ParseSortedJson(std::string_view text) {
     return InvalidArgument(
         fmt::format("invalid JSON: nested deeper than {} levels, the limit", JsonLimits().max_depth));
   }
+  TACTUS_RETURN_IF_ERROR(CheckNul(text, 1));
   SortedJson json = SortedJson::parse(text, nullptr, false);
   if (json.is_discarded()) return InvalidArgument("invalid JSON");
   return json;

@@ -40,6 +40,17 @@ TEST(JsonText, AValueIsDestroyedWithoutAnAllocation) {
   EXPECT_EQ(test::AllocationCount() - before, 0);
 }
 
+TEST(JsonText, ANulByteEndsNothing) {
+  for (const size_t behind : {0u, 5u}) {
+    std::string text = "{\"a\":\n1}";
+    text += '\0';
+    text.append(behind, 'x');
+    EXPECT_EQ(Complaint(text), "invalid JSON at line 2, column 3: a NUL byte");
+    EXPECT_FALSE(json_text::ParseSortedJson(text).ok());
+  }
+  EXPECT_EQ(Complaint(std::string(1, '\0')), "invalid JSON at line 1, column 1: a NUL byte");
+}
+
 TEST(JsonText, ASortedValueIsReadToALimitedDepth) {
   const auto nested = [](int levels) { return std::string(levels, '[') + std::string(levels, ']'); };
   EXPECT_TRUE(json_text::ParseSortedJson(nested(64)).ok());
