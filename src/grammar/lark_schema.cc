@@ -511,9 +511,12 @@ class Writer {
     if (most && *most < least) throw NoWay{"maxItems"};
     if (most && *most == 0) return "\"[\" \"]\"";
     const std::string item = Value(*Member(schema, "items"));
-    const std::string more =
-        most ? fmt::format("({} {}){{{},{}}}", comma_, item, std::max<int64_t>(0, least - 1), *most - 1)
-             : fmt::format("({} {}){{{},}}", comma_, item, std::max<int64_t>(0, least - 1));
+    const int64_t least_more = std::max<int64_t>(0, least - 1);
+    std::string more;  // behind the first one; the library takes no {0,0}
+    if (!most)
+      more = fmt::format("({} {}){{{},}}", comma_, item, least_more);
+    else if (*most > 1)
+      more = fmt::format("({} {}){{{},{}}}", comma_, item, least_more, *most - 1);
     return Rule("array", least == 0 ? fmt::format("\"[\" ({} {})? \"]\"", item, more)
                                     : fmt::format("\"[\" {} {} \"]\"", item, more));
   }

@@ -128,6 +128,21 @@ TEST_F(ExactSchemaTest, TheWayToANumberIsAsTheSchemaSays) {
          {R"({"id": 9007199254740993, "next": {"id": 9007199254740992, "next": null}})"});
 }
 
+TEST_F(ExactSchemaTest, ListsOfSuchNumbersHaveTheirLengths) {
+  for (int least = 0; least <= 3; ++least) {
+    for (int most = least; most <= 3; ++most) {
+      const std::string schema = R"({"type": "array", "items": {"const": 9007199254740993}, "minItems": )" +
+                                 std::to_string(least) + R"(, "maxItems": )" + std::to_string(most) + "}";
+      std::string list = "[";
+      for (int items = 0; items <= 4; ++items) {
+        EXPECT_EQ(Takes(Kind::kJsonSchema, schema, list + "]"), items >= least && items <= most)
+            << schema << ", " << items << " items";
+        list += items == 0 ? "9007199254740993" : ", 9007199254740993";
+      }
+    }
+  }
+}
+
 TEST_F(ExactSchemaTest, WhatCannotBeKeptIsNamed) {
   EXPECT_NE(
       ErrorOf(R"({"type": "integer", "maximum": 9223372036854775807, "multipleOf": 3})").find("9223372036854775807"),
