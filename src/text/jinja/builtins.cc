@@ -20,8 +20,9 @@ constexpr std::string_view kUnsupportedFilters[] = {"abs",         "attr",   "ba
 constexpr std::string_view kUnsupportedTests[] = {"callable", "escaped", "filter", "lower", "test", "upper"};
 constexpr std::string_view kUnsupportedFunctions[] = {"cycler", "joiner", "lipsum"};
 
-int64_t Modulo(const Value& v, int64_t by) {
+int64_t Modulo(const Value& v, int64_t by) {  // by > 0
   if (v.is_undefined()) ThrowUndefined(v);
+  if (v.is_big()) return static_cast<int64_t>(v.u % static_cast<uint64_t>(by));
   if (!v.is_integral()) Throw("unsupported operand type(s) for %: '" + TypeName(v) + "' and 'int'");
   return ((v.integral() % by) + by) % by;
 }
@@ -50,6 +51,8 @@ bool SameAs(Run&, const Value& v, const Arguments& args) {
       return v.b == other.b;
     case Type::kInt:
       return v.i == other.i && v.i >= -5 && v.i <= 256;  // CPython keeps one object of each of these
+    case Type::kBigInt:
+      return false;
     case Type::kString:
       return v.s == other.s || (v.s->size <= 1 && v.str() == other.str());
     default:
@@ -91,7 +94,7 @@ const TestEntry kTests[] = {
        const BoundArguments bound("test_in", a, {"seq"}, 1);
        return Contains(run, bound[0], v);
      }},
-    {"integer", [](Run&, const Value& v, const Arguments&) { return v.is_int(); }},
+    {"integer", [](Run&, const Value& v, const Arguments&) { return v.is_int() || v.is_big(); }},
     {"iterable", [](Run& run, const Value& v, const Arguments&) { return run.IsIterable(v); }},
     {"le", Ordered<-1, true>},
     {"lessthan", Ordered<-1, false>},
@@ -287,6 +290,7 @@ BoundArguments::BoundArguments(std::string_view callee, const Arguments& args,
 
 int64_t BoundArguments::Int(size_t k, int64_t otherwise) const {
   if (!has(k)) return otherwise;
+  if (values_[k].is_big()) ThrowBig("a call", values_[k]);
   if (!values_[k].is_integral()) Throw("'" + TypeName(values_[k]) + "' object cannot be interpreted as an integer");
   return values_[k].integral();
 }

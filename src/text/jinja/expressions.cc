@@ -101,6 +101,7 @@ Value ArithmeticOnNumbers(Operator op, const Value& a, const Value& b) {
     if (overflow) ThrowOverflow();
     return Value::Int(out);
   }
+  if (!a.is_float() && !b.is_float()) ThrowBig("arithmetic", a.is_big() ? a : b);
   const double x = a.number(), y = b.number();
   switch (op) {
     case Operator::kAdd:
@@ -308,6 +309,10 @@ Value Interpreter::EvalDict(const Expr& e, Scope* scope) {
 
 Value Interpreter::Negate(const Value& v) {
   if (v.is_float()) return Value::Float(-v.d);
+  if (v.is_big()) {
+    if (v.u == uint64_t{1} << 63) return Value::Int(INT64_MIN);
+    ThrowBig("arithmetic", v);
+  }
   int64_t out;
   if (__builtin_sub_overflow(int64_t{0}, v.integral(), &out)) ThrowOverflow();
   return Value::Int(out);
@@ -416,6 +421,9 @@ Value Interpreter::Arithmetic(Operator op, const Value& a, const Value& b) {
     const auto repeats = [](const Value& v) {
       return v.is_string() || (v.is_seq() && (v.seq->kind == SeqKind::kList || v.seq->kind == SeqKind::kTuple));
     };
+    for (const Value* v : {&a, &b}) {
+      if (v->is_big()) ThrowBig("arithmetic", *v);
+    }
     if (repeats(a) && b.is_integral()) return Repeat(a, b.integral());
     if (repeats(b) && a.is_integral()) return Repeat(b, a.integral());
     if (!b.is_undefined() && (repeats(a) || repeats(b))) {

@@ -137,6 +137,7 @@ Value ToInt(Run&, const Value& input, const Arguments& args) {
   const Value otherwise = bound.has(0) ? bound[0] : Value::Int(0);
   if (input.is_undefined()) ThrowUndefined(input);
   if (input.is_integral()) return Value::Int(input.integral());
+  if (input.is_big()) return input;
   if (input.is_float()) return IntFromDouble(input.d, otherwise);
   if (!input.is_string()) return otherwise;
   int64_t value = 0;

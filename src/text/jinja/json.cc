@@ -46,6 +46,9 @@ class Writer {
       case Type::kInt:
         out_ += std::to_string(v.i);
         return;
+      case Type::kBigInt:
+        out_ += std::to_string(v.u);
+        return;
       case Type::kFloat:
         out_ += Number(v.d);
         return;
@@ -139,6 +142,8 @@ class Writer {
         return key.b ? "true" : "false";
       case Type::kInt:
         return std::to_string(key.i);
+      case Type::kBigInt:
+        return std::to_string(key.u);
       case Type::kFloat:
         return Number(key.d);
       default:

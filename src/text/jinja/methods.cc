@@ -105,6 +105,7 @@ Value PythonAttribute(Interpreter& run, const Value& object, const Value& name, 
       if (Among(kMacroUnsupported, n)) ThrowAttribute("a macro", n);
       break;
     case Type::kInt:
+    case Type::kBigInt:
     case Type::kBool:
     case Type::kFloat:
       if (Among(kNumberUnsupported, n)) ThrowAttribute("a number", n);
@@ -174,6 +175,7 @@ Value GetSlice(Interpreter& run, const Value& object, const Value& start, const 
   const bool sequence = object.is_string() || (object.is_seq() && object.seq->kind <= SeqKind::kRange);
   if (!sequence) Throw("'" + TypeName(object) + "' object is not subscriptable");
   for (const Value* part : {&start, &stop, &step}) {
+    if (part->is_big()) ThrowBig("a slice", *part);
     if (!part->is_none() && !part->is_integral()) {
       Throw("slice indices must be integers or None or have an __index__ method");
     }

@@ -58,12 +58,8 @@ class Converter {
         return Value::Bool(json.get<bool>());
       case Json::value_t::number_integer:
         return Value::Int(json.get<int64_t>());
-      case Json::value_t::number_unsigned: {
-        const uint64_t number = json.get<uint64_t>();
-        if (number > static_cast<uint64_t>(INT64_MAX))
-          Throw("the integer " + std::to_string(number) + " does not fit 64 bits");
-        return Value::Int(static_cast<int64_t>(number));
-      }
+      case Json::value_t::number_unsigned:
+        return Value::Unsigned(json.get<uint64_t>());
       case Json::value_t::number_float:
         return Value::Float(json.get<double>());
       case Json::value_t::string:

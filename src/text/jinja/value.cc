@@ -25,6 +25,11 @@ void ThrowUnsupported(std::string message) {
   throw TemplateError{TemplateError::Kind::kUnsupported, std::move(message), 0};
 }
 
+void ThrowBig(const char* what, const Value& big) {
+  ThrowUnsupported(std::string(what) + " on the integer " + std::to_string(big.u) +
+                   " is not supported: it is beyond 9223372036854775807");
+}
+
 Heap::~Heap() = default;
 
 void Heap::Overflow() const {
@@ -87,6 +92,18 @@ Value Heap::NewIterator(std::span<const Value> items, const char* python_type) {
 }
 
 namespace {
+int CompareNumbers(const Value& a, const Value& b) {  // NaN: 2, unordered
+  if (a.is_integral() && b.is_integral()) {
+    return a.integral() < b.integral() ? -1 : a.integral() > b.integral() ? 1 : 0;
+  }
+  if (a.is_big() && b.is_big()) return a.u < b.u ? -1 : a.u > b.u ? 1 : 0;
+  if (a.is_big() && b.is_integral()) return 1;
+  if (a.is_integral() && b.is_big()) return -1;
+  const double x = a.number(), y = b.number();
+  if (std::isnan(x) || std::isnan(y)) return 2;
+  return x < y ? -1 : x > y ? 1 : 0;
+}
+
 struct KeyLess {
   Meter* meter;
   bool operator()(const Value& a, const Value& b) const {
@@ -94,10 +111,7 @@ struct KeyLess {
     const bool a_string = a.is_string(), b_string = b.is_string();
     if (a_string != b_string) return a_string;
     if (a_string) return a.str() < b.str();
-    if (a.is_number() && b.is_number()) {
-      if (a.is_integral() && b.is_integral()) return a.integral() < b.integral();
-      return a.number() < b.number();
-    }
+    if (a.is_number() && b.is_number()) return CompareNumbers(a, b) == -1;
     if (a.type != b.type) {
       const auto rank = [](const Value& v) { return v.is_number() ? 0 : 1 + static_cast<int>(v.type); };
       return rank(a) < rank(b);
@@ -216,15 +230,6 @@ bool Truthy(const Value& v) {
 }
 
 namespace {
-int CompareNumbers(const Value& a, const Value& b) {  // NaN: 2, unordered
-  if (a.is_integral() && b.is_integral()) {
-    return a.integral() < b.integral() ? -1 : a.integral() > b.integral() ? 1 : 0;
-  }
-  const double x = a.number(), y = b.number();
-  if (std::isnan(x) || std::isnan(y)) return 2;
-  return x < y ? -1 : x > y ? 1 : 0;
-}
-
 void CheckNesting(int depth) {
   if (depth > kMaxNesting) ThrowLimit("values are nested deeper than " + std::to_string(kMaxNesting));
 }

@@ -35,6 +35,7 @@ enum class Type : uint8_t {
   kNone,
   kBool,
   kInt,
+  kBigInt,  // from 2^63 to 2^64 - 1: printed and compared, no more
   kFloat,
   kString,
   kSeq,
@@ -67,6 +68,7 @@ struct Value {
   union {
     bool b;
     int64_t i;
+    uint64_t u;
     double d;
     const Str* s;
     Seq* seq;
@@ -96,6 +98,13 @@ struct Value {
     Value v;
     v.type = Type::kInt;
     v.i = x;
+    return v;
+  }
+  static Value Unsigned(uint64_t x) {
+    if (x <= static_cast<uint64_t>(INT64_MAX)) return Int(static_cast<int64_t>(x));
+    Value v;
+    v.type = Type::kBigInt;
+    v.u = x;
     return v;
   }
   static Value Float(double x) {
@@ -131,10 +140,11 @@ struct Value {
   bool is_string() const { return type == Type::kString; }
   bool is_seq() const { return type == Type::kSeq; }
   bool is_dict() const { return type == Type::kDict; }
-  bool is_number() const { return is_bool() || is_int() || is_float(); }
-  bool is_integral() const { return is_bool() || is_int(); }
+  bool is_big() const { return type == Type::kBigInt; }
+  bool is_number() const { return is_integral() || is_big() || is_float(); }
+  bool is_integral() const { return is_bool() || is_int(); }  // and has `integral`
   int64_t integral() const { return is_bool() ? (b ? 1 : 0) : i; }
-  double number() const { return is_float() ? d : static_cast<double>(integral()); }
+  double number() const { return is_float() ? d : is_big() ? static_cast<double>(u) : static_cast<double>(integral()); }
   std::string_view str() const { return s->view(); }
 };
 
@@ -237,6 +247,8 @@ const Value* FindItem(const Dict& dict, std::string_view key);
 std::string TypeName(const Value& v);  // "str", "list", "jinja2.utils.Namespace", ...
 std::string UndefinedMessage(const Value& undefined);
 [[noreturn]] void ThrowUndefined(const Value& undefined);
+// Of a big integer, that `what` is not supported on it.
+[[noreturn]] void ThrowBig(const char* what, const Value& big);
 std::string FloatRepr(double value);
 // str() and repr(); `limit_bytes` bounds what is appended.
 void AppendStr(const Value& v, std::string* out, size_t limit_bytes);

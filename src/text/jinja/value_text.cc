@@ -16,6 +16,7 @@ std::string TypeName(const Value& v) {
     case Type::kBool:
       return "bool";
     case Type::kInt:
+    case Type::kBigInt:
       return "int";
     case Type::kFloat:
       return "float";
@@ -208,6 +209,9 @@ void AppendRepr(const Value& v, std::string* out, size_t limit_bytes, int depth)
       return;
     case Type::kInt:
       *out += std::to_string(v.i);
+      return;
+    case Type::kBigInt:
+      *out += std::to_string(v.u);
       return;
     case Type::kFloat:
       *out += FloatRepr(v.d);
