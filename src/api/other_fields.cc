@@ -10,6 +10,7 @@
 
 #include "api/field_table.h"
 #include "api/fields.h"
+#include "api/nested_fields.h"
 #include "base/json.h"
 
 namespace tactus::api {
@@ -265,7 +266,11 @@ class Reader {
       if (value.is_null() || (!prefix.empty() && key == "type")) continue;
       const std::string name = prefix + key;
       if (known_.contains(name)) {
-        if (value.is_object() && HasMembers(known_, name + ".")) TACTUS_RETURN_IF_ERROR(Read(value, name + "."));
+        if (name == "metadata") continue;  // the client's own
+        if (HasNestedFields(path_, name))
+          ReadNestedFields(path_, name, value, &ignored_);
+        else if (value.is_object() && HasMembers(known_, name + "."))
+          TACTUS_RETURN_IF_ERROR(Read(value, name + "."));
         continue;
       }
       if (prefix.empty() && generates()) {

@@ -112,6 +112,106 @@ TEST(OtherFields, UnknownNamesAreListedAndStrictlyRefused) {
   }
 }
 
+Result<ParsedRequest> ParseMessages(const std::string& body, bool strict = false) {
+  return ParseMessagesRequest(body, Limits(strict), {}, false);
+}
+
+TEST(OtherFields, UnknownNestedNamesAreListedWithTheirPlaceAndStrictlyRefused) {
+  const auto expect = [](const auto& parse, const std::string& body, std::vector<std::string> names) {
+    const auto parsed = parse(body, false);
+    ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+    EXPECT_EQ(parsed->ignored, names);
+    const auto refused = parse(body, true);
+    ASSERT_FALSE(refused.ok()) << body;
+    EXPECT_EQ(refused.status().param(), names[0].substr(0, names[0].find(' ')));
+  };
+  expect([](const std::string& body, bool strict) { return ParseChatRequest(body, Limits(strict)); }, R"({"messages": [
+      {"role": "user", "content": [{"type": "text", "text": "q", "wish": 1}], "hope": 1},
+      {"role": "assistant", "content": null, "wish": null, "tool_calls": [{"id": "c", "type": "function", "wish": 1,
+        "function": {"name": "f", "arguments": {"wish": 1}, "hope": 1}}]},
+      {"role": "tool", "tool_call_id": "c", "content": [{"type": "image", "wish": 1}]}],
+      "tools": [{"type": "function", "wish": 1, "function": {"name": "f", "hope": 1, "parameters": {"type": "object",
+        "wish": 1}}}],
+      "tool_choice": {"type": "function", "function": {"name": "f", "wish": 1}, "hope": 1},
+      "thinking": {"type": "enabled", "wish": 1}, "chat_template_kwargs": {"wish": {"a": 1}}, "metadata": {"a": 1}})",
+         {"messages[0].content[0].wish", "messages[0].hope", "messages[1].tool_calls[0].wish",
+          "messages[1].tool_calls[0].function.hope", "tools[0].wish", "tools[0].function.hope",
+          "tool_choice.function.wish", "tool_choice.hope", "thinking.wish"});
+  expect([](const std::string& body, bool strict) { return ParseResponsesRequest(body, Limits(strict)); },
+         R"({"input": [{"role": "user", "content": [{"type": "input_text", "text": "q", "wish": 1}], "wish": 1},
+      {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "wish": 1},
+      {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "r", "wish": 1}]}],
+      "tools": [{"type": "function", "name": "f", "parameters": {"wish": 1}, "wish": 1}],
+      "text": {"format": {"type": "json_schema", "name": "n", "schema": {"const": 1}, "wish": 1}, "hope": 1},
+      "tool_choice": {"type": "function", "name": "f", "wish": 1}, "metadata": {"wish": "a"}})",
+         {"input[0].content[0].wish", "input[0].wish (2 places)", "input[2].output[0].wish", "tools[0].wish",
+          "text.format.wish", "text.hope", "tool_choice.wish"});
+  expect(ParseMessages, R"({"max_tokens": 1, "system": [{"type": "text", "text": "s", "wish": 1}], "messages": [
+      {"role": "user", "content": "q", "wish": 1},
+      {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {"wish": 1}, "hope": 1}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [
+        {"type": "text", "text": "r", "wish": 1}], "wish": 1}]}],
+      "tools": [{"name": "f", "input_schema": {"wish": 1}, "wish": 1}], "tool_choice": {"type": "auto", "wish": 1},
+      "thinking": {"type": "adaptive", "wish": 1}, "metadata": {"wish": 1}})",
+         {"system[0].wish", "messages[0].wish", "messages[1].content[0].hope", "messages[2].content[0].content[0].wish",
+          "messages[2].content[0].wish", "tools[0].wish", "tool_choice.wish", "thinking.wish"});
+}
+
+TEST(OtherFields, NestedFieldsThatClientsSendAreKnown) {
+  const auto chat = ParseChatRequest(R"({"messages": [
+      {"role": "user", "name": "u", "content": [{"type": "text", "text": "q", "cache_control": {"type": "ephemeral"}}]},
+      {"role": "assistant", "content": "a", "refusal": null, "annotations": [], "audio": null, "reasoning": "r",
+       "reasoning_content": "r", "tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "f",
+       "arguments": "{}", "parsed_arguments": {"a": 1}}}]},
+      {"role": "tool", "tool_call_id": "c", "name": "f", "content": "x"}], "tools": [{"type": "function",
+      "cache_control": {"type": "ephemeral"}, "function": {"name": "f", "strict": false, "description": "d"}}]})",
+                                     Limits(true));
+  EXPECT_TRUE(chat.ok()) << chat.status().message();
+  const auto responses = ParseResponsesRequest(R"({"input": [
+      {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "q"}]},
+      {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "s"}], "content": [
+        {"type": "reasoning_text", "text": "r"}], "encrypted_content": "e", "status": "completed"},
+      {"type": "function_call", "id": "i", "call_id": "c", "name": "f", "arguments": "{}", "status": "completed"},
+      {"type": "function_call_output", "id": "o", "call_id": "c", "output": "x", "status": "completed"},
+      {"type": "message", "id": "m", "role": "assistant", "status": "completed", "phase": "final_answer", "content": [
+        {"type": "output_text", "text": "a", "annotations": [], "logprobs": []}]}, {"role": "user", "content": "q"}],
+      "tools": [{"type": "function", "name": "f", "description": "d", "strict": false, "parameters": {}}],
+      "text": {"format": {"type": "json_schema", "name": "n", "strict": true, "description": "d", "schema": {}}}})",
+                                               Limits(true));
+  EXPECT_TRUE(responses.ok()) << responses.status().message();
+  const auto messages = ParseMessages(R"({"max_tokens": 1,
+      "system": [{"type": "text", "text": "s", "cache_control": {"type": "ephemeral", "ttl": "1h"}}], "messages": [
+      {"role": "user", "content": [{"type": "text", "text": "q", "cache_control": {"type": "ephemeral"}}]},
+      {"role": "assistant", "content": [{"type": "thinking", "thinking": "t", "signature": "s"},
+        {"type": "text", "text": "a", "citations": []}, {"type": "tool_use", "id": "c", "name": "f", "input": {},
+        "cache_control": {"type": "ephemeral"}, "caller": {"type": "direct"}}]},
+      {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "is_error": false, "content": [
+        {"type": "text", "text": "r"}, {"type": "search_result", "title": "t", "source": "s", "content": [
+        {"type": "text", "text": "x"}], "citations": {"enabled": true}}]}]}],
+      "tools": [{"name": "f", "description": "d", "input_schema": {}, "strict": false, "defer_loading": false,
+        "cache_control": {"type": "ephemeral"}}],
+      "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": {"type": "thinking_turns",
+        "value": 1}}]}, "output_config": {"format": {"type": "json_schema", "schema": {}}}})",
+                                      true);
+  EXPECT_TRUE(messages.ok()) << messages.status().message();
+}
+
+TEST(OtherFields, OneNameInManyPlacesIsToldOnce) {
+  std::string list, others;
+  for (int i = 0; i < 1000; ++i) {
+    list += R"({"role": "user", "content": "q", "wish": 1},)";
+    others += R"({"role": "user", "content": "q", "wish)" + std::to_string(i) + R"(": 1},)";
+  }
+  list.pop_back();
+  others.pop_back();
+  const auto parsed = ParseChatRequest(R"({"messages": [)" + list + "]}", Limits());
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->ignored, std::vector<std::string>{"messages[0].wish (1000 places)"});
+  EXPECT_LE(ParseChatRequest(R"({"messages": [)" + others + "]}", Limits())->ignored.size(), 64u);
+  const auto refused = ParseChatRequest(R"({"messages": [)" + list + "]}", Limits(true));
+  EXPECT_EQ(refused.status().param(), "messages[0].wish");
+}
+
 TEST(OtherFields, EveryKnownFieldIsKnown) {
   // What docs/api.md lists of a chat; none of it is ignored.
   const auto chat = Parse(kRoutes[0], R"("model": "m", "temperature": 1, "top_p": 1, "top_k": 1, "min_p": 0,
