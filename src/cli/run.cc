@@ -16,6 +16,7 @@
 #include "cli/interrupt.h"
 #include "cli/line_editor.h"
 #include "cli/option_binding.h"
+#include "cli/start_log.h"
 #include "cli/talk.h"
 #include "engine/check_options.h"
 #include "tactus/engine.h"
@@ -29,7 +30,7 @@ constexpr int64_t kMostLineBytes = int64_t{16} << 20;  // of a chat
 struct RunOptions {
   std::string prompt, system;
   int64_t max_tokens = 0;
-  bool raw = false, history = true;
+  bool raw = false, history = true, verbose = false;
   EngineOptions engine;
 
   template <class V>
@@ -44,6 +45,8 @@ struct RunOptions {
              .min = 0,
              .help = "longest answer; 0: what the context leaves, at most --default-max-tokens"});
     v.Field("history", history, {.help = "keep what is typed into chats for the next one, in the cache folder"});
+    v.Field("verbose", verbose,
+            {.help = "show how it starts on standard error: model, memory plan, scheduler; else warnings alone"});
     engine.VisitFields(v);
   }
 };
@@ -234,6 +237,10 @@ class Chat {
       return;
     }
     talk_.settings() = changed;
+    if (const int64_t context = talk_.context(); changed.max_tokens > context && found->name == "max-tokens") {
+      std::fprintf(stderr, "max_tokens %lld is more than the context of %lld tokens: answers have what is left of it\n",
+                   static_cast<long long>(changed.max_tokens), static_cast<long long>(context));
+    }
   }
   // To what the chat began with.
   void TakeBack(const FieldBinding& field) const {
@@ -292,11 +299,9 @@ int RunCommand(const Args& args) {
   }
   options.prompt = ValidText(options.prompt, "--prompt");
   options.system = ValidText(options.system, "--system");
-  const bool quiet = !isatty(STDERR_FILENO);
-  auto engine = Engine::Create(options.engine, [quiet](std::string_view text) {
-    if (!quiet || text.starts_with("warning: "))
-      std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
-  });
+  StartLog log(options.verbose);
+  auto engine = Engine::Create(options.engine, [&log](std::string_view text) { log.Detail(text); });
+  log.Clear();
   if (!engine.ok()) {
     const int code = FailRun(engine.status());
     return engine.status().code() == StatusCode::kInvalidArgument ? kExitUsage : code;  // as `tactus serve` has it

@@ -113,7 +113,7 @@ std::vector<api::ChatMessage> Talk::Messages() const {
 // With what the settings say about the answer.
 Result<api::Prepared> Talk::Prepare(api::ParsedRequest asked) {
   asked.base.sampling = Sampling();
-  if (settings_.max_tokens > 0) asked.max_tokens = settings_.max_tokens;
+  if (settings_.max_tokens > 0) asked.default_max_tokens = settings_.max_tokens;   // or less, as the context leaves it
   return api::PrepareConversation(std::move(asked), engine_, limits_, {}, false);  // of what is tried, nothing counts
 }
 

@@ -17,7 +17,7 @@ namespace tactus::cli {
 struct AnswerSettings {
   StatedSampling sampling;  // over the defaults that the engine has
   std::optional<int64_t> seed;
-  int64_t max_tokens = 0;  // 0: what the context leaves, at most --default-max-tokens
+  int64_t max_tokens = 0;  // at most what the context leaves; 0: that, at most --default-max-tokens
 
   template <class V>
   void VisitFields(V& v) {
@@ -47,6 +47,7 @@ class Talk {
   void SetSystem(const std::string& text);
   const std::string& system() const { return system_; }
   AnswerSettings& settings() { return settings_; }
+  int64_t context() const { return limits_.max_model_len; }  // tokens of a question, what was before, and the answer
   // What answers are sampled with now.
   SamplingParams Sampling() const;
 

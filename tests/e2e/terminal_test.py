@@ -102,6 +102,21 @@ class TerminalTest(unittest.TestCase):
         self.assertIn("[the context is full: the oldest 2 messages are left out from here on]", done.stderr.decode())
         self.assertEqual(done.stdout.count(b"\n"), 12, done.stdout)
 
+    def test_a_length_beyond_the_context_is_what_is_left_of_it(self):
+        done = self.run_tactus("--max-model-len", "200", stdin="/set max_tokens 500\nx\n/set max_tokens 3\nx\n")
+        said = done.stderr.decode()
+        self.assertEqual(done.returncode, 0, said)
+        self.assertIn("max_tokens 500 is more than the context of 200 tokens: answers have what is left of it", said)
+        self.assertNotIn("exceed the context", said)
+        self.assertEqual(said.count("is more than the context"), 1)
+
+    def test_verbose_tells_the_start_and_else_a_pipe_has_warnings_alone(self):
+        quiet = self.run_tactus("--max-tokens", "1", "--raw", "-p", "x").stderr.decode()
+        loud = self.run_tactus("--max-tokens", "1", "--raw", "-p", "x", "--verbose").stderr.decode()
+        for line in ("model ", "scheduler ", "ready after "):
+            self.assertNotIn(f"\n{line}", "\n" + quiet)
+            self.assertIn(f"\n{line}", "\n" + loud)
+
     def test_a_pipe_has_commands_too(self):
         done = self.run_tactus(
             "--max-tokens",
@@ -289,6 +304,13 @@ class PromptTest(unittest.TestCase):
         for _ in range(2):
             terminal.type("\x03")
             time.sleep(0.2)  # two at once are one
+        self.assertEqual(terminal.exit_status(), 0)
+
+    def test_the_start_is_one_line(self):
+        terminal = self.chat("--max-tokens", "2", "--history", "off")
+        for line in terminal.shown.split("Chat with ")[0].split("\r\n")[:-1]:
+            self.assertTrue(line.split("\x1b[K")[-1].startswith("warning: "), terminal.shown)
+        terminal.type("/exit\r")
         self.assertEqual(terminal.exit_status(), 0)
 
     def test_help_and_settings(self):
