@@ -208,6 +208,58 @@ Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& pat
   return c;
 }
 
+namespace {
+
+// What transformers has and is not built here.
+struct UnbuiltSampler {
+  const char* name;
+  double off;    // numbers up to it ask for nothing; of typical_p those from it
+  bool samples;  // asks for nothing with do_sample: false
+};
+constexpr UnbuiltSampler kUnbuiltSamplers[] = {{"suppress_tokens", 0, false},
+                                               {"begin_suppress_tokens", 0, false},
+                                               {"bad_words_ids", 0, false},
+                                               {"sequence_bias", 0, false},
+                                               {"force_words_ids", 0, false},
+                                               {"forced_bos_token_id", -1, false},
+                                               {"forced_eos_token_id", -1, false},
+                                               {"constraints", 0, false},
+                                               {"stop_strings", 0, false},
+                                               {"no_repeat_ngram_size", 0, false},
+                                               {"exponential_decay_length_penalty", 0, false},
+                                               {"min_length", 0, false},
+                                               {"min_new_tokens", 0, false},
+                                               {"num_beams", 1, false},
+                                               {"num_beam_groups", 1, false},
+                                               {"penalty_alpha", 0, false},
+                                               {"guidance_scale", 1, false},
+                                               {"dola_layers", 0, false},
+                                               {"watermarking_config", 0, false},
+                                               {"typical_p", 1, true},
+                                               {"epsilon_cutoff", 0, true},
+                                               {"eta_cutoff", 0, true},
+                                               {"top_h", 0, true}};
+
+void WarnOfUnbuilt(const SortedJson& object, bool samples, ModelConfig* config) {
+  std::string list;
+  for (const auto& [name, off, only_samples] : kUnbuiltSamplers) {
+    const auto found = object.find(name);
+    if (found == object.end() || found->is_null() || *found == false || (only_samples && !samples)) continue;
+    if (found->is_number()) {
+      const double value = found->get<double>();
+      if (std::string_view(name) == "typical_p" ? value >= off : value <= off) continue;
+    } else if (found->empty() || *found == "") {
+      continue;
+    }
+    list += (list.empty() ? "" : ", ") + std::string(name);
+    if (found->is_number()) list += " " + found->dump();
+  }
+  if (!list.empty())
+    config->warnings.push_back("generation_config.json asks for " + list + ", not built here: left out");
+}
+
+}  // namespace
+
 Status ApplyGenerationConfig(std::string_view text, const std::string& path, ModelConfig* config) {
   TACTUS_ASSIGN_OR_RETURN(const auto object, ParseJsonObject(text, path));
   JsonFields json(*object, path);
@@ -216,7 +268,9 @@ Status ApplyGenerationConfig(std::string_view text, const std::string& path, Mod
   if (std::find(eos.begin(), eos.end(), config->assumed_stop_id) != eos.end()) config->assumed_stop_id = -1;
   AddTokenIds(json, "eos_token_id", std::move(eos), config);
   TACTUS_RETURN_IF_ERROR(json.status());
-  if (!json.Bool("do_sample").value_or(true)) return json.status();
+  const bool samples = json.Bool("do_sample").value_or(true);
+  WarnOfUnbuilt(*object, samples, config);
+  if (!samples) return json.status();
 
   StatedSampling& stated = config->generation_defaults;
   const auto fail = [&](const char* key, double value, const std::string& possible) {

@@ -278,6 +278,26 @@ TEST(GenerationConfig, GreedyConfigsLeaveDefaultsAlone) {
   EXPECT_FALSE(c.generation_defaults.any());
 }
 
+TEST(GenerationConfig, WhatIsNotBuiltIsNamed) {
+  const auto warnings = [](const char* text) {
+    ModelConfig c = Good(Base());
+    EXPECT_TRUE(ApplyGenerationConfig(text, "g.json", &c).ok()) << text;
+    return c.warnings;
+  };
+  EXPECT_EQ(
+      warnings(R"({"suppress_tokens":[1,2],"no_repeat_ngram_size":3,"typical_p":0.9,"epsilon_cutoff":0.0003,
+                     "eta_cutoff":0.001,"num_beams":4})"),
+      std::vector<std::string>{"generation_config.json asks for suppress_tokens, no_repeat_ngram_size 3, num_beams 4, "
+                               "typical_p 0.9, epsilon_cutoff 0.0003, eta_cutoff 0.001, not built here: left out"});
+  // What asks for nothing, and what is no sampler.
+  EXPECT_TRUE(warnings(R"({"suppress_tokens":null,"begin_suppress_tokens":[],"no_repeat_ngram_size":0,"typical_p":1.0,
+                       "num_beams":1,"num_beam_groups":1,"epsilon_cutoff":0.0,"guidance_scale":null,"max_length":20,
+                       "use_cache":true,"transformers_version":"4"})")
+                  .empty());
+  EXPECT_TRUE(warnings(R"({"do_sample":false,"typical_p":0.5})").empty());
+  EXPECT_EQ(warnings(R"({"do_sample":false,"bad_words_ids":[[3]]})").size(), 1u);
+}
+
 // The ends of each range are taken; what lies beyond is refused with the range, when the model is loaded.
 TEST(GenerationConfig, RangesAreThoseOfSampling) {
   struct Case {
