@@ -91,8 +91,15 @@ Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& pre
   return Status();
 }
 
-void AddStopId(std::optional<int64_t> id, ModelConfig* config) {
-  if (!id || *id < 0 || *id >= config->vocab_size) return;  // some files write 2^32 - 1 for "none"
+void AddStopId(GgufFields& fields, const char* key, ModelConfig* config) {
+  constexpr int64_t kNone = 0xFFFFFFFF;  // as some files write it
+  const std::optional<int64_t> id = fields.Int(key);
+  if (!id || *id < 0 || *id == kNone) return;
+  if (*id >= config->vocab_size) {
+    config->warnings.push_back(fmt::format("{} is {}, which is no token of a vocabulary of {}: it ends no answer", key,
+                                           *id, config->vocab_size));
+    return;
+  }
   const auto token = static_cast<TokenId>(*id);
   if (std::find(config->stop_ids.begin(), config->stop_ids.end(), token) == config->stop_ids.end()) {
     config->stop_ids.push_back(token);
@@ -210,9 +217,9 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   const int64_t window = fields.Int(prefix + "attention.sliding_window").value_or(0);
   const int64_t bos = fields.Int("tokenizer.ggml.bos_token_id").value_or(-1);
   c.bos_id = bos >= 0 && bos < c.vocab_size ? static_cast<TokenId>(bos) : -1;
-  AddStopId(fields.Int("tokenizer.ggml.eos_token_id"), &c);
-  AddStopId(fields.Int("tokenizer.ggml.eot_token_id"), &c);
-  AddStopId(fields.Int("tokenizer.ggml.eom_token_id"), &c);
+  AddStopId(fields, "tokenizer.ggml.eos_token_id", &c);
+  AddStopId(fields, "tokenizer.ggml.eot_token_id", &c);
+  AddStopId(fields, "tokenizer.ggml.eom_token_id", &c);
   TACTUS_RETURN_IF_ERROR(ReadSampling(fields, &c));
   TACTUS_RETURN_IF_ERROR(fields.status());
   if (window < 0 || window > INT32_MAX) {

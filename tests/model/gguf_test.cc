@@ -257,6 +257,20 @@ TEST(GgufConfig, LlamaFieldsAndDefaults) {
   EXPECT_EQ(c->weight_dtype, DType::kF32);
 }
 
+TEST(GgufConfig, StopsOutsideTheVocabularyAreNamed) {
+  GgufBuilder b = TinyGguf();
+  b.U32("tokenizer.ggml.eos_token_id", 99999);
+  b.U32("tokenizer.ggml.eot_token_id", 0xFFFFFFFF);  // none
+  b.U32("tokenizer.ggml.eom_token_id", 12);
+  const std::string bytes = b.Build();
+  const auto c = ConfigFromGguf(*ParseGguf(Bytes(bytes), "m.gguf"));
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  EXPECT_TRUE(c->stop_ids.empty());
+  const std::string what = ", which is no token of a vocabulary of 12: it ends no answer";
+  EXPECT_EQ(c->warnings, (std::vector<std::string>{"tokenizer.ggml.eos_token_id is 99999" + what,
+                                                   "tokenizer.ggml.eom_token_id is 12" + what}));
+}
+
 // As llama.cpp's converter writes them, and values at which it turns a sampler off.
 TEST(GgufConfig, SamplingKeysAreRead) {
   const auto config = [](const std::function<void(GgufBuilder*)>& add) {
