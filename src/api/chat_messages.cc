@@ -116,6 +116,28 @@ std::string QuoteLargeIntegers(std::string_view json) {
   return copied == 0 ? std::string() : out + std::string(json.substr(copied));
 }
 
+Status Expected(const std::string& name, const char* expected, const Json& object, const char* member) {
+  const auto found = object.find(member);
+  if (found == object.end() || found->is_null())
+    return InvalidArgument(fmt::format("{}: missing; give {}", name, expected), name);
+  return InvalidArgument(fmt::format("{}: expected {}, got {}", name, expected, TypeName(*found)), name);
+}
+
+// A call says which function was called; templates write its name.
+Status CheckCall(const Json& call, const std::string& name) {
+  if (const auto type = call.find("type"); type != call.end() && *type != "function") {
+    return InvalidArgument(fmt::format("{}.type: {} is not supported; there is \"function\"", name, Shown(*type)),
+                           name + ".type");
+  }
+  const auto function = call.find("function");
+  if (function == call.end() || !function->is_object())
+    return Expected(name + ".function", "an object with a name and arguments", call, "function");
+  const auto called = function->find("name");
+  if (called == function->end() || !called->is_string())
+    return Expected(name + ".function.name", "a string", *function, "name");
+  return Status();
+}
+
 // The arguments of the calls in an assistant's message as objects, as templates take them, or as text. Text that is no
 // object is the model's own, which may have been cut off: it stays.
 Status ReadCalls(const std::string& where, bool arguments_as_text, Json* calls) {
@@ -126,9 +148,9 @@ Status ReadCalls(const std::string& where, bool arguments_as_text, Json* calls) 
       return InvalidArgument(fmt::format("{}: expected an object, got {}", name, TypeName(call)), name);
     }
     EraseNulls(&call);
+    TACTUS_RETURN_IF_ERROR(CheckCall(call, fmt::format("{}[{}]", where, i)));
     if (!call.contains("type")) call["type"] = "function";
     const auto function = call.find("function");
-    if (function == call.end() || !function->is_object()) continue;
     EraseNulls(&*function);
     Json& arguments = (*function)["arguments"];
     const bool none = arguments.is_null() || (arguments.is_string() && arguments.get_ref<const std::string&>().empty());

@@ -66,9 +66,12 @@ TEST(ChatMessages, AnAssistantMayBeSilent) {
         R"({"role":"assistant","tool_calls":null})", R"({"role":"assistant","tool_calls":[]})"}) {
     EXPECT_EQ(Message(message), silent) << message;
   }
-  const std::string calls =
-      Rendered(R"({"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function"}]})");
-  EXPECT_EQ(Message(R"({"role":"assistant","content":null,"tool_calls":[{"id":"1","type":null}]})"), calls);
+  const std::string calls = Rendered(
+      R"({"role":"assistant","content":"","tool_calls":[{"id":"1","function":{"name":"f","arguments":{}},"type":"function"}]})");
+  EXPECT_EQ(
+      Message(
+          R"({"role":"assistant","content":null,"tool_calls":[{"id":"1","type":null,"function":{"name":"f","arguments":null}}]})"),
+      calls);
   EXPECT_EQ(Message(R"({"role":"user","tool_calls":[]})"), "messages[0].content|messages[0].content: missing");
   EXPECT_EQ(Message(R"({"role":"tool","content":null})"),
             R"({"messages":[{"role":"tool","content":""}],"add_generation_prompt":true})")
@@ -76,6 +79,27 @@ TEST(ChatMessages, AnAssistantMayBeSilent) {
   EXPECT_EQ(Message(R"({"role":"tool"})"), "messages[0].content|messages[0].content: missing");
   EXPECT_EQ(Message(R"({"role":"user","content":"c","tool_calls":{"a":1}})"),
             "messages[0].tool_calls|messages[0].tool_calls: expected a list, got an object");
+}
+
+TEST(ChatMessages, ACallSaysWhichFunctionItCalled) {
+  const auto refused = [](const std::string& call) {
+    return Message(R"({"role":"assistant","tool_calls":[{"function":{"name":"f"}},)" + call + "]}");
+  };
+  const auto at = [](const std::string& member, const std::string& what) {
+    const std::string name = "messages[0].tool_calls[1]" + member;
+    return name + "|" + name + ": " + what;
+  };
+  EXPECT_EQ(refused(R"({"id":"c","type":"custom","custom":{"name":"n","input":"i"}})"),
+            at(".type", R"("custom" is not supported; there is "function")"));
+  EXPECT_EQ(refused(R"({"type":5,"function":{"name":"f"}})"),
+            at(".type", R"(5 is not supported; there is "function")"));
+  for (const char* call : {"{}", R"({"function":null})", R"({"id":"c","type":"function"})"})
+    EXPECT_EQ(refused(call), at(".function", "missing; give an object with a name and arguments"));
+  EXPECT_EQ(refused(R"({"function":"f"})"),
+            at(".function", "expected an object with a name and arguments, got a string"));
+  for (const char* call : {R"({"function":{}})", R"({"function":{"name":null,"arguments":"{}"}})"})
+    EXPECT_EQ(refused(call), at(".function.name", "missing; give a string"));
+  EXPECT_EQ(refused(R"({"function":{"name":5}})"), at(".function.name", "expected a string, got a number"));
 }
 
 TEST(ChatMessages, FieldsThatSayNothingAreAbsent) {
