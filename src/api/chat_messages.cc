@@ -23,14 +23,52 @@ bool KnownRole(std::string_view role) {
   return false;
 }
 
+// Of the assistant's parts: a refusal that was none, and thoughts of other servers that nobody here can read.
+bool TellsNothing(const Json& part, std::string_view role) {
+  if (role != "assistant" || !part.is_object()) return false;
+  const Json type = part.value("type", Json());
+  return type == "redacted_thinking" || (type == "refusal" && part.contains("refusal") && part["refusal"].is_null());
+}
+
+// A part {"type": "thinking", "thinking": ...}: a text, or a list of text parts.
+Status AddThoughts(const Json& part, const std::string& where, std::string* reasoning) {
+  const std::string name = where + ".thinking";
+  const auto thinking = part.find("thinking");
+  if (thinking != part.end() && thinking->is_string()) {
+    *reasoning += thinking->get_ref<const std::string&>();
+    return Status();
+  }
+  if (thinking == part.end() || !thinking->is_array())
+    return InvalidArgument(name + ": expected a string or a list of text parts", name);
+  for (size_t i = 0; i < thinking->size(); ++i) {
+    const Json& one = (*thinking)[i];
+    const auto text = one.is_object() ? one.find("text") : one.end();
+    if (!one.is_object() || text == one.end() || !text->is_string()) {
+      const std::string inner = fmt::format("{}[{}]", name, i);
+      return InvalidArgument(fmt::format("{}: expected an object with a text", inner), inner);
+    }
+    *reasoning += text->get_ref<const std::string&>();
+  }
+  return Status();
+}
+
 // A list of text parts is one text, joined by newlines. Behind a tool's result a part that is no text is named in its
-// place: the model has asked for it, and neither it nor the client can leave it out.
-Status JoinParts(const Json& parts, std::string_view role, const std::string& where, Json* content) {
+// place: the model has asked for it, and neither it nor the client can leave it out. The thoughts among the assistant's
+// parts go to `reasoning`.
+Status JoinParts(const Json& parts, std::string_view role, const std::string& where, Json* content,
+                 std::string* reasoning) {
   std::string text;
+  bool any = false;
   for (size_t i = 0; i < parts.size(); ++i) {
     const Json& part = parts[i];
     const std::string name = fmt::format("{}[{}]", where, i);
-    if (i > 0) text += '\n';
+    if (TellsNothing(part, role)) continue;
+    if (role == "assistant" && part.is_object() && part.value("type", Json()) == "thinking") {
+      TACTUS_RETURN_IF_ERROR(AddThoughts(part, name, reasoning));
+      continue;
+    }
+    if (any) text += '\n';
+    any = true;
     if (part.is_string()) {
       text += part.get_ref<const std::string&>();
       continue;
@@ -255,7 +293,12 @@ Status ReadMessage(const Json& message, const std::string& where, bool arguments
   if (const auto content = out->find("content"); content != out->end()) {
     if (content->is_array()) {
       const Json parts = std::move(*content);
-      TACTUS_RETURN_IF_ERROR(JoinParts(parts, role->get_ref<const std::string&>(), where + ".content", &*content));
+      std::string reasoning;
+      TACTUS_RETURN_IF_ERROR(
+          JoinParts(parts, role->get_ref<const std::string&>(), where + ".content", &*content, &reasoning));
+      const bool has_own =
+          out->contains("reasoning_content") || out->contains("reasoning") || out->contains("thinking");
+      if (!reasoning.empty() && !has_own) (*out)["reasoning_content"] = std::move(reasoning);
     } else if (!content->is_string()) {
       return InvalidArgument(
           fmt::format("{}.content: expected a string or a list of text parts, got {}", where, TypeName(*content)),

@@ -126,7 +126,11 @@ class ResponsesTranslator {
     const auto id = fields.String("call_id", kMaxNameBytes);
     if (!fields.ok()) return fields.status();
     if (!id) return InvalidArgument(name + ".call_id: missing", name + ".call_id");
-    TACTUS_ASSIGN_OR_RETURN(std::string text, TextOfContent(fields.Find("output"), name + ".output", true));
+    const auto output = item.find("output");
+    std::string text;  // null: the call gave nothing back
+    if (output == item.end() || !output->is_null()) {
+      TACTUS_ASSIGN_OR_RETURN(text, TextOfContent(fields.Find("output"), name + ".output", true));
+    }
     messages_.Add({{"role", "tool"}, {"tool_call_id", *id}, {"content", std::move(text)}}, name);
     return Status();
   }

@@ -129,6 +129,31 @@ TEST(ChatMessages, ARefusalIsTheText) {
             "messages[0].refusal|messages[0].refusal: expected a string, got a number");
 }
 
+TEST(ChatMessages, ThoughtsAmongThePartsAreTheReasoning) {
+  const auto parts = [](const std::string& list, const std::string& more = "") {
+    return Message(R"({"role":"assistant","content":)" + list + more + "}");
+  };
+  const auto rendered = [](const char* text, const char* more) {
+    return Rendered(std::string(R"({"role":"assistant","content":")") + text + "\"" + more + "}");
+  };
+  EXPECT_EQ(parts(R"([{"type":"thinking","thinking":"t","signature":"s"},{"type":"text","text":"a"},"b"])"),
+            rendered("a\\nb", R"(,"reasoning_content":"t")"));
+  EXPECT_EQ(
+      parts(R"(["a",{"type":"thinking","thinking":[{"type":"text","text":"t"}]},{"type":"thinking","thinking":"u"}])"),
+      rendered("a", R"(,"reasoning_content":"tu")"));
+  EXPECT_EQ(parts(R"([{"type":"redacted_thinking","data":"x"},"a"])"), rendered("a", ""));
+  EXPECT_EQ(parts(R"([{"type":"thinking","thinking":"t"}])", R"(,"reasoning":"own")"),
+            rendered("", R"(,"reasoning":"own")"));
+  const std::string place = "messages[0].content[0].thinking";
+  EXPECT_EQ(parts(R"([{"type":"thinking"}])"), place + "|" + place + ": expected a string or a list of text parts");
+  EXPECT_EQ(parts(R"([{"type":"thinking","thinking":[5]}])"),
+            place + "[0]|" + place + "[0]: expected an object with a text");
+  EXPECT_EQ(parts(R"([{"type":"refusal","refusal":null},"a",{"type":"refusal","refusal":null}])"), rendered("a", ""));
+  EXPECT_EQ(
+      Message(R"({"role":"user","content":[{"type":"thinking","thinking":"t"}]})"),
+      R"(messages[0].content[0]|messages[0].content[0]: parts of type "thinking" are not supported yet; only text)");
+}
+
 TEST(ChatMessages, PartsOfAResultThatAreNoTextAreNamed) {
   EXPECT_EQ(Message(R"({"role":"tool","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{}}]})"),
             Rendered(R"({"role":"tool","content":"a\n[image_url: not shown, this model reads text alone]"})"));

@@ -54,6 +54,15 @@ TEST(ResponsesRequest, ItemsBecomeMessages) {
     {"role": "tool", "tool_call_id": "c2", "content": "2"}])"));
 }
 
+TEST(ResponsesRequest, ACallMayHaveGivenNothingBack) {
+  const auto item = [](const char* output) {
+    return std::string(R"({"input": [{"type": "function_call_output", "call_id": "c1")") + output + "}]}";
+  };
+  EXPECT_EQ(Responses(item(R"(, "output": null)").c_str())["messages"],
+            Json::parse(R"([{"role": "tool", "tool_call_id": "c1", "content": ""}])"));
+  EXPECT_EQ(ParseResponsesRequest(item(""), Limits()).status().message(), "input[0].output: missing");
+}
+
 TEST(ResponsesRequest, ToolsThatAreNoFunctionsAreLeftOutAndNamed) {
   const auto parsed = ParseResponsesRequest(R"({"input": "q", "tools": [{"type": "web_search"},
       {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}, {"type": "custom", "name": "g"},
