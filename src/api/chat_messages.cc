@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <cmath>
 #include <iterator>
 
 #include "api/history.h"
@@ -128,6 +130,47 @@ void EraseEmpty(Json* message) {
   });
 }
 
+// Where the arguments of earlier calls stand in the bodies of chats and of /v1/messages; "": an item of a list.
+constexpr std::array<std::string_view, 6> kChatArguments = {"messages", "", "tool_calls", "", "function", "arguments"};
+constexpr std::array<std::string_view, 5> kBlockArguments = {"messages", "", "content", "", "input"};
+
+// Goes through a body in the order of its text.
+class LargeIntegers {
+ public:
+  LargeIntegers(const std::vector<json_text::LargeInteger>& large, int64_t place) : large_(large), place_(place) {
+    while (at_ < large.size() && large[at_].place < place) ++at_;
+  }
+
+  // `depth` names lead to `value`. `chat`, `block`: they are the first ones of kChatArguments, kBlockArguments.
+  void Quote(Json* value, size_t depth, bool chat, bool block) {
+    const int64_t place = place_++;
+    if (value->is_array()) {
+      for (Json& item : *value) QuoteMember("", &item, depth, chat, block);
+    } else if (value->is_object()) {
+      for (auto& [name, member] : value->get_ref<Json::object_t&>()) QuoteMember(name, &member, depth, chat, block);
+    } else if (value->is_number_float()) {
+      const bool is_argument = (chat && depth >= kChatArguments.size()) || (block && depth >= kBlockArguments.size());
+      const bool is_large = at_ < large_.size() && large_[at_].place == place;
+      if (is_argument && is_large) *value = large_[at_].text;
+      too_many_ |= is_argument && at_ == JsonLimits::kMostRounded && std::abs(value->get<double>()) >= 0x1p63;
+      if (is_large) ++at_;
+    }
+  }
+
+  bool too_many() const { return too_many_; }
+
+ private:
+  void QuoteMember(std::string_view name, Json* value, size_t depth, bool chat, bool block) {
+    const auto leads = [&](const auto& path) { return depth >= path.size() || path[depth] == name; };
+    Quote(value, depth + 1, chat && leads(kChatArguments), block && leads(kBlockArguments));
+  }
+
+  const std::vector<json_text::LargeInteger>& large_;
+  int64_t place_;
+  size_t at_ = 0;  // in large_
+  bool too_many_ = false;
+};
+
 // Integers beyond 64 bits in quotes, in which templates keep all of their digits. Empty: there are none.
 std::string QuoteLargeIntegers(std::string_view json) {
   constexpr size_t kSafeDigits = 18;
@@ -141,9 +184,11 @@ std::string QuoteLargeIntegers(std::string_view json) {
     }
     const size_t end = std::min(json.find_first_not_of("+-.0123456789eE", at), json.size());
     const std::string_view number = json.substr(at, end - at);
-    int64_t value = 0;
+    const auto fits = [number](auto value) {
+      return std::from_chars(number.data(), number.data() + number.size(), value).ec == std::errc();
+    };
     const bool large = number.size() > kSafeDigits && number.find_first_of(".eE") == std::string_view::npos &&
-                       std::from_chars(number.data(), number.data() + number.size(), value).ec != std::errc();
+                       !fits(int64_t{0}) && !fits(uint64_t{0});
     if (large) {
       out += json.substr(copied, at - copied);
       out += fmt::format("\"{}\"", number);
@@ -344,6 +389,17 @@ void ReadThinking(Fields* fields, Json* variables) {
 }
 
 }  // namespace
+
+Status KeepLargeIntegers(const std::vector<json_text::LargeInteger>& large, int64_t place, Json* body) {
+  if (large.empty()) return Status();
+  LargeIntegers walk(large, place);
+  walk.Quote(body, 0, true, true);
+  if (!walk.too_many()) return Status();
+  return InvalidArgument(fmt::format("messages: more than {} integers of the body are beyond 64 bits, the limit; write "
+                                     "those in the arguments of calls as strings",
+                                     JsonLimits::kMostRounded),
+                         "messages");
+}
 
 std::string NotShown(std::string_view type) {
   return fmt::format("[{}: not shown, this model reads text alone]", type);

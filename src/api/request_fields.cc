@@ -53,8 +53,11 @@ Status ParseBody(std::string_view body, StopToken stop, Json* doc) {
   limits.stop = stop;
   std::vector<json_text::RoundedNumber> rounded;
   limits.rounded = &rounded;
+  std::vector<json_text::LargeInteger> large;
+  limits.large = &large;
   TACTUS_ASSIGN_OR_RETURN(*doc, ParseJson(body, limits));
   TACTUS_RETURN_IF_ERROR(CheckBody(*doc));
+  TACTUS_RETURN_IF_ERROR(KeepLargeIntegers(large, 0, doc));
   return CheckNumbers(*doc, rounded);
 }
 
@@ -156,10 +159,14 @@ void ReadStop(Fields* fields, const RequestLimits& limits, int64_t least, Parsed
       std::numeric_limits<int64_t>::max();  // the context decides, with the prompt's length (PlaceInContext)
   out->max_tokens = fields->Integer("max_completion_tokens", least, any);
   const auto older_name = fields->Integer("max_tokens", least, any);
-  if (!out->max_tokens) out->max_tokens = older_name;
+  if (out->max_tokens)
+    out->max_tokens_field = "max_completion_tokens";
+  else
+    out->max_tokens = older_name;
   if (out->max_tokens && stop.min_tokens > *out->max_tokens) {
     fields->Fail(InvalidArgument(
-        fmt::format("min_tokens: {} is more than max_tokens, {}", stop.min_tokens, *out->max_tokens), "min_tokens"));
+        fmt::format("min_tokens: {} is more than {}, {}", stop.min_tokens, out->max_tokens_field, *out->max_tokens),
+        "min_tokens"));
   }
 }
 

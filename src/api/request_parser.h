@@ -46,7 +46,8 @@ struct ParsedRequest {
   bool add_special_tokens = true;  // completions
   Request base;                    // n, sampling, stop, priority, slo, slo_class, client, cache_salt
   std::optional<int64_t> max_tokens;
-  int64_t default_max_tokens = 0;  // what it gets at most without max_tokens
+  const char* max_tokens_field = "max_tokens";  // that it comes from
+  int64_t default_max_tokens = 0;               // what it gets at most without max_tokens
   bool stream = false;
   bool include_usage = false;     // stream_options.include_usage
   bool continuous_usage = false;  // stream_options.continuous_usage_stats
@@ -73,6 +74,11 @@ Result<ParsedRequest> ReadResponsesRequest(const Json& body, const RequestLimits
 
 // That the schemas in a body mean what is written. `rounded`: as JsonLimits has it of the text that it was read from.
 Status CheckNumbers(const Json& body, const std::vector<json_text::RoundedNumber>& rounded);
+
+// Integers beyond 64 bits in the arguments of earlier calls that came as objects: `body` gets them in quotes, in which
+// templates keep all of their digits. `large`: as JsonLimits has it of the text of which `body` is the value number
+// `place`.
+Status KeepLargeIntegers(const std::vector<json_text::LargeInteger>& large, int64_t place, Json* body);
 
 // The objectives that gateways put into headers: x-slo-ttft-ms, x-slo-tpot-ms and their x-llm-d- forms. The body's win.
 // `name` is compared without case; other names have no effect.

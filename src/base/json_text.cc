@@ -39,6 +39,9 @@ class Builder final : public nlohmann::json_sax<Json> {
   bool number_float(number_float_t value, const string_t& text) override {
     if (limits_.rounded != nullptr && limits_.rounded->size() < JsonLimits::kMostRounded && IsRounded(value, text))
       limits_.rounded->push_back({value, text});
+    if (limits_.large != nullptr && limits_.large->size() < JsonLimits::kMostRounded &&
+        text.find_first_of(".eE") == std::string::npos)
+      limits_.large->push_back({values_, text});
     return Add(Json(value));
   }
   bool string(string_t& value) override { return Add(Json(std::move(value))); }

@@ -21,6 +21,12 @@ struct RoundedNumber {
   std::string text;
 };
 
+// An integer of a text beyond 64 bits, which its value holds as a double.
+struct LargeInteger {
+  int64_t place = 0;  // of the value: how many values of the text begin before it, objects and lists too
+  std::string text;
+};
+
 struct JsonLimits {
   int max_depth = 64;
   int64_t max_values = 2'000'000;
@@ -30,6 +36,7 @@ struct JsonLimits {
   // Gets the first of them, up to kMostRounded; an error then names a number that is none of a double.
   std::vector<RoundedNumber>* rounded = nullptr;
   static constexpr size_t kMostRounded = 4096;
+  std::vector<LargeInteger>* large = nullptr;  // gets the first of them, up to kMostRounded
 };
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits = {});
 

@@ -29,6 +29,16 @@ Status NoneOf(const api::Fields& fields, const char* name, const std::optional<s
   return InvalidArgument(fmt::format("{}: {} is not known; give {}", name, api::Shown(Json(*value)), choices), name);
 }
 
+// How many values of a line begin before its body: the line itself and what stands before, which are texts.
+int64_t PlaceOfBody(const Json& line) {
+  int64_t place = 1;
+  for (const auto& [key, value] : line.get_ref<const Json::object_t&>()) {
+    if (key == "body") break;
+    ++place;
+  }
+  return place;
+}
+
 constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
 
 }  // namespace
@@ -57,6 +67,8 @@ Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
   limits.first_line = number;
   std::vector<json_text::RoundedNumber> rounded;
   limits.rounded = &rounded;
+  std::vector<json_text::LargeInteger> large;
+  limits.large = &large;
   TACTUS_ASSIGN_OR_RETURN(Json object, json_text::ParseJson(text, limits));
   if (!object.is_object()) {
     return InvalidArgument(fmt::format("a line must be a JSON object with custom_id, method, url and body, not {}",
@@ -79,7 +91,9 @@ Status ParseLine(std::string_view text, int64_t number, JobLine* line) {
   if (!body->is_object()) fields.FailType("body", "a JSON object", *body);
   if (!fields.ok()) return fields.status();
   TACTUS_RETURN_IF_ERROR(api::CheckNumbers(*body, rounded));
-  line->body = std::make_shared<const Json>(std::move(object["body"]));
+  Json& taken = object["body"];
+  if (!large.empty()) TACTUS_RETURN_IF_ERROR(api::KeepLargeIntegers(large, PlaceOfBody(object), &taken));
+  line->body = std::make_shared<const Json>(std::move(taken));
   return Status();
 }
 

@@ -182,9 +182,41 @@ TEST(Tools, ArgumentsOfTheHistoryAreWhatTheTemplateTakes) {
   EXPECT_EQ(calls(R"("{\"a\": [-9223372036854775808, 9223372036854775807]}")"),
             R"({"a":[-9223372036854775808,9223372036854775807]})");
   EXPECT_EQ(calls(R"("{\"a\": [18446744073709551615, -9223372036854775809], \"99999999999999999999\": 1e30}")"),
-            R"({"a":["18446744073709551615","-9223372036854775809"],"99999999999999999999":1e+30})");
-  EXPECT_EQ(calls(R"({"a": 18446744073709551615})"), R"({"a":"18446744073709551615"})");
+            R"({"a":[18446744073709551615,"-9223372036854775809"],"99999999999999999999":1e+30})");
+  EXPECT_EQ(calls(R"({"a": 18446744073709551615})"), R"({"a":18446744073709551615})");
   EXPECT_EQ(calls("5"), place + "|" + place + ": expected a string of JSON or an object, got a number");
+}
+
+// 2^64 is a double, the next one is none, and both have one double.
+TEST(Tools, LargeIntegersOfArgumentsThatAreAnObjectKeepTheirDigits) {
+  const std::string given =
+      R"({"a":18446744073709551616,"b":[1.8446744073709552e19,{"c":18446744073709551617}],"d":-9223372036854775809,"e":7})";
+  const std::string kept =
+      R"({"a":"18446744073709551616","b":[1.8446744073709552e+19,{"c":"18446744073709551617"}],"d":"-9223372036854775809","e":7})";
+  const std::string before = R"("documents":[18446744073709551999,1],)";
+  EXPECT_NE(
+      Variables(
+          before +
+          R"("messages":[{"role":"assistant","x":18446744073709551618,"tool_calls":[{"function":{"name":"f","arguments":)" +
+          given + "}}]}]")
+          .find("\"arguments\":" + kept),
+      std::string::npos);
+  const auto parsed = ParseMessagesRequest(
+      R"({"max_tokens":5,"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"i","name":"f","input":)" +
+          given + R"(}]},{"role":"user","content":"u"}]})",
+      Limits());
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_NE(parsed->template_variables.find("\"arguments\":" + kept), std::string::npos) << parsed->template_variables;
+  std::string many = "[0";
+  for (int i = 0; i < 4096; ++i) many += ",99999999999999999999";
+  const auto call = [&](const std::string& list) {
+    return Variables(R"("messages":[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{"a":)" +
+                     list + "}}}]}]");
+  };
+  EXPECT_EQ(call(many + "]").find("e+"), std::string::npos);
+  EXPECT_EQ(call(many + ",99999999999999999999]"),
+            "messages|messages: more than 4096 integers of the body are beyond 64 bits, the limit; write those in the "
+            "arguments of calls as strings");
 }
 
 TEST(Tools, ATemplateThatKnowsNoneIsToldInWords) {

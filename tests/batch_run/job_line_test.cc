@@ -43,6 +43,17 @@ TEST(JobLine, SaysWhatIsAskedForWhom) {
   EXPECT_EQ(line.api, &api::kCompletionsApi);
 }
 
+TEST(JobLine, LargeIntegersInTheArgumentsOfCallsKeepTheirDigits) {
+  JobLine line;
+  const std::string calls = R"("messages":[{"tool_calls":[{"function":{"arguments":{"a":[)";
+  ASSERT_EQ(Fault(R"({"custom_id":"x","method":"POST","url":"/v1/chat/completions",
+                      "body":{)" +
+                      calls + "99999999999999999998,1]}}}]}]}}",
+                  &line),
+            "");
+  EXPECT_EQ(line.body->dump(), "{" + calls + R"("99999999999999999998",1]}}}]}]})");
+}
+
 TEST(JobLine, AUrlIsThatOfARouteWithOrWithoutItsVersion) {
   for (const char* url : {"/v1/responses", "/responses", "/v1/responses/"})
     EXPECT_EQ(ApiOfUrl(url), &api::kResponsesApi);
