@@ -184,13 +184,23 @@ Result<ParsedRequest> ParseMessagesRequest(std::string_view body, const RequestL
   return ReadTranslated(std::move(translation), doc, counting ? kCountTokensPath : kMessagesPath, limits);
 }
 
+namespace {
+
+// The field of the client's own body that says how many tokens the answer may have.
+std::string AskedBy(const ParsedRequest& parsed) {
+  const bool asked = parsed.max_tokens && !parsed.prompt_only;
+  return asked ? parsed.names.Original(parsed.max_tokens_field) : std::string(ContextOverflow::kAnswer);
+}
+
+}  // namespace
+
 Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const RequestLimits& limits,
                       StopConditions* stop) {
   const int64_t context = limits.max_model_len;
   if (prompt_tokens < 1)
     return InvalidArgument("prompt: no tokens; give at least one", parsed.chat ? "messages" : "prompt");
-  TACTUS_RETURN_IF_ERROR(
-      CheckContext(prompt_tokens, parsed.max_tokens.value_or(1), context, parsed.chat ? "messages" : "prompt"));
+  TACTUS_RETURN_IF_ERROR(CheckContext(prompt_tokens, parsed.max_tokens.value_or(1), context,
+                                      parsed.chat ? "messages" : "prompt", AskedBy(parsed)));
   if (parsed.max_tokens) {
     stop->max_tokens = *parsed.max_tokens;
   } else {
@@ -202,10 +212,12 @@ Status PlaceInContext(const ParsedRequest& parsed, int64_t prompt_tokens, const 
 
 Status CheckLeastTokens(const ParsedRequest& parsed, int64_t least_tokens, const RequestLimits& limits) {
   if (least_tokens < limits.max_model_len) return Status();  // whether max_tokens fits takes the exact number
+  const std::string field = AskedBy(parsed);
   return OverflowStatus({.prompt_tokens = least_tokens,
                          .max_tokens = parsed.max_tokens.value_or(1),
                          .context = limits.max_model_len,
-                         .at_least = true},
+                         .at_least = true,
+                         .field = field},
                         parsed.chat ? "messages" : "prompt");
 }
 

@@ -7,13 +7,25 @@
 namespace tactus {
 namespace {
 
-constexpr std::string_view kPrompt = "prompt of ", kAtLeast = "at least ", kMaxTokens = " tokens + max_tokens of ",
+constexpr std::string_view kPrompt = "prompt of ", kAtLeast = "at least ", kTokens = " tokens + ", kOf = " of ",
                            kContext = " exceed the context of ";
+// As the APIs call the most tokens of an answer.
+constexpr std::string_view kFields[] = {"max_tokens", "max_completion_tokens", "max_output_tokens",
+                                        ContextOverflow::kAnswer};
 
 bool Take(std::string_view* text, std::string_view words) {
   if (!text->starts_with(words)) return false;
   text->remove_prefix(words.size());
   return true;
+}
+
+bool TakeField(std::string_view* text, std::string_view* field) {
+  for (const std::string_view name : kFields) {
+    if (!Take(text, name)) continue;
+    *field = name;
+    return true;
+  }
+  return false;
 }
 
 bool TakeNumber(std::string_view* text, int64_t* number) {
@@ -28,15 +40,17 @@ bool TakeNumber(std::string_view* text, int64_t* number) {
 Status OverflowStatus(const ContextOverflow& o, const char* prompt_param) {
   const bool shorten = o.room() < 1;
   return InvalidArgument(
-      fmt::format("{}{}{}{}{}{}{} tokens; {}", kPrompt, o.at_least ? kAtLeast : "", o.prompt_tokens, kMaxTokens,
-                  o.max_tokens, kContext, o.context,
-                  shorten ? "shorten the prompt" : fmt::format("give max_tokens up to {}", o.room())),
-      shorten ? prompt_param : "max_tokens");
+      fmt::format("{}{}{}{}{}{}{}{}{} tokens; {}", kPrompt, o.at_least ? kAtLeast : "", o.prompt_tokens, kTokens,
+                  o.field, kOf, o.max_tokens, kContext, o.context,
+                  shorten ? "shorten the prompt" : fmt::format("give {} up to {}", o.field, o.room())),
+      shorten ? prompt_param : std::string(o.field));
 }
 
-Status CheckContext(int64_t prompt_tokens, int64_t max_tokens, int64_t context, const char* prompt_param) {
+Status CheckContext(int64_t prompt_tokens, int64_t max_tokens, int64_t context, const char* prompt_param,
+                    std::string_view field) {
   if (max_tokens <= context - prompt_tokens) return Status();
-  return OverflowStatus({.prompt_tokens = prompt_tokens, .max_tokens = max_tokens, .context = context}, prompt_param);
+  return OverflowStatus({.prompt_tokens = prompt_tokens, .max_tokens = max_tokens, .context = context, .field = field},
+                        prompt_param);
 }
 
 std::optional<ContextOverflow> OverflowIn(std::string_view message) {
@@ -45,8 +59,9 @@ std::optional<ContextOverflow> OverflowIn(std::string_view message) {
   message.remove_prefix(begin + kPrompt.size());
   ContextOverflow o;
   o.at_least = Take(&message, kAtLeast);
-  const bool read = TakeNumber(&message, &o.prompt_tokens) && Take(&message, kMaxTokens) &&
-                    TakeNumber(&message, &o.max_tokens) && Take(&message, kContext) && TakeNumber(&message, &o.context);
+  const bool read = TakeNumber(&message, &o.prompt_tokens) && Take(&message, kTokens) &&
+                    TakeField(&message, &o.field) && Take(&message, kOf) && TakeNumber(&message, &o.max_tokens) &&
+                    Take(&message, kContext) && TakeNumber(&message, &o.context);
   if (!read) return std::nullopt;
   return o;
 }

@@ -320,7 +320,9 @@ TEST(LimitsTest, TheContext) {
   EXPECT_EQ(place(completion, 85), "15");
   EXPECT_EQ(place(completion, 99), "1");
   EXPECT_EQ(place(completion, 100),
-            "prompt|prompt of 100 tokens + max_tokens of 1 exceed the context of 100 tokens; shorten the prompt");
+            "prompt|prompt of 100 tokens + an answer of 1 exceed the context of 100 tokens; shorten the prompt");
+  EXPECT_EQ(place(Completion(R"("max_tokens":0,"echo":true)"), 100),
+            "prompt|prompt of 100 tokens + an answer of 1 exceed the context of 100 tokens; shorten the prompt");
   EXPECT_EQ(place(chat, 60), "40");
   EXPECT_EQ(place(chat, 61), "39");
   EXPECT_EQ(place(Completion(R"("max_tokens":50)"), 50), "50");
@@ -329,6 +331,29 @@ TEST(LimitsTest, TheContext) {
       "max_tokens|prompt of 50 tokens + max_tokens of 51 exceed the context of 100 tokens; give max_tokens up to 50");
   EXPECT_EQ(place(Completion(R"("max_tokens":51)"), 100),
             "prompt|prompt of 100 tokens + max_tokens of 51 exceed the context of 100 tokens; shorten the prompt");
+}
+
+TEST(LimitsTest, TheContextIsSaidWithTheFieldThatWasSent) {
+  const auto place = [](const Result<ParsedRequest>& parsed, int64_t prompt) {
+    EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+    StopConditions stop = parsed->base.stop;
+    const Status status = parsed->names.Original(PlaceInContext(*parsed, prompt, Limits(), &stop));
+    return status.param() + "|" + status.message();
+  };
+  const auto refusal = [](const std::string& field) {
+    return field + "|prompt of 50 tokens + " + field + " of 51 exceed the context of 100 tokens; give " + field +
+           " up to 50";
+  };
+  EXPECT_EQ(place(Chat(R"("max_tokens":51)"), 50), refusal("max_tokens"));
+  EXPECT_EQ(place(Chat(R"("max_completion_tokens":51)"), 50), refusal("max_completion_tokens"));
+  EXPECT_EQ(place(Chat(R"("max_completion_tokens":51,"max_tokens":7)"), 50), refusal("max_completion_tokens"));
+  EXPECT_EQ(place(ParseResponsesRequest(R"({"input":"x","max_output_tokens":51})", Limits()), 50),
+            refusal("max_output_tokens"));
+  EXPECT_EQ(
+      place(ParseMessagesRequest(R"({"messages":[{"role":"user","content":"x"}],"max_tokens":51})", Limits()), 50),
+      refusal("max_tokens"));
+  EXPECT_EQ(Chat(R"("max_completion_tokens":5,"min_tokens":6)").status().message(),
+            "min_tokens: 6 is more than max_completion_tokens, 5");
 }
 
 TEST(LimitsTest, SloHeaders) {

@@ -228,8 +228,8 @@ TEST(RequestParserTest, Messages) {
   EXPECT_EQ(rendered(R"([{"role":"developer","content":"d"}])"), R"([{"role":"system","content":"d"}])");
   EXPECT_EQ(
       rendered(
-          R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1"}]},{"role":"tool","content":"r","tool_call_id":"1"}])"),
-      R"([{"role":"assistant","content":"","tool_calls":[{"id":"1","type":"function"}]},{"role":"tool","content":"r","tool_call_id":"1"}])");
+          R"([{"role":"assistant","content":null,"tool_calls":[{"id":"1","function":{"name":"f","arguments":{}}}]},{"role":"tool","content":"r","tool_call_id":"1"}])"),
+      R"([{"role":"assistant","content":"","tool_calls":[{"id":"1","function":{"name":"f","arguments":{}},"type":"function"}]},{"role":"tool","content":"r","tool_call_id":"1"}])");
   struct Case {
     const char* messages;
     const char* param;
@@ -350,7 +350,7 @@ TEST(LeastTokens, RefuseWithTheNumbersOfTheContext) {
   ParsedRequest parsed;
   EXPECT_TRUE(CheckLeastTokens(parsed, 99, limits).ok());
   EXPECT_EQ(CheckLeastTokens(parsed, 100, limits).message(),
-            "prompt of at least 100 tokens + max_tokens of 1 exceed the context of 100 tokens; shorten the prompt");
+            "prompt of at least 100 tokens + an answer of 1 exceed the context of 100 tokens; shorten the prompt");
   parsed.max_tokens = 50;
   EXPECT_TRUE(CheckLeastTokens(parsed, 99, limits).ok())
       << "the exact number decides, and names what max_tokens may be";

@@ -25,6 +25,22 @@ TEST(ContextRoom, ARefusalIsReadBackWithItsNumbers) {
   }
 }
 
+TEST(ContextRoom, TheFieldIsTheClients) {
+  for (const char* field : {"max_tokens", "max_completion_tokens", "max_output_tokens"}) {
+    const Status status = CheckContext(10, 91, 100, "messages", field);
+    EXPECT_EQ(status.param(), field);
+    EXPECT_EQ(status.message(), std::string("prompt of 10 tokens + ") + field +
+                                    " of 91 exceed the context of 100 tokens; give " + field + " up to 90");
+    ASSERT_TRUE(OverflowIn(status.message())) << field;
+    EXPECT_EQ(OverflowIn(status.message())->field, field);
+  }
+  const Status none = CheckContext(100, 1, 100, "messages", ContextOverflow::kAnswer);
+  EXPECT_EQ(none.message(),
+            "prompt of 100 tokens + an answer of 1 exceed the context of 100 tokens; shorten the prompt");
+  EXPECT_EQ(none.param(), "messages");
+  EXPECT_TRUE(OverflowIn(none.message()));
+}
+
 TEST(ContextRoom, OtherMessagesAreNone) {
   for (const char* message : {"", "prompt of ", "prompt of many tokens", "prompt of 1 tokens + max_tokens of x",
                               "prompt of 1 tokens + max_tokens of 2 exceed the context of"})

@@ -249,7 +249,7 @@ TEST_F(ParseThreadsTest, WhatCanNeverFitIsRefusedBeforeItIsTokenised) {
   engine_.OnText([&](StopToken) { ++tokenised; });
   const auto refused = Post("/v1/completions", json{{"prompt", std::string(40000, ' ')}}.dump());
   EXPECT_EQ(refused.status, 400);
-  EXPECT_NE(refused.body.find("prompt of at least 10000 tokens + max_tokens of 1 exceed the context of 4096 tokens"),
+  EXPECT_NE(refused.body.find("prompt of at least 10000 tokens + an answer of 1 exceed the context of 4096 tokens"),
             std::string::npos)
       << refused.body;
   EXPECT_EQ(tokenised.load(), 0) << "it was tokenised first";
