@@ -27,8 +27,20 @@ void Take(Fields* fields, ReadRule* read, const std::string& name, std::optional
   *read = {std::move(*rule), name};
 }
 
-// A schema as it stands or as text.
-std::optional<OutputRule> SchemaRule(Fields* fields, const std::string& name, const Json& value) {
+// Beside the type "json_object" a schema says more of the object: what it leaves open is no other value.
+Json OfAnObject(const Json& schema) {
+  if (schema == true) return Json::object({{"type", "object"}});
+  for (const char* decides : {"type", "$ref", "$dynamicRef", "enum", "const", "anyOf", "oneOf", "allOf"}) {
+    if (!schema.is_object() || schema.contains(decides)) return schema;
+  }
+  Json object = schema;
+  object["type"] = "object";
+  return object;
+}
+
+// A schema as it stands or as text. `of_object`: of nothing but objects.
+std::optional<OutputRule> SchemaRule(Fields* fields, const std::string& name, const Json& value,
+                                     bool of_object = false) {
   Json parsed;
   const Json* schema = &value;
   if (value.is_string()) {
@@ -50,7 +62,10 @@ std::optional<OutputRule> SchemaRule(Fields* fields, const std::string& name, co
         name));
     return std::nullopt;
   }
-  return OutputRule{OutputRule::Kind::kJsonSchema, schema->dump(-1, ' ', false, Json::error_handler_t::replace)};
+  const Json asked = of_object ? OfAnObject(*schema) : *schema;
+  if (of_object && asked.size() == 1 && asked.is_object() && asked.value("type", Json()) == "object")
+    return OutputRule{OutputRule::Kind::kJsonObject, {}};
+  return OutputRule{OutputRule::Kind::kJsonSchema, asked.dump(-1, ' ', false, Json::error_handler_t::replace)};
 }
 
 std::optional<OutputRule> TextRule(Fields* fields, OutputRule::Kind kind, const char* name) {
@@ -113,7 +128,7 @@ void ReadResponseFormat(Fields* fields, ReadRule* read) {
                                         "response_format.schema"));
   }
   if (*type == "json_object" && beside != nullptr) {
-    Take(fields, read, "response_format.schema", SchemaRule(fields, "response_format.schema", *beside));
+    Take(fields, read, "response_format.schema", SchemaRule(fields, "response_format.schema", *beside, true));
   } else if (*type == "json_object") {
     Take(fields, read, "response_format", OutputRule{OutputRule::Kind::kJsonObject, {}});
   } else if (*type == "json_schema") {
