@@ -10,13 +10,19 @@
 namespace tactus {
 namespace {
 
-// Splits "1.5GiB" into 1.5 and "GiB".
-bool SplitNumber(const std::string& text, double* number, std::string* unit) {
+// Where the number that `text` begins with ends; 0: there is none, or it is hexadecimal.
+size_t NumberEnd(const std::string& text, double* number) {
   char* end = nullptr;
   *number = std::strtod(text.c_str(), &end);
-  if (end == text.c_str() || !std::isfinite(*number)) return false;
-  if (std::string_view(text.c_str(), end).find_first_of("xX") != std::string_view::npos) return false;  // hexadecimal
-  *unit = end;
+  const std::string_view digits(text.c_str(), static_cast<size_t>(end - text.c_str()));
+  return digits.find_first_of("xX") == std::string_view::npos ? digits.size() : 0;
+}
+
+// Splits "1.5GiB" into 1.5 and "GiB".
+bool SplitNumber(const std::string& text, double* number, std::string* unit) {
+  const size_t end = NumberEnd(text, number);
+  if (end == 0 || !std::isfinite(*number)) return false;
+  *unit = text.substr(end);
   while (!unit->empty() && unit->front() == ' ') unit->erase(unit->begin());
   return true;
 }
@@ -50,6 +56,11 @@ Result<int64_t> ParseWithUnit(const std::string& text, const Quantity& quantity)
 }
 
 }  // namespace
+
+bool ParsePlainNumber(const std::string& text, double* number) {
+  const size_t end = NumberEnd(text, number);
+  return end != 0 && end == text.size() && !std::isnan(*number);
+}
 
 std::string MissingUnit(const std::string& text) {
   double number = 0;

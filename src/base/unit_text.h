@@ -9,6 +9,9 @@
 
 namespace tactus {
 
+// All of the text as a number: decimal, or inf. False: it is none, or has more behind it; hexadecimal ones, which only
+// slips of the hand write, are none either.
+bool ParsePlainNumber(const std::string& text, double* number);
 // 50ms, 1.5s, 200us, 2m; 0 needs no unit, every other number does: 500 is milliseconds to one reader and seconds to
 // another.
 Result<DurationText> ParseDuration(const std::string& text);

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <iostream>
 
 #include "base/check.h"
@@ -26,12 +25,6 @@ std::string EnvironmentName(const std::string& flag) {
 std::string SmallLetters(std::string text) {
   for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return text;
-}
-
-bool ParseNumber(const std::string& text, double* out) {
-  char* end = nullptr;
-  *out = std::strtod(text.c_str(), &end);
-  return end != text.c_str() && *end == '\0' && !std::isnan(*out);
 }
 
 std::vector<std::string> Choices(const char* text) {
@@ -92,7 +85,7 @@ Status SetInteger(const FieldBinding& field, const std::string& text, int64_t* t
 
 Status SetDouble(const FieldBinding& field, const std::string& text, double* to) {
   double value = 0;
-  if (!ParseNumber(text, &value) || (std::isinf(value) && !field.spec.infinite))
+  if (!ParsePlainNumber(text, &value) || (std::isinf(value) && !field.spec.infinite))
     return BadValue(field, text, "a number");
   TACTUS_RETURN_IF_ERROR(CheckRange(field, text, value));
   *to = value;

@@ -29,6 +29,9 @@ Result<Slo> ParseSlo(const std::string& text) {
     if (!field || !value.ok() || value->ns <= 0) {
       return InvalidArgument(fmt::format("--slo: '{}' is not of the form ttft=500ms,tbt=100ms,jct=10s", text), "slo");
     }
+    if (*field > 0) {
+      return InvalidArgument(fmt::format("--slo: '{}': {} is there twice; give it once", Printable(text), name), "slo");
+    }
     *field = value->ns;
     at = comma + 1;
   }

@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+
+#include "base/unit_text.h"
 
 namespace tactus::predict {
 namespace {
@@ -50,9 +51,8 @@ Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, 
   const std::string noisy = "noisy:";
   if (name.rfind(noisy, 0) == 0) {
     const std::string number = name.substr(noisy.size());
-    char* end = nullptr;
-    const double sigma = std::strtod(number.c_str(), &end);
-    if (number.empty() || *end != '\0' || !std::isfinite(sigma) || sigma < 0 || sigma > 10) {
+    double sigma = 0;
+    if (!ParsePlainNumber(number, &sigma) || sigma < 0 || sigma > 10) {
       return InvalidArgument(
           fmt::format("--predictor {}: '{}' is not a deviation; give noisy:<sigma> with sigma from 0 to 10, "
                       "such as noisy:0.5",

@@ -6,6 +6,7 @@
 
 #include "base/objectives.h"
 #include "base/printable.h"
+#include "base/unit_text.h"
 #include "cost/step_table.h"
 #include "loop/replica.h"
 #include "predict/predictor.h"
@@ -269,9 +270,8 @@ Result<std::vector<double>> ParseSlowness(const std::string& text) {
     const size_t end = std::min(text.find(',', at), text.size());
     const std::string one = text.substr(at, end - at);
     at = end + 1;
-    char* parsed = nullptr;
-    const double factor = std::strtod(one.c_str(), &parsed);
-    if (one.empty() || *parsed != '\0' || !(factor >= kLeast && factor <= kMost)) {
+    double factor = 0;
+    if (!ParsePlainNumber(one, &factor) || !(factor >= kLeast && factor <= kMost)) {
       return InvalidArgument(
           fmt::format("--replica-slowness: '{}' is no number from {} to {}; give one for each replica, "
                       "as 1,1,2",

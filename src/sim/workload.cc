@@ -40,6 +40,7 @@ Status Bad(const std::string& text, const std::string& why) {
 // key=value pairs into the fields that `set` knows; whole numbers from 1 to 10 million.
 Status ReadPairs(const std::string& text, const std::string& pairs,
                  const std::vector<std::pair<const char*, int64_t*>>& fields) {
+  std::vector<const char*> given;
   for (const std::string& pair : Split(pairs, ',')) {
     const size_t eq = pair.find('=');
     auto field = std::find_if(fields.begin(), fields.end(), [&](auto& f) { return pair.substr(0, eq) == f.first; });
@@ -52,6 +53,9 @@ Status ReadPairs(const std::string& text, const std::string& pairs,
     if (!value || *value < 1 || *value > 1e7 || *value != std::floor(*value)) {
       return Bad(text, fmt::format("'{}' needs a whole number from 1 to 10000000", pair));
     }
+    if (std::find(given.begin(), given.end(), field->first) != given.end())
+      return Bad(text, fmt::format("'{}' twice; give it once", field->first));
+    given.push_back(field->first);
     *field->second = static_cast<int64_t>(*value);
   }
   return Status();

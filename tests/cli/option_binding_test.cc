@@ -115,6 +115,8 @@ TEST(CommandLine, ErrorsNameFlagValueAndLimit) {
       {{"--count", "x"}, "--count: 'x' is not a whole number"},
       {{"--count", "99999999999999999999"}, "is not a whole number"},
       {{"--share", "nan"}, "is not a number"},
+      {{"--share", "0x1p-1"}, "--share: '0x1p-1' is not a number"},
+      {{"--share", "0X0"}, "--share: '0X0' is not a number"},
       {{"--kind", "c"}, "--kind: 'c' is not one of: a, b"},
       {{"--wait", "5 parsecs"}, "is not a duration"},
       {{"--memory", "-1"}, "is not a size"},

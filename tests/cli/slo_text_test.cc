@@ -18,6 +18,13 @@ TEST(SloText, EveryPartAndAnyOrder) {
   EXPECT_EQ(ParseSlo("")->ttft_ns, 0);
 }
 
+TEST(SloText, AnObjectiveIsGivenOnce) {
+  EXPECT_EQ(ParseSlo("ttft=500ms,ttft=1s").status().message(),
+            "--slo: 'ttft=500ms,ttft=1s': ttft is there twice; give it once");
+  EXPECT_EQ(ParseSlo("tbt=1s,jct=2s,tbt=1s").status().message(),
+            "--slo: 'tbt=1s,jct=2s,tbt=1s': tbt is there twice; give it once");
+}
+
 TEST(SloMixText, ClassesSharesAndRanges) {
   const auto mix = ParseSloMix("chat:0.5:ttft=10x,tbt=140..234ms;batch:0.2:none;job:1:jct=2..3.5x,ttft=0.1s..2s");
   ASSERT_TRUE(mix.ok()) << mix.status().message();

@@ -67,7 +67,7 @@ TEST(Predictors, NamesAndRefusals) {
   EXPECT_STREQ(Make("oracle")->name(), "oracle");
   EXPECT_STREQ(Make("noisy:0.5")->name(), "noisy:0.5");
   EXPECT_STREQ(Make("stated")->name(), "stated");
-  for (const char* bad : {"noisy", "noisy:", "noisy:x", "noisy:-1", "noisy:inf", "magic"}) {
+  for (const char* bad : {"noisy", "noisy:", "noisy:x", "noisy:-1", "noisy:inf", "noisy:0x1", "magic"}) {
     const auto made = MakePredictor(bad, Options());
     ASSERT_FALSE(made.ok()) << bad;
     EXPECT_NE(made.status().message().find(bad), std::string::npos) << made.status().message();

@@ -397,8 +397,8 @@ TEST(Workload, AMixDrawsFromItsPartsByShare) {
 }
 
 TEST(Workload, BadInputNamesTheValueAndTheChoices) {
-  for (const char* text :
-       {"nosuch", "random:in=0", "random:in=x", "random:foo=1", "trace:", "trace:f:scale=0", "chat:x=1"}) {
+  for (const char* text : {"nosuch", "random:in=0", "random:in=x", "random:foo=1", "trace:", "trace:f:scale=0",
+                           "chat:x=1", "random:in=10,out=3,in=4"}) {
     auto spec = ParseWorkload(text);
     ASSERT_FALSE(spec.ok()) << text;
     EXPECT_NE(spec.status().message().find("workload"), std::string::npos);
