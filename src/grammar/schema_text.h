@@ -48,7 +48,7 @@ std::string PatternHandedOverAs(const Json& schema, const std::string& handed_ov
 // How many patterns and formats one string may have to match at once, at most: those of a schema, of its allOf, of what
 // it refers to, and of one alternative; and so of what all of these say of one property or of items. Saturates at 1000.
 // -1: the schemas refer to each other so often that counting takes more than kMostCountingSteps, or `stop` is set.
-inline constexpr int64_t kMostCountingSteps = 10'000'000;
+inline constexpr int64_t kMostCountingSteps = 3'000'000;
 int MostPatterns(const Json& schema, StopToken stop = {});
 
 }  // namespace tactus::grammar
