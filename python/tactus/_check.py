@@ -87,8 +87,9 @@ def _converted(name: str, value: Any, give: str) -> int | float:
     raise wrong(name, value, give)
 
 
-def whole(name: str, value: Any, least: int, most: int | None = None) -> int:
-    give = f"a whole number of {least} or more" if most is None else f"a whole number from {least:,} to {most:,}"
+def whole(name: str, value: Any, least: int, most: int | None = None, give: str = "") -> int:
+    if not give:
+        give = f"a whole number of {least} or more" if most is None else f"a whole number from {least:,} to {most:,}"
     number = _converted(name, value, give)
     if isinstance(number, float):
         if not number.is_integer():
@@ -136,6 +137,16 @@ def _id(name: str, value: Any) -> int:
     return found
 
 
+def _key(name: str, value: object) -> str:
+    """Of a dict that is `name`, which a fault of it names too."""
+    try:
+        if isinstance(value, str):
+            return text(f"{name}: its key", value)
+        raise wrong(f"{name}: its key", value, "strings as keys")
+    except InvalidArgumentError as error:
+        raise type(error)(error.message, name) from None
+
+
 def json_value(name: str, value: Any, depth: int = 0) -> Any:
     """What JSON can hold, as JSON's own types."""
     if depth > _DEEPEST:
@@ -150,9 +161,7 @@ def json_value(name: str, value: Any, depth: int = 0) -> Any:
     if isinstance(value, Mapping):
         members = {}
         for key, member in value.items():
-            if not isinstance(key, str):
-                raise wrong(f"{name}: its key", key, "strings as keys")
-            members[text(f"{name}: its key", key)] = json_value(f"{name}.{key}", member, depth + 1)
+            members[_key(name, key)] = json_value(f"{name}.{key}", member, depth + 1)
         return members
     if isinstance(value, Sequence) and not isinstance(value, _BYTES):
         return [json_value(f"{name}[{i}]", item, depth + 1) for i, item in enumerate(value)]

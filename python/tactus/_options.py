@@ -10,14 +10,45 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import SupportsFloat, SupportsIndex, Union
 
-from ._check import Array, number, plain, shown, wrong
+from ._check import Array, number, plain, shown, whole, wrong
 from .errors import ArgumentTypeError, InvalidArgumentError, TactusError
+
+_ANY = 2**200  # ranges are judged with their limits, elsewhere
 
 OptionScalar = Union[str, bool, SupportsIndex, SupportsFloat, "os.PathLike[str]", "os.PathLike[bytes]"]
 OptionValue = Union[OptionScalar, Sequence[OptionScalar], Array, None]
 
 
-def _text(name: str, given: object) -> bytes:
+_GIVE = {
+    "flag": "True or False",
+    "whole": "a whole number",
+    "number": "a number",
+    "duration": "text with a unit, such as '50ms'",
+    "size": "text such as '2GiB', or a number of bytes",
+    "name": "a string",
+    "path": "a string or a path",
+}  # by kind; "text": anything that has a text
+
+
+def _check(name: str, given: object, kind: str) -> None:
+    """Types that can never be right. What a text says, and whether a number is in range, is judged with the limits."""
+    value = plain(given)
+    if isinstance(value, str) or kind not in _GIVE:
+        return
+    if isinstance(value, bool):
+        right = kind == "flag"
+    elif isinstance(value, os.PathLike):
+        right = kind == "path"
+    else:
+        right = kind not in ("flag", "name", "path")
+    if right and kind == "whole":
+        whole(name, value, -_ANY, _ANY, _GIVE[kind])
+    if not right:
+        raise wrong(name, given, _GIVE[kind])
+
+
+def _text(name: str, given: object, kind: str) -> bytes:
+    _check(name, given, kind)
     value = plain(given)
     if isinstance(value, bool):
         return b"on" if value else b"off"
@@ -52,11 +83,11 @@ def _without_nul(name: str, value: bytes) -> bytes:
     return value
 
 
-def option_texts(call: str, options: Mapping[str, OptionValue], known: Iterable[str]) -> list[tuple[str, bytes]]:
-    """What a command line would have. ``None`` leaves an option at its default.
+def option_texts(call: str, options: Mapping[str, OptionValue], known: Mapping[str, str]) -> list[tuple[str, bytes]]:
+    """What a command line would have. ``None`` leaves an option at its default. ``known``: names, each with its kind.
 
     Raises:
-        ArgumentTypeError: an option that ``call`` does not have, or a value that is no text, number or bool.
+        ArgumentTypeError: an option that ``call`` does not have, or a value of a type that it cannot have.
     """
     names = {name.replace("-", "_"): name for name in known}
     texts: list[tuple[str, bytes]] = []
@@ -69,7 +100,7 @@ def option_texts(call: str, options: Mapping[str, OptionValue], known: Iterable[
         if value is None:
             continue
         values = value if isinstance(value, (list, tuple)) else [value]
-        texts += [(names[name], _text(name, item)) for item in values]
+        texts += [(names[name], _text(name, item, known[names[name]])) for item in values]
     return texts
 
 

@@ -46,7 +46,9 @@ class AsyncLLM:
         options: as LLM's arguments and options.
     """
 
-    def __init__(self, model: str | os.PathLike[str] | os.PathLike[bytes] = "", **options: OptionValue) -> None:
+    def __init__(
+        self, model: str | os.PathLike[str] | os.PathLike[bytes] | None = None, **options: OptionValue
+    ) -> None:
         self._llm = LLM(model, **options)  # type: ignore[arg-type]  # LLM checks their types
         self._engine = self._llm._engine
         self._inboxes: dict[asyncio.AbstractEventLoop, _Inbox] = {}

@@ -42,6 +42,12 @@ Conversations = Union[Sequence[Message], Iterable[Messages]]
 
 _LOOK_S = 0.02  # between two looks at Python's signals
 _log = logging.getLogger("tactus")
+# Options that are a name or a path: no number is one.
+_KINDS = {
+    **dict.fromkeys(("model", "chat-template", "draft-model", "weight-cache", "kv-cache-dir", "profile"), "path"),
+    **dict.fromkeys(("dtype", "load-format", "activation-dtype", "quantization", "kv-cache-dtype", "kernels"), "name"),
+    **dict.fromkeys(("scheduler", "served-model-name"), "name"),
+}
 
 
 class LLM:
@@ -50,7 +56,7 @@ class LLM:
     Several threads may call it. A process that was forked after it was made cannot use it.
 
     Args:
-        model: a GGUF file, a Hugging Face folder, or a name of ``tactus models list``; empty: the default model.
+        model: a GGUF file, a Hugging Face folder, or a name of ``tactus models list``; None: the default model.
         dtype: "auto", "float32" or "bfloat16".
         seed: of the requests that state none, and of dummy weights.
         max_model_len: longest prompt and answer together, in tokens; None: the model's own.
@@ -72,7 +78,7 @@ class LLM:
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | os.PathLike[bytes] = "",
+        model: str | os.PathLike[str] | os.PathLike[bytes] | None = None,
         *,
         dtype: str | None = None,
         seed: Whole | None = None,
@@ -96,7 +102,12 @@ class LLM:
             "chat_template": chat_template,
             **options,
         }
-        known = ["model", *_native.engine_options()]
+        if isinstance(model, str) and not model:
+            raise InvalidArgumentError(
+                "model: it is empty; give a file, a folder or a name, or leave it out for the default model", "model"
+            )
+        known = {**_native.engine_options(), "model": "path"}
+        known.update((name, kind) for name, kind in _KINDS.items() if name in known)
         with argument_names(known):
             self._engine = _native.Engine(option_texts("LLM", named, known))
         for line in self._engine.start_up_lines:
@@ -105,7 +116,7 @@ class LLM:
                 if line.startswith("warning: ")
                 else _log.info("%s", line)
             )
-        self._path = os.fsdecode(os.fspath(model))
+        self._path = "" if model is None else os.fsdecode(os.fspath(model))
 
     # --- Whole answers ---
 

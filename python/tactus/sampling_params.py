@@ -9,7 +9,7 @@ from typing import Any, Never, Union
 
 from . import _native
 from ._body import body_text
-from ._check import Array, Number, Whole, flag, ids, items, json_value, number, plain, text, whole, wrong
+from ._check import Array, Number, Whole, flag, ids, items, json_value, number, text, whole, wrong
 from .errors import ArgumentTypeError, InvalidArgumentError
 
 _ANY_INT = 2**63
@@ -133,8 +133,7 @@ class SamplingParams:
         values = self.__dict__
         for name, kind in _KINDS.items():
             value = given[name]
-            # What is a number, the parser judges.
-            values[name] = value if value is None or type(value) in (int, bool) else kind(name, value)
+            values[name] = value if value is None else kind(name, value)
         chat = self._for_chats() is not None
         asked = {"messages": [{"role": "user", "content": "a"}]} if chat else {"prompt": [0]}
         _native.check_body(body_text({**asked, **self.fields(chat)}), chat)
@@ -180,40 +179,27 @@ def _unknown(name: str) -> ArgumentTypeError:
     return ArgumentTypeError(f"SamplingParams() got an unexpected keyword argument '{name}'{meant}", name)
 
 
-# Text where a number belongs, and numbers where text does, are refused by the parser of requests, with the range.
+# Types are judged here. Ranges are, with the limits, by the parser of requests.
 
 
 def _whole(name: str, value: Any) -> Any:
-    value = plain(value)
-    if isinstance(value, (str, bool, list, dict)):
-        return value
-    return whole(name, value, -_ANY_INT, 2 * _ANY_INT - 1)
+    return value if type(value) is int else whole(name, value, -_ANY_INT, 2 * _ANY_INT - 1, "a whole number")
 
 
 def _number(name: str, value: Any) -> Any:
-    value = plain(value)
-    return value if isinstance(value, (str, bool, list, dict)) else number(name, value)
-
-
-def _flag(name: str, value: Any) -> Any:
-    value = plain(value)
-    return flag(name, value) if not isinstance(value, (str, int, float, list, dict)) else value
+    return value if type(value) is int else number(name, value)
 
 
 def _stop(name: str, value: Any) -> Any:
     give = "a string or a list of strings"
     if isinstance(value, str):
         return text(name, value)
-    value = plain(value)
-    if isinstance(value, (bool, int, float, dict)):
-        return value
-    strings = items(name, value, give)
-    return [string if isinstance(string, (int, float, list, dict)) else _string(name, string) for string in strings]
+    return [_string(name, string, give) for string in items(name, value, give)]
 
 
-def _string(name: str, value: Any) -> str:
+def _string(name: str, value: Any, give: str) -> str:
     if not isinstance(value, str):
-        raise wrong(name, value, "a string or a list of strings")
+        raise wrong(name, value, give)
     return text(name, value)
 
 
@@ -261,7 +247,7 @@ _NAMES = tuple(field.name for field in dataclasses.fields(SamplingParams))
 _KINDS: dict[str, Callable[[str, Any], Any]] = dict.fromkeys(_NAMES, _number)
 for _its, _kind in (
     ("n top_k max_tokens min_tokens seed logprobs", _whole),
-    ("ignore_eos parallel_tool_calls", _flag),
+    ("ignore_eos parallel_tool_calls", flag),
     ("structured_outputs response_format slo", _object),
     ("stop", _stop),
     ("stop_token_ids", _ids),

@@ -48,6 +48,12 @@ nb::object TextListOf(const std::vector<std::string>& texts) {
   return list;
 }
 
+nb::object KindsOf(const OptionTexts& options) {
+  nb::dict kinds;
+  for (const auto& [name, kind] : options) kinds[Decoded(name)] = Decoded(kind);
+  return kinds;
+}
+
 // Short work runs on the calling thread: no Ctrl-C waits for it. `work(StopToken)`, without the GIL.
 template <class Work>
 auto WatchedIf(bool may_be_long, Work work) {
@@ -147,7 +153,7 @@ void BindEngine(nb::module_& m) {
         });
       },
       "body"_a, "chat"_a);
-  m.def("engine_options", [] { return Counted([] { return TextListOf(OptionNames<EngineOptions>()); }); });
+  m.def("engine_options", [] { return Counted([] { return KindsOf(OptionKinds<EngineOptions>()); }); });
 }
 
 void BindAnswers(nb::module_& m) {
@@ -185,7 +191,7 @@ void BindAnswers(nb::module_& m) {
 }
 
 void BindSimulation(nb::module_& m) {
-  m.def("simulation_options", [] { return Counted([] { return TextListOf(OptionNames<SimOptions>()); }); });
+  m.def("simulation_options", [] { return Counted([] { return KindsOf(OptionKinds<SimOptions>()); }); });
   m.def(
       "simulate",
       [](const GivenOptions& options) {

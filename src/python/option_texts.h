@@ -1,8 +1,10 @@
 // Options that Python gives by the names of their flags, as the texts that a command line would have.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "cli/option_binding.h"
@@ -21,18 +23,31 @@ void SetOptions(const OptionTexts& texts, Options* options) {
   Check(line.Apply(texts));
 }
 
-// Aliases too.
+// What a field holds, for Python: "flag", "whole", "number", "duration", "size" or "text".
+inline const char* OptionKind(const cli::FieldBinding& field) {
+  const auto& target = field.target;
+  if (std::holds_alternative<bool*>(target)) return "flag";
+  if (std::holds_alternative<int64_t*>(target) || std::holds_alternative<std::optional<int64_t>*>(target))
+    return "whole";
+  if (std::holds_alternative<double*>(target) || std::holds_alternative<std::optional<double>*>(target))
+    return "number";
+  if (std::holds_alternative<DurationText*>(target)) return "duration";
+  if (std::holds_alternative<BytesText*>(target)) return "size";
+  return "text";
+}
+
+// Names, each with its kind. Aliases too.
 template <class Options>
-std::vector<std::string> OptionNames() {
+OptionTexts OptionKinds() {
   Options options;
   cli::CommandLine line("", "", "");
   line.Add(options);
-  std::vector<std::string> names;
+  OptionTexts kinds;
   for (const cli::FieldBinding& field : line.fields()) {
-    names.push_back(field.name);
-    if (*field.spec.alias != '\0') names.push_back(field.spec.alias);
+    kinds.emplace_back(field.name, OptionKind(field));
+    if (*field.spec.alias != '\0') kinds.emplace_back(field.spec.alias, OptionKind(field));
   }
-  return names;
+  return kinds;
 }
 
 }  // namespace tactus::python

@@ -65,6 +65,45 @@ class InputsTest(unittest.TestCase):
         for kind in (TypeError, ValueError, tactus.InvalidArgumentError, tactus.TactusError):
             self.assertIsInstance(caught.exception, kind)
 
+    def test_every_wrong_type_is_one(self):
+        def make(**options):
+            return tactus.LLM(str(self.tiny.path), **{**self.tiny.options, **options})
+
+        for call, message, param in [
+            (lambda: SamplingParams(n="2"), "n: '2' is a str; give a whole number", "n"),
+            (lambda: SamplingParams(n=True), "n: True is a bool; give a whole number", "n"),
+            (lambda: SamplingParams(n=2.5), "n: 2.5 is a float; give a whole number", "n"),
+            (lambda: SamplingParams(max_tokens=[1]), "max_tokens: [1] is a list; give a whole number", "max_tokens"),
+            (
+                lambda: SamplingParams(temperature="0"),
+                "temperature: '0' is a str; give a finite number",
+                "temperature",
+            ),
+            (lambda: SamplingParams(top_p=True), "top_p: True is a bool; give a finite number", "top_p"),
+            (lambda: SamplingParams(ignore_eos=1), "ignore_eos: 1 is an int; give True or False", "ignore_eos"),
+            (lambda: SamplingParams(stop={"a": 1}), "stop: {'a': 1} is a dict; give a string or a list of st", "stop"),
+            (lambda: SamplingParams(stop=[5]), "stop: 5 is an int; give a string or a list of strings", "stop"),
+            (lambda: SamplingParams(stop_token_ids=5), "stop_token_ids: 5 is an int; give a list", "stop_token_ids"),
+            (lambda: SamplingParams(tools=5), "tools: 5 is an int; give a list of tools", "tools"),
+            (lambda: SamplingParams(logit_bias={1: "x"}), "logit_bias: 'x' is a str; give", "logit_bias"),
+            (lambda: SamplingParams(slo={1: 2}), "slo: its key: 1 is an int; give strings as keys", "slo"),
+            (lambda: make(max_model_len=0.5), "max_model_len: 0.5 is a float; give a whole number", "max_model_len"),
+            (lambda: make(threads=True), "threads: True is a bool; give a whole number", "threads"),
+            (lambda: make(prefix_caching=2), "prefix_caching: 2 is an int; give True or False", "prefix_caching"),
+            (lambda: make(kv_cache_memory=True), "kv_cache_memory: True is a bool; give text", "kv_cache_memory"),
+            (lambda: make(dtype=5), "dtype: 5 is an int; give a string", "dtype"),
+            (lambda: make(chat_template=5), "chat_template: 5 is an int; give a string or a path", "chat_template"),
+            (lambda: tactus.LLM(model=5), "model: 5 is an int; give a string or a path", "model"),
+            (lambda: tactus.AsyncLLM(True), "model: True is a bool; give a string or a path", "model"),
+        ]:
+            with self.subTest(message=message):
+                with self.assertRaises(tactus.ArgumentTypeError) as caught:
+                    call()
+                self.assertTrue(str(caught.exception).startswith(message), str(caught.exception))
+                self.assertEqual(caught.exception.param, param)
+        with self.assertRaisesRegex(tactus.InvalidArgumentError, "model: it is empty; give"):
+            tactus.LLM(model="")
+
     def test_numbers_of_every_kind_are_taken_alike(self):
         plain = SamplingParams(n=2, temperature=0.5, max_tokens=4, seed=3, stop_token_ids=[5, 6], logit_bias={7: 1.5})
         for whole, real in ((Whole, Real), (Float64, Float64), (float, float), (decimal.Decimal, decimal.Decimal)):

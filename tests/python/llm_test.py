@@ -155,11 +155,7 @@ class LlmTest(unittest.TestCase):
         cases = [
             (ValueError, "temperature: -1", lambda: SamplingParams(temperature=-1)),
             (ValueError, "top_p: 0 ", lambda: SamplingParams(top_p=0)),
-            (
-                ValueError,
-                'temperature: expected a number, got a string ("hot")',
-                lambda: SamplingParams(temperature="hot"),
-            ),
+            (TypeError, "temperature: 'hot' is a str; give a finite number", lambda: SamplingParams(temperature="hot")),
             (ValueError, "temperature: nan is no finite number", lambda: SamplingParams(temperature=float("nan"))),
             (ValueError, "logprobs: 21", lambda: SamplingParams(logprobs=21)),
             (ValueError, "n: 0", lambda: SamplingParams(n=0)),
