@@ -274,7 +274,6 @@ class EngineImpl final : public Engine {
                                                           RuleWait* wait) const override {
     return rules_->Compile(rule, stop, wait);
   }
-
   Result<RequestHandle> Submit(Request request, std::shared_ptr<ResponseSink> sink) override {
     TACTUS_RETURN_IF_ERROR(CheckTokens(request));
     const TimeNs arrival_ns = ArrivalOf(request);
@@ -338,7 +337,6 @@ class EngineImpl final : public Engine {
     CountRejected(request, request.slo_class, why.message(), ArrivalOf(request));
   }
   void Cancel(RequestHandle handle) override { loop_->Cancel(handle); }
-
   int64_t Drain(int64_t timeout_ns) override {
     loop_->StopAccepting(Status(StatusCode::kUnavailable, "the server is shutting down; try another one"));
     const TimeNs end = timeout_ns > kNever / 2 ? kNever : clock_.NowNs() + timeout_ns;

@@ -144,10 +144,10 @@ class Finder {
     if (last.empty() && id == tokenizer_.bos_id()) return;  // of a text, not of a turn
     if (!IsMarker(id)) {
       if (last.empty()) return;  // the next speaker's name, in words
-      Warn(
-          fmt::format("the chat template ends an answer with '{}', which is no token of this model: answers may run on "
-                      "into invented turns; give it as `stop`",
-                      Printable(behind.substr(0, behind.find_first_of("\n")).substr(0, 60))));
+      Warn(fmt::format(
+          "the chat template ends an answer with '{}', which is no control token of this model: answers may run on "
+          "into invented turns; give it as `stop`",
+          Printable(behind.substr(0, behind.find_first_of("\n")).substr(0, 60))));
       return;
     }
     if (!Has(id)) {
@@ -160,7 +160,7 @@ class Finder {
   }
 
   std::string WhatFilesSay() const {
-    if (out_.tokens.empty()) return "nothing ends a text";
+    if (out_.tokens.empty()) return "no token ends a text";
     std::string list;
     for (const EndToken& end : out_.tokens)
       list += fmt::format("{}{} '{}' ({})", list.empty() ? "" : ", ", end.id, end.text, end.source);

@@ -73,7 +73,7 @@ TEST(TurnEnds, MarkersOfAnyName) {
     EXPECT_EQ(ends.ids(), std::vector<TokenId>{27}) << type;
     EXPECT_EQ(SourceOf(ends, 27), "chat template");
     ASSERT_EQ(ends.warnings.size(), 1u);
-    EXPECT_NE(ends.warnings[0].find("nothing ends a text"), std::string::npos) << ends.warnings[0];
+    EXPECT_NE(ends.warnings[0].find("no token ends a text"), std::string::npos) << ends.warnings[0];
   }
 }
 
