@@ -7,7 +7,7 @@
 #include "text/jinja/template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Json variables = Json::parse(R"({
+  static const tactus::Json variables = tactus::Json::parse(R"({
     "messages": [{"role": "system", "content": "Be \u00e9 \ud83d\ude00."}, {"role": "user", "content": "<hi> & 'x'\n"},
                  {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1.5}}}]}],
     "tools": [{"type": "function", "function": {"name": "f"}}], "add_generation_prompt": true, "s": "a b,c", "n": 3, "x": 2.5,

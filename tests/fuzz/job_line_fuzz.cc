@@ -15,9 +15,9 @@ void Require(bool holds) {
 }
 
 // One line, and JSON.
-SortedJson Parsed(const std::string& text) {
+tactus::SortedJson Parsed(const std::string& text) {
   Require(!text.empty() && text.find('\n') == text.size() - 1);
-  return SortedJson::parse(text);
+  return tactus::SortedJson::parse(text);
 }
 
 }  // namespace
@@ -34,9 +34,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Require(!status.message().empty());
   }
   const batch::ResultNames names{"job", 7, line.custom_id};
-  const SortedJson failure = Parsed(batch::FailureText(names, status.ok() ? Internal("x") : status, status.ok()));
+  const tactus::SortedJson failure =
+      Parsed(batch::FailureText(names, status.ok() ? Internal("x") : status, status.ok()));
   Require(failure.contains("error") && failure["custom_id"].is_null() == !line.custom_id.has_value());
-  const SortedJson answer = Parsed(batch::AnswerText(names, "{}"));
+  const tactus::SortedJson answer = Parsed(batch::AnswerText(names, "{}"));
   if (line.custom_id) Require(answer["custom_id"] == failure["custom_id"]);
   return 0;
 }
