@@ -81,8 +81,6 @@ int ServeCommand(const Args& args) {
     return kExitUsage;
   }
   if (const Status status = CheckBeforeModel(options); !status.ok()) return FailServe(status);
-  if (const Status status = ResolveModel(engine.model).status(); !status.ok())
-    return FailServe(status);             // then the port
   std::unique_ptr<RunRecorder> recorder;  // made late: a start without a port or a model leaves an older file alone
   std::optional<RunResult> result;
   StartLog log(options.serve.verbose);
