@@ -23,4 +23,19 @@ int64_t RequestRoom(int64_t available_bytes);
 // For a log: what is allowed instead of what was asked for.
 std::string ShortMemoryText(const BodyLimits& asked, const BodyLimits& allowed);
 
+// The options of a process without a model, whose bodies fit the memory that is left (AvailableMemoryBytes()). Says in
+// `log` what it cut.
+template <class Options, class Log>
+Options FittedToMemory(const Options& options, int64_t available_bytes, const Log& log) {
+  Options fitted = options;
+  const BodyLimits asked = options.Bodies(),
+                   allowed = asked.Within(options.RequestBytes(), RequestRoom(available_bytes));
+  if (allowed.max_body_bytes < asked.max_body_bytes) {
+    log(ShortMemoryText(asked, allowed) + "; allow this process more memory");
+    fitted.max_body.bytes = allowed.max_body_bytes;
+    fitted.max_body_total.bytes = allowed.max_body_total_bytes;
+  }
+  return fitted;
+}
+
 }  // namespace tactus

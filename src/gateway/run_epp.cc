@@ -50,13 +50,7 @@ Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
 
 Status RunEpp(const EppOptions& options, const std::function<void(std::string_view line)>& log) {
   TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
-  const BodyLimits bodies = options.Bodies().Within(options.RequestBytes(), RequestRoom(AvailableMemoryBytes()));
-  EppOptions fitted = options;
-  if (bodies.max_body_bytes < options.max_body.bytes) {
-    log(ShortMemoryText(options.Bodies(), bodies) + "; allow this process more memory");
-    fitted.max_body.bytes = bodies.max_body_bytes;
-    fitted.max_body_total.bytes = bodies.max_body_total_bytes;
-  }
+  const EppOptions fitted = FittedToMemory(options, AvailableMemoryBytes(), log);
   return CatchShortage([&] { return Run(fitted, log); });
 }
 

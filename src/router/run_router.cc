@@ -73,13 +73,7 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteReco
 
 Status RunRouter(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder) {
   TACTUS_RETURN_IF_ERROR(RouterServer::Check(options));
-  const BodyLimits bodies = options.Bodies().Within(options.RequestBytes(), RequestRoom(AvailableMemoryBytes()));
-  RouterOptions fitted = options;
-  if (bodies.max_body_bytes < options.max_body.bytes) {
-    log(ShortMemoryText(options.Bodies(), bodies) + "; allow this process more memory");
-    fitted.max_body.bytes = bodies.max_body_bytes;
-    fitted.max_body_total.bytes = bodies.max_body_total_bytes;
-  }
+  const RouterOptions fitted = FittedToMemory(options, AvailableMemoryBytes(), log);
   return CatchShortage([&] { return Run(fitted, log, recorder); });
 }
 
