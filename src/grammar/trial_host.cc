@@ -229,7 +229,7 @@ struct RunningTrial {
 };
 
 std::string ReadWhole(int fd) {
-  struct stat about{};
+  struct stat about = {};
   if (fstat(fd, &about) != 0) return {};
   std::string bytes(static_cast<size_t>(about.st_size), '\0');
   size_t done = 0;

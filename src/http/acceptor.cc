@@ -101,7 +101,7 @@ bool Acceptor::Impl::AcceptAll() {
 
 void Acceptor::Impl::Accepted(tcp::socket socket) {
   error_code ec;
-  struct stat at{};
+  struct stat at = {};
   const int file = socket.native_handle();
   const auto peer = socket.remote_endpoint(ec);
   if (ec || fstat(file, &at) != 0) return;  // it has gone again
@@ -149,7 +149,7 @@ void Acceptor::Impl::Forget(int file) {
 
 void Acceptor::Impl::ForgetClosed() {
   std::erase_if(handed, [this](const auto& entry) {
-    struct stat at{};
+    struct stat at = {};
     if (fstat(entry.first, &at) == 0 && S_ISSOCK(at.st_mode) && at.st_ino == entry.second.inode) return false;
     places.Leave(entry.second.client, Place::kServed);
     return true;

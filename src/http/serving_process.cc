@@ -24,7 +24,7 @@ StopSignals::StopSignals(std::function<void(std::string_view line)> log) : log_(
   sigemptyset(&set_);
   sigaddset(&set_, SIGTERM);
   sigaddset(&set_, SIGINT);
-  struct sigaction hang_up{};
+  struct sigaction hang_up = {};
   if (sigaction(SIGHUP, nullptr, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) sigaddset(&set_, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &set_, &before_);
   thread_ = std::thread([this] { Watch(); });

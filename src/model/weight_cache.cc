@@ -111,7 +111,7 @@ Result<WeightCacheKey> MakeWeightCacheKey(const std::string& folder, const std::
   key.bytes = plan.bytes;
   std::string files, matrices;
   for (const auto& file : tensors.files) {
-    struct stat info{};
+    struct stat info = {};
     if (stat(file->path().c_str(), &info) != 0)
       return InvalidArgument("cannot stat " + file->path() + ": " + std::strerror(errno));
     const auto bytes = file->bytes();
