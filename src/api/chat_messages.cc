@@ -25,7 +25,8 @@ bool KnownRole(std::string_view role) {
   return false;
 }
 
-// Of the assistant's parts: a refusal that was none, and thoughts of other servers that nobody here can read.
+// Of the assistant's parts: a refusal that was none, and encrypted thoughts of other servers, which cannot be read
+// here.
 bool TellsNothing(const Json& part, std::string_view role) {
   if (role != "assistant" || !part.is_object()) return false;
   const Json type = part.value("type", Json());

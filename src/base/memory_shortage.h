@@ -15,7 +15,7 @@ void WaitForMemoryWhereNeeded(Clock& clock);
 void KeepMemoryInReserve() noexcept;
 
 // While this lives, the calling thread waits for memory, 10 s at most for one allocation. It must hold no lock that
-// those need who give memory back.
+// a thread needs to give memory back.
 class NeedsMemory {
  public:
   NeedsMemory();

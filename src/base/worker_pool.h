@@ -159,7 +159,7 @@ class WorkerPool {
     lock->unlock();
     try {
       task();
-    } catch (...) {  // whoever waits for it learns of it as the task lets go of what it holds
+    } catch (...) {  // its waiter learns of it as the task lets go of what it holds
     }
     task = nullptr;
     lock->lock();

@@ -60,7 +60,7 @@ class LimitsTest(unittest.TestCase):
             counts = {"completed": 0, "aborted": 0, "unseen": 0}
             for mode in (Mode.NONE, Mode.STREAMED, Mode.FULL_DUPLEX_STREAMED):
                 for how in ("cancelled", "lost", "half-closed"):
-                    # A connection of its own, which goes with the channel.
+                    # A connection of its own, which ends with the channel.
                     own = [("grpc.use_local_subchannel_pool", 1)]
                     with grpc.insecure_channel(f"127.0.0.1:{epp.ports[0]}", options=own) as channel:
                         conversation = Conversation(channel, response=mode)
