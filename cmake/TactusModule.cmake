@@ -106,13 +106,12 @@ endfunction()
 
 # tactus_test(NAME kv_test SOURCES block_pool_test.cc ... DEPS kv [LABELS fast|slow] [TIMEOUT s])
 #   One GoogleTest executable per module: few links, quick to build. Label `fast` (default) runs in CI. Every test case is
-#   a test of ctest, `kv_test.Suite.Case`, so that one that skips itself is shown as skipped, with its name. ALONE: files
-#   that are compiled by themselves, because a name of theirs is in another one too.
+#   a test of ctest, `kv_test.Suite.Case`, so that one that skips itself is shown as skipped, with its name.
+#   A file whose names are in another one too has a namespace of its own, named as the file (docs/build.md).
 function(tactus_test)
-  cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS;ALONE" ${ARGN})
+  cmake_parse_arguments(T "" "NAME;TIMEOUT" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
   tactus_test_main()
-  add_executable(${T_NAME} ${T_SOURCES} ${T_ALONE})
-  set_source_files_properties(${T_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  add_executable(${T_NAME} ${T_SOURCES})
   tactus_test_flags(${T_NAME})
   target_include_directories(${T_NAME} PRIVATE ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../tests)
   target_link_libraries(${T_NAME} PRIVATE tactus_flags tactus_test_main ${T_LIBS})

@@ -8,7 +8,7 @@
 
 #include "api/fields.h"
 
-namespace tactus::api {
+namespace tactus::api::field_table_test {
 namespace {
 
 constexpr std::string_view kPaths[] = {"/v1/completions", "/v1/chat/completions",      "/v1/responses", "/v1/messages",
@@ -95,4 +95,4 @@ TEST(FieldRecording, HearsWhatIsAskedOnItsThreadWhileItLives) {
 }
 
 }  // namespace
-}  // namespace tactus::api
+}  // namespace tactus::api::field_table_test

@@ -20,7 +20,7 @@
 #include "serve/fake_engine.h"
 #include "text/chat_template.h"
 
-namespace tactus::api {
+namespace tactus::api::history_test {
 namespace {
 
 using Kind = AnswerPart::Kind;
@@ -524,4 +524,4 @@ INSTANTIATE_TEST_SUITE_P(Templates, History, testing::ValuesIn(Templates()),
                          [](const auto& one) { return one.param.name; });
 
 }  // namespace
-}  // namespace tactus::api
+}  // namespace tactus::api::history_test

@@ -8,7 +8,7 @@
 #include "api/request_fields.h"
 #include "base/json.h"
 
-namespace tactus::api {
+namespace tactus::api::limits_test {
 namespace {
 
 RequestLimits Limits() {
@@ -476,4 +476,4 @@ TEST(JsonLimitsTest, Utf8) {
 }
 
 }  // namespace
-}  // namespace tactus::api
+}  // namespace tactus::api::limits_test

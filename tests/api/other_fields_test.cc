@@ -7,7 +7,7 @@
 
 #include "api/request_parser.h"
 
-namespace tactus::api {
+namespace tactus::api::other_fields_test {
 namespace {
 
 RequestLimits Limits(bool strict = false) {
@@ -282,4 +282,4 @@ TEST(OtherFields, NumbersOfSchemasThatNoDoubleHoldsAreNamed) {
 }
 
 }  // namespace
-}  // namespace tactus::api
+}  // namespace tactus::api::other_fields_test

@@ -9,7 +9,7 @@
 #include "api/request_parser.h"
 #include "serve/fake_engine.h"
 
-namespace tactus::api {
+namespace tactus::api::output_rule_test {
 namespace {
 
 using Kind = OutputRule::Kind;
@@ -162,4 +162,4 @@ TEST(OutputRule, TheGrammarGoesWithEveryRequestAndItsFaultNamesTheField) {
 }
 
 }  // namespace
-}  // namespace tactus::api
+}  // namespace tactus::api::output_rule_test

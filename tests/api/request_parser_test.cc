@@ -15,7 +15,7 @@
 #include "api/json.h"
 #include "support/source_path.h"
 
-namespace tactus::api {
+namespace tactus::api::request_parser_test {
 namespace {
 
 RequestLimits Limits() {
@@ -357,4 +357,4 @@ TEST(LeastTokens, RefuseWithTheNumbersOfTheContext) {
 }
 
 }  // namespace
-}  // namespace tactus::api
+}  // namespace tactus::api::request_parser_test

@@ -10,7 +10,7 @@
 #include "serve/fake_engine.h"
 #include "time_limit.h"
 
-namespace tactus::api {
+namespace tactus::api::tools_test {
 namespace {
 
 constexpr const char* kTwo = R"("tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object",
@@ -424,4 +424,4 @@ TEST(Parsers, UnknownNamesAreAnswered) {
 }
 
 }  // namespace
-}  // namespace tactus::api
+}  // namespace tactus::api::tools_test

@@ -10,7 +10,7 @@
 #include "api/request_parser.h"
 #include "api/responses_writer.h"
 
-namespace tactus::api {
+namespace tactus::api::translations_test {
 namespace {
 
 Json ChatOf(const Result<Translation>& translation) {
@@ -474,4 +474,4 @@ TEST(MessagesWriter, WholeHasWhatTheStreamTold) {
 }
 
 }  // namespace
-}  // namespace tactus::api
+}  // namespace tactus::api::translations_test

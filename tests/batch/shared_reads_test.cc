@@ -9,7 +9,7 @@
 #include "batch/plan.h"
 #include "batch/totals.h"
 
-namespace tactus {
+namespace tactus::shared_reads_test {
 namespace {
 
 using batch::Plan;
@@ -140,4 +140,4 @@ TEST(SequencesAtOnce, AreAsManyAsFit) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::shared_reads_test

@@ -12,7 +12,7 @@
 #include "conformance/workload.h"
 #include "trace/replay.h"
 
-namespace tactus {
+namespace tactus::stored_prompts_test {
 namespace {
 
 using testing::ExpectedOutput;
@@ -346,4 +346,4 @@ TEST(StoredPrompts, ManyBlocksThatNobodyWantsHideNoneThatIsWanted) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::stored_prompts_test

@@ -8,7 +8,7 @@
 #include "conformance/workload.h"
 #include "trace/replay.h"
 
-namespace tactus {
+namespace tactus::swap_test {
 namespace {
 
 using sched::SchedulerConfig;
@@ -97,4 +97,4 @@ TEST(SwapConformance, ARecordedRunReplays) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::swap_test

@@ -3,7 +3,7 @@
 
 #include "cost/operator_times.h"
 
-namespace tactus::cost {
+namespace tactus::cost::roofline_test {
 namespace {
 
 // 1e14 FLOP/s on 100 SMs, 1e12 bytes/s, 1 us to launch; NVLink of 1e11 in groups of 4, nodes of 8, PCIe 2e10, network
@@ -201,4 +201,4 @@ TEST(WeightFormats, WidthsAndPeaks) {
 }
 
 }  // namespace
-}  // namespace tactus::cost
+}  // namespace tactus::cost::roofline_test

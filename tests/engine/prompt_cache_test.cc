@@ -8,7 +8,7 @@
 #include "time_limit.h"
 #include "trace/replay.h"
 
-namespace tactus {
+namespace tactus::prompt_cache_test {
 namespace {
 
 class PromptCacheTest : public FacadeTest {
@@ -332,4 +332,4 @@ TEST_F(PromptCacheTest, FaultsOfTheOptionsAreToldAtTheStart) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::prompt_cache_test

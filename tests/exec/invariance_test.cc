@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "exec/tiny_model.h"
 
-namespace tactus::test {
+namespace tactus::test::invariance_test {
 namespace {
 
 constexpr int32_t kOutput = 10;
@@ -192,4 +192,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace
-}  // namespace tactus::test
+}  // namespace tactus::test::invariance_test

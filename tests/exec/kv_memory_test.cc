@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-namespace tactus {
+namespace tactus::kv_memory_test {
 namespace {
 
 ModelConfig Config() {
@@ -103,4 +103,4 @@ TEST(KvMemory, WhatHoldsNothingOrCannotBeCountedIsRefusedWithItsFlag) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::kv_memory_test

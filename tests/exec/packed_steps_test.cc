@@ -7,7 +7,7 @@
 #include "exec/tiny_model.h"
 #include "kernels/packed/packed.h"
 
-namespace tactus::test {
+namespace tactus::test::packed_steps_test {
 namespace {
 
 constexpr int32_t kPrompt = 40, kOutput = 6;
@@ -156,4 +156,4 @@ TEST(PackedSteps, TheProfileCountsEveryWeightOnce) {
 }
 
 }  // namespace
-}  // namespace tactus::test
+}  // namespace tactus::test::packed_steps_test

@@ -11,7 +11,7 @@
 #include "kernels/kernel_set.h"
 #include "kernels/kernel_testing.h"
 
-namespace tactus::kernels {
+namespace tactus::kernels::attention_prefix_test {
 namespace {
 
 struct Shape {
@@ -217,4 +217,4 @@ TEST(AttentionPrefix, RandomStepsChangeNoBit) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::kernels::attention_prefix_test

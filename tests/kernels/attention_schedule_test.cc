@@ -15,7 +15,7 @@
 #include "kernels/kernel_set.h"
 #include "kernels/kernel_testing.h"
 
-namespace tactus::kernels {
+namespace tactus::kernels::attention_schedule_test {
 namespace {
 
 constexpr float kNothingYet = -1.0f;
@@ -367,4 +367,4 @@ TEST(AttentionSchedule, WindowsBeginWhereTheyShould) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::kernels::attention_schedule_test

@@ -11,7 +11,7 @@
 #include "packed_testing.h"
 #include "tensor/float16.h"
 
-namespace tactus::kernels::testing {
+namespace tactus::kernels::testing::fit_test {
 namespace {
 
 // The chains that product.h defines.
@@ -180,4 +180,4 @@ TEST(Fit, GridsHeedWeights) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels::testing
+}  // namespace tactus::kernels::testing::fit_test

@@ -7,7 +7,7 @@
 
 #include "kernels/packed_testing.h"
 
-namespace tactus::kernels {
+namespace tactus::kernels::packed_linear_test {
 namespace {
 
 using namespace testing;
@@ -377,4 +377,4 @@ TEST(PackedEmbed, RowsAreTheTables) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::kernels::packed_linear_test

@@ -7,7 +7,7 @@
 
 #include "kernels/packed_testing.h"
 
-namespace tactus::kernels {
+namespace tactus::kernels::packed_mixed_test {
 namespace {
 
 using namespace testing;
@@ -109,4 +109,4 @@ TEST(PackedMixed, LongPromptsOnManyThreads) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::kernels::packed_mixed_test

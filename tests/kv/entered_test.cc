@@ -4,7 +4,7 @@
 #include "kv/block_key.h"
 #include "kv/kv_cache.h"
 
-namespace tactus {
+namespace tactus::entered_test {
 namespace {
 
 constexpr Hash128 kSecret{3, 4};
@@ -94,4 +94,4 @@ TEST_F(EnteredTest, WhatIsEvictedBeforeItWasTakenIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::entered_test

@@ -8,7 +8,7 @@
 #include "kv/block_key.h"
 #include "kv/kv_cache.h"
 
-namespace tactus {
+namespace tactus::entering_test {
 namespace {
 
 constexpr Hash128 kSecret{3, 4};
@@ -116,4 +116,4 @@ TEST_F(Entering, MoreThanEnterTogetherEnterAll) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::entering_test

@@ -4,7 +4,7 @@
 
 #include "kv/block_key.h"
 
-namespace tactus {
+namespace tactus::kv_cache_test {
 namespace {
 
 constexpr Hash128 kSecret{3, 4};
@@ -595,4 +595,4 @@ TEST_F(KvSwapTest, OnlyBlocksOfStepsThatHaveEndedAreFinished) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::kv_cache_test

@@ -13,7 +13,7 @@
 #include "kv/kv_cache.h"
 #include "naive_kv.h"
 
-namespace tactus {
+namespace tactus::kv_property_test {
 namespace {
 
 constexpr Hash128 kSecret{11, 12};
@@ -537,4 +537,4 @@ TEST_P(KvProperty, BlocksThatEnterTogetherEnterAsIfAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Depth, KvProperty, testing::Values(1, 2, 4));
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::kv_property_test

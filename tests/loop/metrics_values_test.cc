@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "loop/metrics.h"
 
-namespace tactus {
+namespace tactus::metrics_values_test {
 namespace {
 
 constexpr DurationNs kMs = 1'000'000;
@@ -313,4 +313,4 @@ TEST(MetricsValues, WhatTheGatePredictedIsHeldAgainstWhatCame) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::metrics_values_test

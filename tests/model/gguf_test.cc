@@ -5,7 +5,7 @@
 #include "model/gguf_config.h"
 #include "model_files.h"
 
-namespace tactus {
+namespace tactus::gguf_test {
 namespace {
 
 using test::Append;
@@ -431,4 +431,4 @@ TEST(GgufConfig, TokenizerTablesMustAgree) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::gguf_test

@@ -5,7 +5,7 @@
 #include "model_config/architecture.h"
 #include "model_files.h"
 
-namespace tactus {
+namespace tactus::hf_config_test {
 namespace {
 
 using json = SortedJson;
@@ -342,4 +342,4 @@ TEST(Architectures, RowsAreWhole) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::hf_config_test

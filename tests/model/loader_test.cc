@@ -11,7 +11,7 @@
 #include "model/inspect.h"
 #include "model_files.h"
 
-namespace tactus {
+namespace tactus::loader_test {
 namespace {
 
 using test::GgufBuilder;
@@ -409,4 +409,4 @@ TEST(DefaultModel, LoadsWhereItIsInstalled) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::loader_test

@@ -3,7 +3,7 @@
 #include "model_config/config.h"
 #include "model_files.h"
 
-namespace tactus {
+namespace tactus::memory_plan_test {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20, kGiB = int64_t{1} << 30;
@@ -276,4 +276,4 @@ TEST(AvailableMemory, NothingToReadIsNoLimit) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::memory_plan_test

@@ -23,7 +23,7 @@
 #include "model_files.h"
 #include "tensor/float16.h"
 
-namespace tactus {
+namespace tactus::pack_weights_test {
 namespace {
 
 using kernels::PackedMatrix;
@@ -520,4 +520,4 @@ TEST(WeightStorage, HugePagesAreThoseOfTheMappingThatHoldsIt) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::pack_weights_test

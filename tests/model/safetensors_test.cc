@@ -2,7 +2,7 @@
 
 #include "model_files.h"
 
-namespace tactus {
+namespace tactus::safetensors_test {
 namespace {
 
 using test::Append;
@@ -113,4 +113,4 @@ TEST(SafetensorsFolder, Shards) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::safetensors_test

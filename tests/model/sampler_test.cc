@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "support/listed_grammar.h"
 
-namespace tactus {
+namespace tactus::sampler_test {
 namespace {
 
 std::vector<float> RandomLogits(int64_t vocab, uint64_t seed, double scale = 3.0) {
@@ -566,4 +566,4 @@ TEST(SequenceHistory, GrowsBeyondWhatWasAnnounced) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sampler_test

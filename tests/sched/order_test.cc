@@ -11,7 +11,7 @@
 #include "sched/predicted_length.h"
 #include "sched/view_of.h"
 
-namespace tactus::sched {
+namespace tactus::sched::order_test {
 namespace {
 
 using testing::Arrival;
@@ -274,4 +274,4 @@ TEST(Order, LarryPassesNobodyOverForLong) {
 }
 
 }  // namespace
-}  // namespace tactus::sched
+}  // namespace tactus::sched::order_test

@@ -10,7 +10,7 @@
 #include "sched/step_bed.h"
 #include "sched/view_of.h"
 
-namespace tactus::sched {
+namespace tactus::sched::planned_order_test {
 namespace {
 
 using testing::Arrival;
@@ -120,4 +120,4 @@ TEST(PlannedMean, WhoHasOutgrownItsMeanMakesRoomForThoseWhoGrow) {
 }
 
 }  // namespace
-}  // namespace tactus::sched
+}  // namespace tactus::sched::planned_order_test

@@ -9,7 +9,7 @@
 #include "sched/promise.h"
 #include "sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::promise_test {
 namespace {
 
 using sched::PromiseClock;
@@ -443,4 +443,4 @@ TEST(PromisePlans, WithoutObjectivesTheyAreThoseOfSarathiServe) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::promise_test

@@ -7,7 +7,7 @@
 #include "sched/slack.h"
 #include "sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::slack_fill_step_test {
 namespace {
 
 using testing::HarnessConfig;
@@ -547,4 +547,4 @@ TEST(SlackFillStep, ReadsTheQueueOnceToItsEnd) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::slack_fill_step_test

@@ -9,7 +9,7 @@
 #include "base/rng.h"
 #include "sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::slack_fill_test {
 namespace {
 
 using testing::AddRequest;
@@ -336,4 +336,4 @@ TEST(SlackFill, AFreshInstanceMakesTheSamePlansWithObjectives) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::slack_fill_test

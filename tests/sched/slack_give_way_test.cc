@@ -7,7 +7,7 @@
 #include "sched/slack_bed.h"
 #include "sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::slack_give_way_test {
 namespace {
 
 using sched::kMs;
@@ -165,4 +165,4 @@ TEST(GiveWay, WhoHasMissedStartsWhereTheOthersCanGoOn) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::slack_give_way_test

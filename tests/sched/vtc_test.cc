@@ -11,7 +11,7 @@
 #include "sched/view_of.h"
 #include "seq/sequence_table.h"
 
-namespace tactus::sched {
+namespace tactus::sched::vtc_test {
 namespace {
 
 using testing::Plans;
@@ -327,4 +327,4 @@ TEST(Vtc, TheServiceOfTwoWhoWaitStaysTogether) {
 }
 
 }  // namespace
-}  // namespace tactus::sched
+}  // namespace tactus::sched::vtc_test

@@ -7,7 +7,7 @@
 #include "sim/linear_model.h"
 #include "sim/simulator.h"
 
-namespace tactus {
+namespace tactus::balancers_test {
 namespace {
 
 SimulationConfig Config(const StepTimeModel& model, const std::string& balancer) {
@@ -83,4 +83,4 @@ TEST(SimulatedBalancers, OthersAskNobody) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::balancers_test

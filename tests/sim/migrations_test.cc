@@ -11,7 +11,7 @@
 #include "sim/simulator.h"
 #include "trace/replay.h"
 
-namespace tactus {
+namespace tactus::migrations_test {
 namespace {
 
 constexpr int32_t kReplicas = 4;
@@ -99,4 +99,4 @@ TEST(SimulatedMigrations, EveryReplicasRecordingReplays) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::migrations_test

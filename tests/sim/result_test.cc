@@ -13,7 +13,7 @@
 #include "sim/simulator.h"
 #include "sim/trace_file.h"
 
-namespace tactus {
+namespace tactus::result_test {
 namespace {
 
 SimulationConfig Config(const StepTimeModel& model) {
@@ -320,4 +320,4 @@ TEST(RequestLog, AFullDiskIsSaid) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::result_test

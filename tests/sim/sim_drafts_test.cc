@@ -11,7 +11,7 @@
 #include "sim/simulator.h"
 #include "trace/replay.h"
 
-namespace tactus {
+namespace tactus::sim_drafts_test {
 namespace {
 
 // Reads weights for 8 ms whatever it computes; a token takes 1 ms.
@@ -101,4 +101,4 @@ TEST(SimDrafts, ARecordingReplaysToTheSamePlans) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim_drafts_test

@@ -10,7 +10,7 @@
 #include "support/source_path.h"
 #include "text/jinja/template.h"
 
-namespace tactus::jinja {
+namespace tactus::jinja::jinja_golden_test {
 namespace {
 
 class JinjaGolden : public ::testing::Test {
@@ -239,4 +239,4 @@ TEST(JinjaErrors, AreErrorsWhereTextCouldNotBeEqual) {
 }
 
 }  // namespace
-}  // namespace tactus::jinja
+}  // namespace tactus::jinja::jinja_golden_test

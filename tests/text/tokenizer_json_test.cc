@@ -1,7 +1,7 @@
 // tokenizer.json and tokenizer_config.json: spellings, flags, and what is refused.
 #include "golden_cases.h"
 
-namespace tactus {
+namespace tactus::tokenizer_json_test {
 namespace {
 
 using Ids = std::vector<TokenId>;
@@ -160,4 +160,4 @@ TEST(TokenizerJson, WrongTypesAreErrorsNotExceptions) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::tokenizer_json_test
