@@ -8,7 +8,8 @@
 #include "tactus/version.h"
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
+  int server = 0;
+  if (argc != 4 || std::sscanf(argv[3], "%d", &server) != 1) {
     std::fprintf(stderr, "tactus-grammar: this program is started by a server, for structured output\n");
     return 2;
   }
@@ -19,7 +20,7 @@ int main(int argc, char** argv) {
   }
   tactus::SetThreadRole(tactus::ThreadRole::kService, "tactus-grammar");
   try {
-    return tactus::grammar::ServeTrials(argv[1]);
+    return tactus::grammar::ServeTrials(argv[1], server);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "tactus-grammar: %s\n", e.what());
     return 1;

@@ -65,7 +65,8 @@ Result<Vocabulary> ReadVocabulary(std::string_view bytes);
 inline constexpr int kTrialControlFd = 3;     // the socket that brings one descriptor for each trial
 inline constexpr int kTrialVocabularyFd = 4;  // a file of VocabularyBytes
 
-// The body of the helper's main(); returns its exit status once the server is gone.
-int ServeTrials(const std::string& library);
+// The body of the helper's main(); returns its exit status once the server, its parent, has ended. The server's number
+// is an argument, because a helper whose server ends before it looks has another parent.
+int ServeTrials(const std::string& library, pid_t server);
 
 }  // namespace tactus::grammar

@@ -272,8 +272,8 @@ TrialVerdict WhatEnded(int status, const rusage& usage) {
 
 class Host {
  public:
-  explicit Host(const std::string& library) : server_(getppid()) {
-    // The kernel tells where it can: other processes may hold the server's end, such as one that it has forked.
+  Host(const std::string& library, pid_t server) : server_(server) {
+    // The end of the control socket is no sign: another process may hold it, such as one that the server has forked.
     server_ends_ = Descriptor(static_cast<int>(syscall(SYS_pidfd_open, server_, 0)));
     ready_ = Load(library);
   }
@@ -349,7 +349,7 @@ class Host {
 
 }  // namespace
 
-int ServeTrials(const std::string& library) {
+int ServeTrials(const std::string& library, pid_t server) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGCHLD, [](int) {});  // ends the wait
   sigset_t children;
@@ -357,7 +357,7 @@ int ServeTrials(const std::string& library) {
   sigaddset(&children, SIGCHLD);
   sigprocmask(SIG_BLOCK, &children, nullptr);
   mallopt(M_ARENA_MAX, 1);  // a child's limit is one of address space
-  Host(library).Run();
+  Host(library, server).Run();
   return 0;
 }
 

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/sockios.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -85,11 +87,17 @@ pid_t Spawn(const std::string& program, const std::string& library, const Descri
   error |= posix_spawnattr_setflags(&orders.attributes,
                                     POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   if (error != 0) return -ENOMEM;
-  std::string first = program, second = library, third = Version();
-  char* const arguments[] = {first.data(), second.data(), third.data(), nullptr};
+  std::string own = program, file = library, version = Version(), server = std::to_string(getpid());
+  char* const arguments[] = {own.data(), file.data(), version.data(), server.data(), nullptr};
   pid_t helper = -1;
   error = posix_spawn(&helper, program.c_str(), &orders.files, &orders.attributes, arguments, environ);
   return error != 0 ? -error : helper;
+}
+
+// Whether the other end has yet to read something.
+bool HasUnread(int socket) {
+  int bytes = 0;
+  return ioctl(socket, SIOCOUTQ, &bytes) == 0 && bytes > 0;
 }
 
 // Takes the process's end; kills it where it goes on for a second.
@@ -200,6 +208,9 @@ Result<Trials::Answer> Trials::RunOnce(const TrialTask& task, int64_t* left_ms, 
   bool waits = *left_ms > 0 && !given_up();
   while (waits && !WaitToRead(end, kTrialLookMs)) waits = go_on();
   if (!waits) {
+    if (HasUnread(end)) {  // it was not tried at all, so nothing is known of the rule
+      return Status(StatusCode::kResourceExhausted, "the process that tries rules does not answer; try again later");
+    }
     answer.verdict.end = TrialVerdict::End::kTooLong;
   } else if (!ReadVerdict(end, &answer.verdict, static_cast<int>(*left_ms))) {
     const std::lock_guard lock(mutex_);
