@@ -20,6 +20,12 @@ namespace {
 // On one string: the work of intersecting regexes doubles and more with each, and llguidance counts it only in between.
 constexpr int kMostPatterns = 8;
 
+// A rule that is wrong, or a wait that ended.
+Status FaultOf(const char* kind, const Status& status) {
+  if (status.code() == StatusCode::kCancelled) return status;
+  return InvalidArgument(fmt::format("{}: {}", kind, status.message()));
+}
+
 Status CheckOneSchema(const Json& schema, const char* kind, StopToken stop) {
   if (const Status fault = CheckSchema(schema); !fault.ok())
     return InvalidArgument(fmt::format("{}: {}", kind, fault.message()));
@@ -27,7 +33,7 @@ Status CheckOneSchema(const Json& schema, const char* kind, StopToken stop) {
   if (stop.stopped()) return Status(StatusCode::kCancelled, "stopped");
   if (patterns < 0) {
     return InvalidArgument(
-        fmt::format("{}: 'allOf' and '$ref' bring so many schemas together that the patterns and formats on one string "
+        fmt::format("{}: 'allOf' and '$ref' bring too many schemas together: the patterns and formats on one string "
                     "cannot be counted within {} steps, the limit; refer to fewer, or more directly",
                     kind, kMostCountingSteps));
   }
@@ -46,6 +52,7 @@ class LarkText {
   explicit LarkText(std::string_view lark) : text_(lark) {
     while (at_ < text_.size()) Step();
     EndLine();
+    for (Definition& definition : definitions_) FindUses(&definition);
   }
 
   // The first that the library does not read: it holds them as 31 bits. Empty: there is none.
@@ -63,9 +70,14 @@ class LarkText {
     int ands = 0;
     std::vector<std::string_view> names;
   };
+  struct Use {
+    size_t definition;
+    int times;
+  };
   struct Definition {
     Line body;
-    int count = kUnknown;  // of expressions that are intersected in it
+    std::vector<Use> uses;  // of other definitions by its body, each once
+    int count = kUnknown;   // of expressions that are intersected in it
   };
 
   // --- Reading ---
@@ -100,8 +112,9 @@ class LarkText {
       at_ += 2;
     } else if (c == ':') {
       if (!line_.names.empty()) {
-        by_name_[line_.names[0]].push_back(definitions_.size());
-        definitions_.emplace_back();
+        // What defines a name again adds to its body.
+        current_ = by_name_.try_emplace(line_.names[0], definitions_.size()).first->second;
+        if (current_ == definitions_.size()) definitions_.emplace_back();
       }
       line_ = {};
       ++at_;
@@ -127,7 +140,7 @@ class LarkText {
   }
   void EndLine() {
     if (definitions_.empty()) definitions_.emplace_back();
-    Line& body = definitions_.back().body;
+    Line& body = definitions_[current_].body;
     body.ands += line_.ands;
     body.names.insert(body.names.end(), line_.names.begin(), line_.names.end());
     line_ = {};
@@ -172,28 +185,32 @@ class LarkText {
         open.pop_back();
       } else if (definition.count == kUnknown) {
         definition.count = kBegun;
-        ForEachNamed(definition, [&](size_t named) {
-          if (definitions_[named].count == kUnknown) open.push_back(named);
-        });
+        for (const Use& use : definition.uses) {
+          if (definitions_[use.definition].count == kUnknown) open.push_back(use.definition);
+        }
       } else {
-        int sum = definition.body.ands > 0 ? definition.body.ands + 1 : 0, most = 0;
-        ForEachNamed(definition, [&](size_t named) {
-          const int count = std::max(0, definitions_[named].count);  // a circle adds nothing
+        int64_t sum = definition.body.ands > 0 ? definition.body.ands + 1 : 0;
+        int most = 0;
+        for (const Use& use : definition.uses) {
+          const int count = std::max(0, definitions_[use.definition].count);  // a circle adds nothing
           most = std::max(most, count);
-          if (count > 0) sum = std::min(kMany, sum + count - 1);
-        });
-        definition.count = definition.body.ands > 0 ? sum : most;
+          if (count > 0) sum = std::min<int64_t>(kMany, sum + int64_t{use.times} * (count - 1));
+        }
+        definition.count = definition.body.ands > 0 ? static_cast<int>(sum) : most;
         open.pop_back();
       }
     }
     return definitions_[first].count;
   }
-  template <class Tell>
-  void ForEachNamed(const Definition& definition, const Tell& tell) {
-    for (const std::string_view name : definition.body.names) {
-      const auto found = by_name_.find(name);
-      if (found == by_name_.end()) continue;
-      for (const size_t one : found->second) tell(one);
+  void FindUses(Definition* definition) {
+    std::vector<size_t> used;
+    for (const std::string_view name : definition->body.names) {
+      if (const auto found = by_name_.find(name); found != by_name_.end()) used.push_back(found->second);
+    }
+    std::sort(used.begin(), used.end());
+    for (const size_t one : used) {
+      if (definition->uses.empty() || definition->uses.back().definition != one) definition->uses.push_back({one, 0});
+      ++definition->uses.back().times;
     }
   }
 
@@ -202,7 +219,8 @@ class LarkText {
   size_t at_ = 0;
   Line line_;  // what has been read of it
   std::vector<Definition> definitions_;
-  std::unordered_map<std::string_view, std::vector<size_t>> by_name_;
+  size_t current_ = 0;  // the definition that lines are read into
+  std::unordered_map<std::string_view, size_t> by_name_;
 };
 
 }  // namespace
@@ -219,19 +237,19 @@ Result<std::shared_ptr<const RuleSource>> RuleSource::Of(const OutputRule& rule,
   if (rule.kind == OutputRule::Kind::kJsonObject) source->schema = Json{{"type", "object"}};
   if (rule.kind == OutputRule::Kind::kJsonSchema) {
     auto parsed = ParseSchema(rule.text, stop);
-    if (!parsed.ok()) return InvalidArgument(fmt::format("json_schema: {}", parsed.status().message()));
+    if (!parsed.ok()) return FaultOf("json_schema", parsed.status());
     source->schema = std::move(parsed).value();
   }
   if (source->schema) {
     source->text = SchemaText(*source->schema);
     TACTUS_ASSIGN_OR_RETURN(const Json handed_over, json_text::ParseJson(source->text));
     auto exact = ExactGrammar(handed_over, stop);
-    if (!exact.ok()) return InvalidArgument(fmt::format("json_schema: {}", exact.status().message()));
+    if (!exact.ok()) return FaultOf("json_schema", exact.status());
     source->as_lark = exact->has_value();
     if (source->as_lark) source->text = std::move(**exact);
   } else if (rule.kind == OutputRule::Kind::kLark) {
     auto exact = WithExactNumbers(std::move(source->text), &source->inner, stop);
-    if (!exact.ok()) return InvalidArgument(fmt::format("lark: {}", exact.status().message()));
+    if (!exact.ok()) return FaultOf("lark", exact.status());
     source->text = std::move(*exact);
   }
   if (source->text.find('\0') != std::string::npos) {
