@@ -86,7 +86,7 @@ struct OutputRule {
   bool operator==(const OutputRule&) const = default;
 };
 
-// Of one request's rules: for whom they are compiled, and how long it has waited for them so far.
+// For which client a request's rules are compiled, and how long the request has waited for them so far.
 struct RuleWait {
   std::string client;     // which shares the places where rules are compiled with others; empty: there are no others
   int64_t waited_ms = 0;  // in all; Engine::CompileRule adds to it

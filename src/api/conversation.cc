@@ -61,17 +61,19 @@ Status FaultOfTools(const ToolSet& tools, const Engine& engine, StopToken stop, 
   return Status();
 }
 
-// Of what its answer must be, if that is said; a fault names the field that said it.
-Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop) {
+Status FaultOfRule(const ParsedRequest& parsed, const Status& status) {
+  return Status(status.code(), fmt::format("{}: {}", parsed.output_param, status.message()), parsed.output_param);
+}
+
+// Compiles the rule of the request's answers, where there is one; a fault names the rule's field.
+Status Compile(ParsedRequest* parsed, const Engine& engine, StopToken stop, RuleWait* wait) {
   if (!parsed->base.output.any()) return Status();
-  RuleWait wait{.client = parsed->rule_client};
-  auto grammar = engine.CompileRule(parsed->base.output, stop, &wait);
+  auto grammar = engine.CompileRule(parsed->base.output, stop, wait);
   if (!grammar.ok()) {
     const bool of_tools = parsed->output_param == "tools" || parsed->output_param == "tool_choice";
     if (of_tools && grammar.status().code() == StatusCode::kInvalidArgument)
-      TACTUS_RETURN_IF_ERROR(FaultOfTools(*parsed->tools, engine, stop, &wait));
-    return Status(grammar.status().code(), fmt::format("{}: {}", parsed->output_param, grammar.status().message()),
-                  parsed->output_param);
+      TACTUS_RETURN_IF_ERROR(FaultOfTools(*parsed->tools, engine, stop, wait));
+    return FaultOfRule(*parsed, grammar.status());
   }
   parsed->base.grammar = std::move(grammar).value();
   return Status();
@@ -124,22 +126,25 @@ Status SetReading(ParsedRequest* parsed, const Engine& engine, const ChatStyle& 
     reading.begins_in_reasoning = false;
   }
   if (calls || (output.any() && reading.begins_in_reasoning)) {
-    TACTUS_RETURN_IF_ERROR(Compile(parsed, engine, stop));  // alone: what is wrong with it is said of its field
+    RuleWait wait{.client = parsed->rule_client};
+    TACTUS_RETURN_IF_ERROR(Compile(parsed, engine, stop, &wait));  // alone: what is wrong with it is said of its field
     const OutputRule format = output;
     TACTUS_ASSIGN_OR_RETURN(OutputRule rule, ToolRule(engine, reading, format));
     if (rule.any()) {
       output = std::move(rule);
       if (calls) parsed->output_param = parsed->tools->choice == ToolSet::Choice::kAuto ? "tools" : "tool_choice";
-      RuleWait wait{.client = parsed->rule_client};
       const auto compiled = engine.CompileRule(output, stop, &wait);
-      if (calls && compiled.status().code() == StatusCode::kInvalidArgument) {
+      if (!compiled.ok() && compiled.status().code() != StatusCode::kInvalidArgument)
+        return FaultOfRule(*parsed, compiled.status());
+      if (calls && !compiled.ok()) {
         AnswerReading loose = reading;
         loose.tools = Loosened(*parsed->tools, engine, stop, &wait);
         if (loose.tools != nullptr) {
           TACTUS_ASSIGN_OR_RETURN(output, ToolRule(engine, loose, format));
+          wait = {.client = parsed->rule_client};  // what is left of them compiles soon
         }
       }
-      TACTUS_RETURN_IF_ERROR(Compile(parsed, engine, stop));
+      TACTUS_RETURN_IF_ERROR(Compile(parsed, engine, stop, &wait));
     }
   }
   parsed->base.shown_specials = style.specials;
@@ -242,7 +247,10 @@ Result<Prepared> Prepare(ParsedRequest* given, Engine& engine, const RequestLimi
   out.shape = ShapeOf(parsed);
   out.shape.engine = &engine;
   TACTUS_ASSIGN_OR_RETURN(out.shape.prompts, Tokenise(&parsed, engine, limits, stop, count_refused, &out.shape));
-  if (parsed.base.grammar == nullptr) TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop));
+  if (parsed.base.grammar == nullptr) {
+    RuleWait wait{.client = parsed.rule_client};
+    TACTUS_RETURN_IF_ERROR(Compile(&parsed, engine, stop, &wait));
+  }
   out.shape.rule_field = parsed.names.Original(parsed.output_param);
   const size_t count = out.shape.prompts.size();
   out.requests.assign(count, parsed.base);

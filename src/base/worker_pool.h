@@ -1,10 +1,10 @@
 // A few threads for what must not hold the io thread: parsing bodies, chat templates, tokenising. First in, first out,
-// but heavy tasks leave one thread to the others (where there are two), so that whoever sends large bodies delays none
-// who does not. A task that waits for other threads says so (Waiting); meanwhile another one runs in its place, on a
-// thread beyond the pool's where need be. Tasks that may wait for long are posted in turn (PostInTurn): they have a
-// queue for each client, and no more of them run at once than there are threads beyond the pool's, so that no other
-// task waits for them. The queues are bounded by the number of connections. Post from any thread; what is queued at
-// destruction is dropped. What a task throws ends that task alone.
+// but one thread (where there are two) is left to light tasks, so that large bodies do not delay small ones. A task
+// that waits for other threads says so (Waiting); meanwhile another one runs in its place, on a thread beyond the
+// pool's where need be. Tasks that may wait for long are posted in turn (PostInTurn): each client has a queue of them.
+// While one computes it counts as a heavy task, and those that wait are no more than the threads beyond the pool's. The
+// queues are bounded by the number of connections. Post from any thread; tasks that are queued at destruction are
+// dropped. What a task throws ends that task alone.
 #pragma once
 
 #include <algorithm>
@@ -91,7 +91,8 @@ class WorkerPool {
     {
       std::lock_guard lock(mutex_);
       if (stopping_) return;
-      const auto turn = turns_.try_emplace(client).first;
+      const auto [turn, is_new] = turns_.try_emplace(client);
+      if (is_new) turn->second.last = turns_taken_;  // a client that comes back does not pass those that wait
       try {
         turn->second.tasks.push_back({posted_, std::move(task)});
       } catch (...) {
@@ -111,7 +112,7 @@ class WorkerPool {
   struct Turn {
     std::deque<Task> tasks;
     size_t running = 0;
-    int64_t last = 0;  // the number of its last turn
+    int64_t last = 0;  // turns of all clients up to its last one
   };
   using Turns = std::map<std::string, Turn>;
 
@@ -119,6 +120,7 @@ class WorkerPool {
     {
       const std::lock_guard lock(mutex_);
       ++waiting_;
+      in_turn_waiting_ += runs_in_turn_;
       if (stopping_) return;
       if (running_ == threads_.size() && threads_.size() < at_once_ + most_in_turn_) {
         try {
@@ -132,20 +134,23 @@ class WorkerPool {
   void EndWaiting() {
     const std::lock_guard lock(mutex_);
     --waiting_;
+    in_turn_waiting_ -= runs_in_turn_;
   }
   bool Idle() const { return light_.empty() && heavy_.empty() && turns_.empty() && running_ == 0; }
   bool MayRun() {
     return running_ - waiting_ < at_once_ && (!light_.empty() || HeavyMayRun() || NextTurn() != turns_.end());
   }
-  bool HeavyMayRun() const { return !heavy_.empty() && heavy_running_ < most_heavy_; }
-  // Of those with a task that may run, the client whose last turn is longest ago; end: there is none.
+  bool LeavesOneThread() const { return heavy_running_ + in_turn_running_ - in_turn_waiting_ < most_heavy_; }
+  bool HeavyMayRun() const { return !heavy_.empty() && LeavesOneThread(); }
+  // Among clients with a task that may run, the one whose last turn is longest ago; end: there is none.
   Turns::iterator NextTurn() {
     auto next = turns_.end();
-    if (in_turn_running_ == most_in_turn_) return next;
+    if (in_turn_running_ == most_in_turn_ || !LeavesOneThread()) return next;
+    const auto place = [](const Turn& one) { return std::pair(one.last, one.tasks.front().number); };
     for (auto turn = turns_.begin(); turn != turns_.end(); ++turn) {
       const Turn& one = turn->second;
       if (one.tasks.empty() || one.running == most_of_client_) continue;
-      if (next == turns_.end() || one.last < next->second.last) next = turn;
+      if (next == turns_.end() || place(one) < place(next->second)) next = turn;
     }
     return next;
   }
@@ -181,18 +186,19 @@ class WorkerPool {
         ++in_turn_running_;
         ++turn->second.running;
         turn->second.last = ++turns_taken_;
+        runs_in_turn_ = true;
         RunOne(&lock, Take(&turn->second.tasks));
+        runs_in_turn_ = false;
         --in_turn_running_;
         // Gone where the pool has been stopped meanwhile.
         if (!stopping_ && --turn->second.running == 0 && turn->second.tasks.empty()) turns_.erase(turn);
-        if (!turns_.empty()) ready_.notify_one();
       } else {
         const bool heavy = heavy_number < light_number;
         heavy_running_ += heavy;
         RunOne(&lock, Take(heavy ? &heavy_ : &light_));
         heavy_running_ -= heavy;
-        if (heavy && !heavy_.empty()) ready_.notify_one();  // its turn may have come
       }
+      if (!heavy_.empty() || !turns_.empty()) ready_.notify_one();  // there may be a place for one of them
       --running_;
       if (Idle()) idle_.notify_all();
     }
@@ -206,10 +212,11 @@ class WorkerPool {
   std::deque<Task> light_, heavy_;
   Turns turns_;  // with a task that is queued or runs
   int64_t posted_ = 0, turns_taken_ = 0;
-  size_t running_ = 0, heavy_running_ = 0, in_turn_running_ = 0, waiting_ = 0;
+  size_t running_ = 0, heavy_running_ = 0, in_turn_running_ = 0, waiting_ = 0, in_turn_waiting_ = 0;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
   inline static thread_local WorkerPool* current_ = nullptr;
+  inline static thread_local bool runs_in_turn_ = false;
 };
 
 }  // namespace tactus

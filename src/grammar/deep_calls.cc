@@ -18,7 +18,7 @@
 namespace tactus::grammar {
 namespace {
 
-// Between two looks at what nobody signals: the caller's stop token.
+// Between two looks at the caller's stop token, which signals nothing.
 constexpr int64_t kLookMs = 5;
 
 Status NoMemory() {
@@ -30,7 +30,7 @@ Status NoMemory() {
 struct DeepCalls::Shared {
   struct Client {
     int running = 0, waiting = 0;
-    uint64_t last = 0;  // the number of its last call
+    uint64_t last = 0;  // calls of all clients up to its last one
   };
   using Clients = std::map<std::string, Client>;
   struct Waiter {
@@ -53,7 +53,8 @@ struct DeepCalls::Shared {
 // One that waits for its place, with the mutex held where it begins and ends.
 struct DeepCalls::Shared::Queued {
   Queued(Shared* of, const std::string& name) : shared(of) {
-    const auto client = shared->clients.try_emplace(name).first;
+    const auto [client, is_new] = shared->clients.try_emplace(name);
+    if (is_new) client->second.last = shared->calls;  // one that comes back does not pass those that wait
     ++client->second.waiting;
     try {
       waiter = shared->waiters.insert(shared->waiters.end(), {client});
@@ -126,8 +127,11 @@ Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, const Term
   int64_t left_ms = terms.timeout_ms;
   const auto wait = [&](std::condition_variable& changed, auto&& over) {
     bool is_over = over();
+    constexpr std::chrono::milliseconds kLook{kLookMs};
+    auto next_look = std::chrono::steady_clock::now() + kLook;
     for (; !is_over && left_ms > 0 && !stop.stopped(); is_over = over()) {
-      if (changed.wait_for(lock, std::chrono::milliseconds(kLookMs)) != std::cv_status::timeout) continue;
+      if (changed.wait_until(lock, next_look) != std::cv_status::timeout) continue;
+      next_look = std::chrono::steady_clock::now() + kLook;
       left_ms -= kLookMs;
       if (terms.waited_ms != nullptr) *terms.waited_ms += kLookMs;
     }

@@ -79,7 +79,7 @@ TEST(DeepCalls, OneThatBecomesNeedlessWhileItWaitsIsNotMade) {
   EXPECT_FALSE(made);
 }
 
-// One client's calls fill the half of all places; of the rest, who has waited longest for its last turn goes first.
+// One client's calls fill half of all places.
 TEST(DeepCalls, AClientHasHalfOfThePlacesAndWaitsForItsTurn) {
   DeepCalls calls(4, kStack);
   std::atomic<int> running = 0;
@@ -106,30 +106,36 @@ TEST(DeepCalls, AClientHasHalfOfThePlacesAndWaitsForItsTurn) {
   EXPECT_GT(waited_ms, 0);
 }
 
-TEST(DeepCalls, ThoseThatWaitGoByTheirClientsTurns) {
-  DeepCalls calls(2, kStack);  // a client has one
-  std::atomic<bool> first_runs = false, go_on = false;
+TEST(DeepCalls, CallsThatWaitGoByTheirClientsTurns) {
+  DeepCalls calls(2, kStack);  // one place is a client's at most
+  std::atomic<bool> first_ends = false, held_ends = false;
   std::mutex mutex;
   std::string order;
-  const auto call = [&](const char* client) {
-    return std::thread([&, client] {
-      const auto told = [&, client] {
-        first_runs = true;
-        while (!go_on) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  const auto call = [&](const char* client, const std::atomic<bool>* until) {
+    return std::thread([&, client, until] {
+      const auto run = [&, client, until] {
+        while (until != nullptr && !*until) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         const std::lock_guard lock(mutex);
         order += client;
       };
-      EXPECT_EQ(*calls.Run(told, {.timeout_ms = 60'000, .client = client}), DeepCalls::End::kDone);
+      EXPECT_EQ(*calls.Run(run, {.timeout_ms = 60'000, .client = client}), DeepCalls::End::kDone);
     });
   };
+  const auto settle = [] { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
   std::vector<std::thread> threads;
-  for (const char* client : {"a", "b", "a", "a", "a", "c"}) {
-    threads.push_back(call(client));
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  threads.push_back(call("a", &first_ends));
+  settle();
+  std::thread held = call("b", &held_ends);  // the other place
+  settle();
+  for (const char* client : {"a", "a", "a", "c"}) {
+    threads.push_back(call(client, nullptr));
+    settle();
   }
-  go_on = true;
+  first_ends = true;
   for (std::thread& thread : threads) thread.join();
-  EXPECT_LT(order.find('c'), order.rfind('a')) << order << ": the last that came had not had its turn";
+  held_ends = true;
+  held.join();
+  EXPECT_EQ(order, "aacaab") << "c came last, and a had had a turn since c came";
 }
 
 TEST(DeepCalls, WhatACallThrowsEndsItAlone) {

@@ -62,9 +62,9 @@ class ParseThreadsTest : public ServerTest {
   std::shared_ptr<LongWork> work_ = std::make_shared<LongWork>();
 };
 
-// Tasks that wait, of one client and of several, more than there are threads: all else runs, and so does a client's
-// that comes last.
-TEST(WorkerPoolTest, WhatIsPostedInTurnHoldsNobodyUp) {
+// Tasks that wait, of one client and of several, more than there are threads: light tasks run, and so does a task of
+// the client that comes last.
+TEST(WorkerPoolTest, TasksInTurnThatWaitDelayNoOtherTask) {
   std::promise<void> go;
   const std::shared_future<void> gone = go.get_future().share();
   std::atomic<int> done{0};
@@ -93,7 +93,44 @@ TEST(WorkerPoolTest, WhatIsPostedInTurnHoldsNobodyUp) {
   EXPECT_EQ(done, 126);
 }
 
-TEST(WorkerPoolTest, WhoWaitsHoldsNobodyUp) {
+// Tasks in turn that compute, more than there are threads: one thread is left to light tasks.
+TEST(WorkerPoolTest, TasksInTurnThatComputeLeaveOneThread) {
+  std::promise<void> go;
+  const std::shared_future<void> gone = go.get_future().share();
+  std::atomic<int> running{0}, most{0};
+  WorkerPool pool(2);
+  for (int i = 0; i < 6; ++i) {
+    pool.PostInTurn(std::to_string(i % 2), [&, gone] {
+      most = std::max(most.load(), ++running);
+      gone.wait_for(std::chrono::seconds(60));
+      --running;
+    });
+  }
+  std::promise<void> light;
+  pool.Post([&] { light.set_value(); });
+  EXPECT_EQ(light.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  go.set_value();
+  EXPECT_TRUE(pool.WaitUntilIdle(60 * kSecond));
+  EXPECT_EQ(most, 1);
+}
+
+// A client that comes back after its task has ended does not pass a client that has waited since.
+TEST(WorkerPoolTest, AClientThatComesBackWaitsForItsTurn) {
+  std::promise<void> go;
+  const std::shared_future<void> gone = go.get_future().share();
+  std::string order;  // of tasks, which run one at a time
+  WorkerPool pool(1);
+  const auto post = [&](const std::string& client) { pool.PostInTurn(client, [&order, client] { order += client; }); };
+  post("a");
+  EXPECT_TRUE(pool.WaitUntilIdle(60 * kSecond));
+  pool.Post([gone] { gone.wait_for(std::chrono::seconds(60)); });
+  for (const char* client : {"z", "z", "a", "b"}) post(client);
+  go.set_value();
+  EXPECT_TRUE(pool.WaitUntilIdle(60 * kSecond));
+  EXPECT_EQ(order, "azabz");
+}
+
+TEST(WorkerPoolTest, TasksThatWaitDelayNoOtherTask) {
   std::promise<void> go;
   const std::shared_future<void> gone = go.get_future().share();
   std::atomic<int> waiting{0}, most{0}, computing{0};
