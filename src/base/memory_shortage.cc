@@ -1,11 +1,14 @@
 #include "base/memory_shortage.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <new>
 #include <thread>
+
+#include "base/unfinished_file.h"
 
 namespace tactus {
 namespace {
@@ -13,7 +16,7 @@ namespace {
 constexpr size_t kReserveBytes = size_t{8} << 20;
 constexpr std::chrono::milliseconds kPause{2};
 constexpr DurationNs kMostWaitNs = 10 * kSecond;
-constexpr DurationNs kNewWaitNs = kSecond;  // between two shortages
+constexpr DurationNs kNewWaitNs = 100 * kMillisecond;  // a shortage that is longer ago belongs to another allocation
 
 std::atomic<void*> reserve{nullptr};
 std::atomic<Clock*> the_clock{nullptr};
@@ -49,8 +52,16 @@ void KeepMemoryInReserve() noexcept {
   if (!reserve.compare_exchange_strong(none, kept)) munmap(kept, kReserveBytes);
 }
 
-NeedsMemory::NeedsMemory() : outer_(needs_memory) {
-  needs_memory = true;
+void EndForWantOfMemory() noexcept {
+  constexpr char kLine[] =
+      "tactus: no memory for 10 s; the process ends (raise 'ulimit -v' or the container's limit)\n";
+  (void)!write(STDERR_FILENO, kLine, sizeof kLine - 1);
+  RemoveUnfinishedFiles();
+  _exit(1);
+}
+
+NeedsMemory::NeedsMemory(bool needs) : outer_(needs_memory) {
+  needs_memory = needs;
 }
 
 NeedsMemory::~NeedsMemory() {

@@ -11,6 +11,10 @@ namespace tactus {
 // space are kept that the first of them gets. Installs a new-handler; other threads get std::bad_alloc as before.
 void WaitForMemoryWhereNeeded(Clock& clock);
 
+// Ends the process with status 1 and a line on stderr, for a thread that all requests depend on and that has waited in
+// vain. Allocates nothing.
+[[noreturn]] void EndForWantOfMemory() noexcept;
+
 // Keeps those 8 MiB again, where they were given away and can be had. Any thread, from time to time.
 void KeepMemoryInReserve() noexcept;
 
@@ -18,7 +22,7 @@ void KeepMemoryInReserve() noexcept;
 // a thread needs to give memory back.
 class NeedsMemory {
  public:
-  NeedsMemory();
+  explicit NeedsMemory(bool needs = true);  // false: for a part that must not wait, as it holds such a lock
   ~NeedsMemory();
   NeedsMemory(const NeedsMemory&) = delete;
   NeedsMemory& operator=(const NeedsMemory&) = delete;

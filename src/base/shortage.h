@@ -9,19 +9,24 @@
 
 namespace tactus {
 
-// fn() -> Status or Result<T>; kResourceExhausted where fn ran out of memory or threads.
+inline std::string OptionsToLower(const char* options) {
+  return options == nullptr ? std::string() : std::string("lower ") + options + ", or ";
+}
+
+// fn() -> Status or Result<T>; kResourceExhausted where fn ran out of memory or threads. `memory_options`,
+// `thread_options`: what to lower then; null: nothing.
 template <class Fn>
-auto CatchShortage(Fn&& fn) -> decltype(fn()) {
+auto CatchShortage(Fn&& fn, const char* memory_options = "--max-num-seqs, --max-model-len or --kv-cache-memory",
+                   const char* thread_options = "--threads or --http-workers") -> decltype(fn()) {
   try {
     return fn();
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted,
-                  "out of memory at start: lower --max-num-seqs, --max-model-len or --kv-cache-memory, or raise the "
-                  "limit ('ulimit -v', the container's)");
+    return Status(StatusCode::kResourceExhausted, "out of memory: " + OptionsToLower(memory_options) +
+                                                      "raise the limit ('ulimit -v', the container's)");
   } catch (const std::system_error& e) {
-    return Status(StatusCode::kResourceExhausted, std::string("a thread could not be started (") + e.what() +
-                                                      "): lower --threads or --http-workers, or raise the limits on "
-                                                      "threads and memory ('ulimit -u', 'ulimit -v', the container's)");
+    return Status(StatusCode::kResourceExhausted,
+                  std::string("a thread could not be started (") + e.what() + "): " + OptionsToLower(thread_options) +
+                      "raise the limits on threads and memory ('ulimit -u', 'ulimit -v', the container's)");
   }
 }
 

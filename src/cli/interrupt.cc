@@ -127,7 +127,9 @@ void CatchTermination() {
 
 Loading::Loading() {
   g_loading = true;
-  if (g_count.load() > 0) EndLoading();
+  if (g_count.load() == 0) return;
+  HoldSignals();  // a handler that finds this thread at its end would wait for that end
+  EndLoading();
 }
 Loading::~Loading() {
   g_loading = false;

@@ -103,6 +103,7 @@ struct Delivery::Impl {
 
   // Whole or not at all. False: there was no memory for it; other threads give some back.
   bool Take(const StepEvents& events) {
+    const NeedsMemory needs_memory(false);  // the threads that give memory back need the mutex
     std::lock_guard lock(mutex);
     const size_t before = inbox.size();
     try {

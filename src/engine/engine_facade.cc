@@ -212,7 +212,11 @@ class EngineImpl final : public Engine {
     thread_ = std::thread([this] {
       SetThreadRole(ThreadRole::kEngine, "tactus-engine");
       const NeedsMemory needs_memory;
-      loop_->Run();
+      try {
+        loop_->Run();
+      } catch (const std::bad_alloc&) {  // half of a change of its state is done
+        EndForWantOfMemory();
+      }
     });
     return Status();
   }

@@ -51,7 +51,7 @@ Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
 Status RunEpp(const EppOptions& options, const std::function<void(std::string_view line)>& log) {
   TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
   const EppOptions fitted = FittedToMemory(options, AvailableMemoryBytes(), log);
-  return CatchShortage([&] { return Run(fitted, log); });
+  return CatchShortage([&] { return Run(fitted, log); }, "--max-body-total", nullptr);
 }
 
 }  // namespace tactus::gateway

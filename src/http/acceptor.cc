@@ -86,7 +86,7 @@ void Acceptor::Impl::WaitAgain(bool at_once) {
   }
 }
 
-// False: clients are left whom it could not accept.
+// False: clients are left that it could not accept.
 bool Acceptor::Impl::AcceptAll() {
   for (;;) {
     error_code ec;

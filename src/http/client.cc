@@ -423,7 +423,8 @@ asio::awaitable<void> Client::Impl::RunCall(std::shared_ptr<Impl> self, std::sha
   try {
     status = co_await Ask(call);
   } catch (const std::bad_alloc&) {
-    status = no_memory;
+    Ended(call, no_memory);
+    co_return;
   } catch (const std::exception& e) {
     status = Status(StatusCode::kUnavailable, fmt::format("reading the answer: {}", Printable(e.what())));
   }

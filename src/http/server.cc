@@ -3,6 +3,7 @@
 #include "http/server.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 
 #include <algorithm>
 #include <boost/asio/co_spawn.hpp>
@@ -18,9 +19,11 @@
 namespace tactus::http {
 
 asio::awaitable<void> Server::Impl::AcceptLoop() {
+  constexpr std::chrono::milliseconds kPause{20};
   asio::steady_timer pause(io);
   for (;;) {
     // Where memory is short anything here may throw. That client has come in vain; the next one may not.
+    bool short_of_memory = false;
     try {
       error_code ec;
       tcp::socket socket(io);
@@ -33,9 +36,19 @@ asio::awaitable<void> Server::Impl::AcceptLoop() {
         Accepted(std::move(socket));
         continue;
       }
-      pause.expires_after(std::chrono::milliseconds(20));  // as of a connection that died in the queue
+      pause.expires_after(kPause);  // as of a connection that died in the queue
       co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ec));
     } catch (const std::exception&) {
+      short_of_memory = true;
+    }
+    if (!short_of_memory) continue;
+    // This thread frees memory too, so it goes back to its other work between two attempts.
+    try {
+      error_code ec;
+      pause.expires_after(kPause);
+      co_await pause.async_wait(asio::redirect_error(asio::use_awaitable, ec));
+    } catch (const std::exception&) {  // no memory to wait with
+      poll(nullptr, 0, static_cast<int>(kPause.count()));
     }
   }
 }

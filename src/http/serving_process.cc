@@ -48,7 +48,10 @@ void StopSignals::Watch() {
     const int came = sigtimedwait(&set_, nullptr, &pause);
     if (came < 0) continue;  // EAGAIN, EINTR
     if (!serving_.load()) {
-      log_(fmt::format("stopped by {} before it was ready", NameOf(came)));
+      try {
+        log_(fmt::format("stopped by {} before it was ready", NameOf(came)));
+      } catch (const std::exception&) {  // no memory for the line
+      }
       RemoveUnfinishedFiles();
       _exit(0);
     }

@@ -53,9 +53,12 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteReco
   while (!stop) {
     stop = signals.WaitFor(100 * kMillisecond);
     KeepMemoryInReserve();
-    if (!stop && !said && server->ready_replicas() > 0)
+    if (stop || said || server->ready_replicas() == 0) continue;
+    try {
       log(fmt::format("ready: {} on {}", Printable(server->model()), url));
-    said |= server->ready_replicas() > 0;
+      said = true;
+    } catch (const std::bad_alloc&) {  // said at the next look
+    }
   }
   server->StopAdmission();
   log(fmt::format("stopping: no new requests; {} to finish within {} ms", server->in_flight(),
@@ -74,7 +77,7 @@ Status Run(const RouterOptions& options, const RouterServer::Log& log, RouteReco
 Status RunRouter(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder) {
   TACTUS_RETURN_IF_ERROR(RouterServer::Check(options));
   const RouterOptions fitted = FittedToMemory(options, AvailableMemoryBytes(), log);
-  return CatchShortage([&] { return Run(fitted, log, recorder); });
+  return CatchShortage([&] { return Run(fitted, log, recorder); }, "--max-body-total", nullptr);
 }
 
 }  // namespace tactus::router

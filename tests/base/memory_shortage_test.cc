@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <thread>
@@ -15,24 +17,46 @@ namespace {
 
 constexpr size_t kMiB = size_t{1} << 20;
 
-// In a process of its own, whose address space ends a little beyond what it has.
-void RunShort(void (*run)(std::vector<std::unique_ptr<char[]>>* all)) {
-  WaitForMemoryWhereNeeded(SystemClock());
+// Each call takes 50 ms.
+class FastClock final : public Clock {
+ public:
+  TimeNs NowNs() override { return now_ns_ += 50 * kMillisecond; }
+
+ private:
+  TimeNs now_ns_ = 0;
+};
+
+struct Shortage {
   std::vector<std::unique_ptr<char[]>> all;
+  std::atomic<bool> free_soon{false}, freed{false};  // by another thread, 64 MiB
+};
+
+// In a process of its own, whose address space ends a little beyond what it has.
+void RunShort(void (*run)(Shortage* shortage)) {
+  static FastClock clock;
+  WaitForMemoryWhereNeeded(clock);
+  Shortage shortage;
+  auto& all = shortage.all;
   all.reserve(200'000);
+  std::thread([&shortage] {
+    while (!shortage.free_soon) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    shortage.freed = true;
+    shortage.all.front().reset();
+  }).detach();
   const rlimit limit{400 * kMiB, 400 * kMiB};
   if (setrlimit(RLIMIT_AS, &limit) != 0) std::exit(3);
   for (size_t bytes = 64 * kMiB; bytes >= 4096; bytes /= 2) {
     while (char* block = new (std::nothrow) char[bytes]) all.emplace_back(block);
   }
-  run(&all);
+  run(&shortage);
 }
 
 TEST(MemoryShortage, AThreadOfOneRequestGetsAnError) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers map terabytes";
 #endif
-  EXPECT_EXIT(RunShort([](std::vector<std::unique_ptr<char[]>>*) {
+  EXPECT_EXIT(RunShort([](Shortage*) {
                 try {
                   std::vector<char> more(kMiB);
                   std::exit(1);
@@ -43,15 +67,45 @@ TEST(MemoryShortage, AThreadOfOneRequestGetsAnError) {
               ::testing::ExitedWithCode(0), "");
 }
 
-TEST(MemoryShortage, AThreadThatAllDependOnGetsTheReserveThenWaits) {
+TEST(MemoryShortage, AThreadThatAllDependOnWaitsUntilAnotherFreesMemory) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers map terabytes";
 #endif
-  EXPECT_EXIT(RunShort([](std::vector<std::unique_ptr<char[]>>* all) {
+  EXPECT_EXIT(RunShort([](Shortage* shortage) {
                 const NeedsMemory needs_memory;
                 auto first = std::make_unique<char[]>(6 * kMiB);  // of the reserve
-                all->pop_back();
-                all->front().reset();  // another thread would
+                shortage->free_soon = true;
+                auto second = std::make_unique<char[]>(32 * kMiB);
+                std::exit(second != nullptr && shortage->freed ? 0 : 1);
+              }),
+              ::testing::ExitedWithCode(0), "");
+}
+
+TEST(MemoryShortage, AThreadThatAllDependOnGetsAnErrorAfterItsLongestWait) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers map terabytes";
+#endif
+  EXPECT_EXIT(RunShort([](Shortage*) {
+                const NeedsMemory needs_memory;
+                try {
+                  std::vector<char> more(size_t{64} << 20);
+                  std::exit(1);
+                } catch (const std::bad_alloc&) {
+                  EndForWantOfMemory();
+                }
+              }),
+              ::testing::ExitedWithCode(1), "no memory for 10 s; the process ends");
+}
+
+TEST(MemoryShortage, TheReserveIsKeptAgainOnceThereIsMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers map terabytes";
+#endif
+  EXPECT_EXIT(RunShort([](Shortage* shortage) {
+                const NeedsMemory needs_memory;
+                auto first = std::make_unique<char[]>(6 * kMiB);  // of the reserve
+                shortage->all.pop_back();
+                shortage->all.front().reset();  // another thread would
                 auto second = std::make_unique<char[]>(6 * kMiB);
                 first.reset();
                 second.reset();
