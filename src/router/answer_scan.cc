@@ -197,6 +197,7 @@ bool AnswerScan::Event(std::string_view event) {
     at = end + 1;
   }
   events_ += counts;
+  if (counts) unread_ = false;  // an event that could not be read was not the last
   return pass;
 }
 

@@ -233,6 +233,17 @@ TEST(AnswerScanTest, AnEventThatIsTooLongMayHaveBeenTheLast) {
   EXPECT_TRUE(scan.in_event());
   scan.Stream("\",\"type\":\"response.completed\"}\n\n");
   EXPECT_FALSE(scan.in_event());
+  scan.Stream(": ping\n\n");
+  EXPECT_TRUE(scan.unread());
+}
+
+TEST(AnswerScanTest, AnEventThatIsTooLongWasNotTheLastWhereAnotherFollows) {
+  AnswerScan scan;
+  scan.Stream("data: {\"text\":\"" + std::string(kEventBytes, 'x'));
+  scan.Stream("\",\"type\":\"response.created\"}\n\n");
+  EXPECT_TRUE(scan.unread());
+  scan.Stream("data: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\n");
+  EXPECT_FALSE(scan.unread()) << "a stream that is cut here is not whole";
 }
 
 }  // namespace
