@@ -187,7 +187,9 @@ Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
   if (!fields.Has(prefix + "attention.head_count")) fields.Fail(prefix + "attention.head_count", "is missing");
   c.num_heads = UniformInt(fields, file, prefix + "attention.head_count").value_or(0);
   c.num_kv_heads = UniformInt(fields, file, prefix + "attention.head_count_kv").value_or(c.num_heads);
-  c.rms_eps = static_cast<float>(fields.Float(prefix + "attention.layer_norm_rms_epsilon").value_or(1e-5));
+  const std::string epsilon = prefix + "attention.layer_norm_rms_epsilon";
+  if (!fields.Has(epsilon)) fields.Fail(epsilon, "is missing");
+  c.rms_eps = static_cast<float>(fields.Float(epsilon).value_or(0));
   const int64_t derived_head_dim = c.num_heads > 0 ? c.hidden_size / c.num_heads : 0;
   c.head_dim = fields.Int(prefix + "attention.key_length").value_or(derived_head_dim);
   const int64_t value_length = fields.Int(prefix + "attention.value_length").value_or(c.head_dim);

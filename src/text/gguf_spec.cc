@@ -79,13 +79,18 @@ Status CheckTables(const GgufTokenizerFields& fields) {
   return {};
 }
 
-// A vocabulary whose ordinary tokens have several characters cannot be used without merges.
-bool NeedsMerges(std::span<const std::string> tokens, std::span<const TokenKind> kinds) {
+// Ordinary tokens of several characters are reached by merges alone, each by one of its own. Published files have about
+// one merge for each such token, or more; with less than half of them most words would be spelled in letters.
+Status CheckMerges(std::span<const std::string> tokens, std::span<const TokenKind> kinds, size_t merges) {
+  size_t words = 0;
   for (size_t i = 0; i < tokens.size(); ++i) {
-    if (kinds[i] == TokenKind::kNormal && !tokens[i].empty() && DecodeUtf8(tokens[i]).size < tokens[i].size())
-      return true;
+    if (kinds[i] == TokenKind::kNormal && !tokens[i].empty() && DecodeUtf8(tokens[i]).size < tokens[i].size()) ++words;
   }
-  return false;
+  if (merges >= (words + 1) / 2) return {};
+  return DataLoss("GGUF tokenizer.ggml.merges " +
+                  (merges == 0 ? std::string("is missing or empty") : "has " + std::to_string(merges) + " entries") +
+                  ": text would be spelled letter by letter, although the vocabulary has " + std::to_string(words) +
+                  " tokens of several characters; convert the model again");
 }
 
 Status ReadMerges(std::span<const std::string> merges, TokenizerSpec* spec) {
@@ -170,11 +175,7 @@ Result<TokenizerSpec> SpecFromGguf(GgufTokenizerFields fields) {
   if (fields.model == "gpt2") {
     spec.algorithm = TokenizerSpec::Algorithm::kByteLevelBpe;
     TACTUS_RETURN_IF_ERROR(ApplyPreTokenizerName(fields.pre, &spec));
-    if (fields.merges.empty() && NeedsMerges(fields.tokens, spec.kinds)) {
-      return DataLoss(
-          "GGUF tokenizer.ggml.merges is missing or empty: text would be spelled letter by letter, although the "
-          "vocabulary has words; convert the model again");
-    }
+    TACTUS_RETURN_IF_ERROR(CheckMerges(fields.tokens, spec.kinds, fields.merges.size()));
     TACTUS_RETURN_IF_ERROR(ReadMerges(fields.merges, &spec));
   } else if (fields.model == "llama") {
     spec.algorithm = TokenizerSpec::Algorithm::kSentencePieceBpe;

@@ -396,6 +396,10 @@ TEST(GgufConfig, RefusesWhatItCannotRun) {
   b = GgufBuilder();
   b.Text("general.architecture", "llama");
   EXPECT_REFUSED(ConfigStatus(b), kLoss, "llama.block_count", "missing");
+  for (const char* key :
+       {"block_count", "embedding_length", "context_length", "feed_forward_length", "attention.head_count"})
+    b.U32(std::string("llama.") + key, 2);
+  EXPECT_REFUSED(ConfigStatus(b), kLoss, "llama.attention.layer_norm_rms_epsilon", "missing");
 }
 
 TEST(GgufConfig, TemplatesAreThoseForChatsAndForChatsWithTools) {

@@ -223,6 +223,10 @@ TEST(GgufSpec, ArraysThatAreMissingAreRefusedByName) {
     EXPECT_NE(status.message().find(std::string("tokenizer.ggml.") + key), std::string::npos) << status.message();
   };
   refused("merges", [](auto* f) { f->merges.clear(); });
+  refused("merges", [](auto* f) {
+    f->tokens.insert(f->tokens.end(), {"aa", "ba"});  // one merge for three tokens of several characters
+    f->types.insert(f->types.end(), {1, 1});
+  });
   refused("token_type", [](auto* f) { f->types.clear(); });
   refused("tokens", [](auto* f) { f->tokens.clear(), f->types.clear(), f->merges.clear(), f->eos = -1; });
   refused("pre", [](auto* f) { f->pre.clear(); });
