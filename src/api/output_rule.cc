@@ -22,18 +22,28 @@ void Take(Fields* fields, ReadRule* read, const std::string& name, std::optional
   }
   if (read->rule.any()) {
     return fields->Fail(InvalidArgument(
-        fmt::format("{}: the answer already has to be what {} says; give one of them", name, read->param), name));
+        fmt::format("{}: another field says already what the answer must be; give one of them", name), name));
   }
   *read = {std::move(*rule), name};
 }
 
-// Beside the type "json_object" a schema says more of the object: what it leaves open is no other value.
+// Beside the type "json_object" a schema says more of the object. One that names a type or values is left as it is: it
+// says itself what else there may be.
 Json OfAnObject(const Json& schema) {
   if (schema == true) return Json::object({{"type", "object"}});
-  for (const char* decides : {"type", "$ref", "$dynamicRef", "enum", "const", "anyOf", "oneOf", "allOf"}) {
+  for (const char* decides : {"type", "enum", "const", "$dynamicRef"}) {
     if (!schema.is_object() || schema.contains(decides)) return schema;
   }
+  if (const auto all = schema.find("allOf"); all != schema.end() && !all->is_array()) return schema;  // refused later
   Json object = schema;
+  // Older drafts ignore what stands beside a reference.
+  if (const auto found = object.find("$ref"); found != object.end()) {
+    const Json reference = {{"$ref", *found}};
+    object.erase("$ref");
+    Json& all = object["allOf"];
+    if (!all.is_array()) all = Json::array();
+    all.push_back(reference);
+  }
   object["type"] = "object";
   return object;
 }

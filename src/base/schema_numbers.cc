@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <initializer_list>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -13,21 +16,41 @@ namespace {
 
 using json_text::RoundedNumber;
 
-bool IsNote(const std::string& keyword) {
-  return keyword == "default" || keyword == "examples" || keyword == "example";
+bool IsOneOf(const std::string& word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+enum class Place : uint8_t {
+  kSchema,   // names are keywords, whose notes say nothing of what is allowed
+  kMembers,  // names are the client's, and lead to schemas
+  kValue,    // an instance
+};
+
+bool IsNote(Place place, const std::string& name) {
+  return place == Place::kSchema && IsOneOf(name, {"default", "examples", "example"});
+}
+
+Place Below(Place place, const std::string& name) {
+  if (place == Place::kValue) return place;
+  if (place == Place::kMembers) return Place::kSchema;
+  if (IsOneOf(name, {"const", "enum"})) return Place::kValue;
+  const bool members =
+      IsOneOf(name, {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"});
+  return members ? Place::kMembers : Place::kSchema;
 }
 
 using Rounded = std::unordered_map<double, const RoundedNumber*>;  // the first of each value
 
-const RoundedNumber* Find(const Json& value, const Rounded& rounded) {
+const RoundedNumber* Find(const Json& value, const Rounded& rounded, Place place) {
   if (value.is_number_float()) {
     const auto found = rounded.find(value.get<double>());
     return found == rounded.end() ? nullptr : found->second;
   }
   if (!value.is_structured()) return nullptr;
   for (const auto& [key, member] : value.items()) {
-    if (value.is_object() && IsNote(key)) continue;
-    if (const RoundedNumber* found = Find(member, rounded)) return found;
+    if (value.is_object() && IsNote(place, key)) continue;
+    const Place below = value.is_object() ? Below(place, key) : place;
+    if (const RoundedNumber* found = Find(member, rounded, below)) return found;
   }
   return nullptr;
 }
@@ -39,7 +62,7 @@ Status CheckSchemaNumbers(const Json& value, const std::vector<RoundedNumber>& r
   if (rounded.empty()) return Status();
   Rounded by_value;
   for (const RoundedNumber& one : rounded) by_value.try_emplace(one.value, &one);
-  const RoundedNumber* found = Find(value, by_value);
+  const RoundedNumber* found = Find(value, by_value, Place::kSchema);
   if (found == nullptr) return Status();
   const bool is_long = found->text.size() > kShownBytes;
   return InvalidArgument(fmt::format(
