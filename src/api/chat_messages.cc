@@ -25,8 +25,7 @@ bool KnownRole(std::string_view role) {
   return false;
 }
 
-// Of the assistant's parts: a refusal that was none, and encrypted thoughts of other servers, which cannot be read
-// here.
+// Parts of an assistant's message without text: a refusal that was none, and encrypted thoughts of other servers.
 bool TellsNothing(const Json& part, std::string_view role) {
   if (role != "assistant" || !part.is_object()) return false;
   const Json type = part.value("type", Json());
@@ -131,9 +130,15 @@ void EraseEmpty(Json* message) {
   });
 }
 
-// Where the arguments of earlier calls stand in the bodies of chats and of /v1/messages; "": an item of a list.
-constexpr std::array<std::string_view, 6> kChatArguments = {"messages", "", "tool_calls", "", "function", "arguments"};
-constexpr std::array<std::string_view, 5> kBlockArguments = {"messages", "", "content", "", "input"};
+constexpr std::string_view kEnd = "*";  // of a place; what is below belongs to it
+// Where values stand that a template shows: the arguments of earlier calls in chats and in /v1/messages, documents, a
+// template's variables. "": an item of a list.
+constexpr std::string_view kShownPlaces[][6] = {
+    {"messages", "", "tool_calls", "", "function", "arguments"},
+    {"messages", "", "content", "", "input", kEnd},
+    {"documents", "", kEnd, kEnd, kEnd, kEnd},
+    {"chat_template_kwargs", kEnd, kEnd, kEnd, kEnd, kEnd},
+};
 
 // Goes through a body in the order of its text.
 class LargeIntegers {
@@ -142,28 +147,42 @@ class LargeIntegers {
     while (at_ < large.size() && large[at_].place < place) ++at_;
   }
 
-  // `depth` names lead to `value`. `chat`, `block`: they are the first ones of kChatArguments, kBlockArguments.
-  void Quote(Json* value, size_t depth, bool chat, bool block) {
-    const int64_t place = place_++;
-    if (value->is_array()) {
-      for (Json& item : *value) QuoteMember("", &item, depth, chat, block);
-    } else if (value->is_object()) {
-      for (auto& [name, member] : value->get_ref<Json::object_t&>()) QuoteMember(name, &member, depth, chat, block);
-    } else if (value->is_number_float()) {
-      const bool is_argument = (chat && depth >= kChatArguments.size()) || (block && depth >= kBlockArguments.size());
-      const bool is_large = at_ < large_.size() && large_[at_].place == place;
-      if (is_argument && is_large) *value = large_[at_].text;
-      too_many_ |= is_argument && at_ == JsonLimits::kMostRounded && std::abs(value->get<double>()) >= 0x1p63;
-      if (is_large) ++at_;
-    }
-  }
-
+  void Quote(Json* body) { Quote(body, 0, kAllPlaces); }
   bool too_many() const { return too_many_; }
 
  private:
-  void QuoteMember(std::string_view name, Json* value, size_t depth, bool chat, bool block) {
-    const auto leads = [&](const auto& path) { return depth >= path.size() || path[depth] == name; };
-    Quote(value, depth + 1, chat && leads(kChatArguments), block && leads(kBlockArguments));
+  static constexpr size_t kPlaces = std::size(kShownPlaces), kNames = std::size(kShownPlaces[0]);
+  static constexpr unsigned kAllPlaces = (1U << kPlaces) - 1;
+
+  // `depth` names lead to `value`; `places`: bits of the places in kShownPlaces that begin with them.
+  void Quote(Json* value, size_t depth, unsigned places) {
+    const int64_t place = place_++;
+    if (value->is_array()) {
+      for (Json& item : *value) Quote(&item, depth + 1, Next("", depth, places));
+    } else if (value->is_object()) {
+      for (auto& [name, member] : value->get_ref<Json::object_t&>())
+        Quote(&member, depth + 1, Next(name, depth, places));
+    } else if (value->is_number_float()) {
+      const bool is_shown = IsWithin(depth, places);
+      const bool is_large = at_ < large_.size() && large_[at_].place == place;
+      if (is_shown && is_large) *value = large_[at_].text;
+      too_many_ |= is_shown && at_ == JsonLimits::kMostRounded && std::abs(value->get<double>()) >= 0x1p63;
+      if (is_large) ++at_;
+    }
+  }
+  static unsigned Next(std::string_view name, size_t depth, unsigned places) {
+    for (size_t i = 0; i < kPlaces; ++i) {
+      const bool leads = depth >= kNames || kShownPlaces[i][depth] == kEnd || kShownPlaces[i][depth] == name;
+      if (!leads) places &= ~(1U << i);
+    }
+    return places;
+  }
+  static bool IsWithin(size_t depth, unsigned places) {
+    for (size_t i = 0; i < kPlaces; ++i) {
+      const bool whole = depth >= kNames || kShownPlaces[i][depth] == kEnd;
+      if (whole && (places >> i & 1U) != 0) return true;
+    }
+    return false;
   }
 
   const std::vector<json_text::LargeInteger>& large_;
@@ -209,7 +228,7 @@ Status Expected(const std::string& name, const char* expected, const Json& objec
 
 // A call says which function was called; templates write its name.
 Status CheckCall(const Json& call, const std::string& name) {
-  if (const auto type = call.find("type"); type != call.end() && *type != "function") {
+  if (const auto type = call.find("type"); type != call.end() && *type != "function" && *type != "") {
     return InvalidArgument(fmt::format("{}.type: {} is not supported; there is \"function\"", name, Shown(*type)),
                            name + ".type");
   }
@@ -233,7 +252,7 @@ Status ReadCalls(const std::string& where, bool arguments_as_text, Json* calls) 
     }
     EraseNulls(&call);
     TACTUS_RETURN_IF_ERROR(CheckCall(call, fmt::format("{}[{}]", where, i)));
-    if (!call.contains("type")) call["type"] = "function";
+    call["type"] = "function";  // empty: a client has put together pieces of a stream, none of which had it
     const auto function = call.find("function");
     EraseNulls(&*function);
     Json& arguments = (*function)["arguments"];
@@ -303,7 +322,7 @@ Status ReadMessage(const Json& message, const std::string& where, bool arguments
                                        role == message.end() ? "nothing" : Shown(*role)),
                            where + ".role");
   }
-  // Of other servers; templates know none of them.
+  // Marks of other servers, which no template knows.
   for (const char* goes_on : {"prefix", "partial"}) {
     if (const auto asked = message.find(goes_on); asked != message.end() && *asked == true) {
       const std::string name = fmt::format("{}.{}", where, goes_on);
@@ -394,10 +413,10 @@ void ReadThinking(Fields* fields, Json* variables) {
 Status KeepLargeIntegers(const std::vector<json_text::LargeInteger>& large, int64_t place, Json* body) {
   if (large.empty()) return Status();
   LargeIntegers walk(large, place);
-  walk.Quote(body, 0, true, true);
+  walk.Quote(body);
   if (!walk.too_many()) return Status();
   return InvalidArgument(fmt::format("messages: more than {} integers of the body are beyond 64 bits, the limit; write "
-                                     "those in the arguments of calls as strings",
+                                     "those of calls, documents and chat_template_kwargs as strings",
                                      JsonLimits::kMostRounded),
                          "messages");
 }

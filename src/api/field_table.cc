@@ -21,15 +21,17 @@ constexpr std::string_view kContent =
 constexpr std::string_view kChatMessages =
     R"({"type": "array", "minItems": 1, "maxItems": 16384, "items": {"type": "object", "required": ["role"], "properties": {
     "role": {"type": "string", "enum": ["system", "developer", "user", "assistant", "tool"]},
-    "content": {"anyOf": [{"type": "string"}, {"type": "null"}, {"type": "array", "items": {"type": "object",
-      "required": ["type", "text"], "properties": {"type": {"type": "string", "enum": ["text"]},
-      "text": {"type": "string"}}}}]},
+    "content": {"anyOf": [{"type": "string"}, {"type": "null"}, {"type": "array", "items": {"anyOf": [
+      {"type": "string"}, {"type": "object", "required": ["type"], "properties": {"type": {"type": "string"},
+      "text": {"type": "string"}, "refusal": {"type": ["string", "null"]},
+      "thinking": {"anyOf": [{"type": "string"}, {"type": "array"}]}}}]}}]},
     "reasoning_content": {"type": ["string", "null"]},
+    "refusal": {"type": ["string", "null"]},
     "tool_call_id": {"type": ["string", "null"]},
-    "tool_calls": {"type": ["array", "null"], "items": {"type": "object", "required": ["id", "type", "function"],
-      "properties": {"id": {"type": "string"}, "type": {"type": "string", "enum": ["function"]},
-      "function": {"type": "object", "required": ["name", "arguments"], "properties": {
-        "name": {"type": "string"}, "arguments": {"type": "string"}}}}}}}}})";
+    "tool_calls": {"type": ["array", "null"], "items": {"type": "object", "required": ["function"],
+      "properties": {"id": {"type": ["string", "null"]}, "type": {"type": ["string", "null"]},
+      "function": {"type": "object", "required": ["name"], "properties": {
+        "name": {"type": "string"}, "arguments": {"type": ["string", "object", "null"]}}}}}}}}})";
 constexpr std::string_view kChatTools =
     R"({"type": "array", "maxItems": 128, "items": {"type": "object", "required": ["type", "function"], "properties": {
     "type": {"type": "string", "enum": ["function"]},
@@ -57,7 +59,7 @@ constexpr FieldRow kRows[] = {
     {"model", "The served model's name; may be left out.", "", ""},
     {"temperature", "0 is greedy.", "", ""},
     {"top_p", "Only the likeliest tokens that have this much probability together.", "", ""},
-    {"top_k", "Only so many of the likeliest tokens; -1 or 0: all.", "", ""},
+    {"top_k", "The number of likeliest tokens to draw from; -1 or 0: all.", "", ""},
     {"min_p", "Only tokens at least so likely, as a share of the likeliest one's probability.", "", ""},
     {"repetition_penalty", "Of tokens that stand in prompt or answer; 1: none.", "", ""},
     {"presence_penalty", "Of tokens that stand in the answer.", "", ""},
@@ -87,8 +89,9 @@ constexpr FieldRow kRows[] = {
     {"stream_options", "Only with stream.", kObject, ""},
     {"stream_options.include_usage", "A last chunk tells the usage.", "", ""},
     {"stream_options.continuous_usage_stats", "Every chunk tells the usage so far.", "", ""},
+    {"stream_options.include_obfuscation", "Taken; chunks are as long as their text.", "", ""},
     {"priority", "Lower runs first, under an order by priority.", "", ""},
-    {"user", "Who asks.", "", ""},
+    {"user", "The end user.", "", ""},
     {"cache_salt", "Requests with different salts share no cached prefix.", "", ""},
     {"modalities", "Only text.",
      R"({"type": "array", "items": {"type": "string", "enum": ["text"]}, "minItems": 1, "maxItems": 1})", ""},
@@ -96,7 +99,7 @@ constexpr FieldRow kRows[] = {
     {"skip_special_tokens", "Only true.", R"({"type": "boolean", "enum": [true]})", ""},
     {"detokenize", "Only true.", R"({"type": "boolean", "enum": [true]})", ""},
     {"logprobs", "Log probabilities of the tokens.", "", ""},
-    {"top_logprobs", "And of so many of the likeliest, each time; only with logprobs.", "", ""},
+    {"top_logprobs", "The number of likeliest tokens to show beside each token; only with logprobs.", "", ""},
     {"response_format", "What the answer must be: a JSON object, or JSON of a schema.", kFormat, ""},
     {"response_format.type", "", R"({"type": "string", "enum": ["text", "json_object", "json_schema"]})", ""},
     {"response_format.schema", "With type json_object: the schema.", kSchemaText, ""},
@@ -149,6 +152,7 @@ constexpr FieldRow kRows[] = {
      R"({"type": "object", "required": ["type"],
      "properties": {"type": {"type": "string", "enum": ["text", "json_object", "json_schema"]}}})",
      ""},
+    {"text.verbosity", "Only medium.", R"({"type": "string", "enum": ["medium"]})", ""},
     {"tools", "Functions that the model may call; tools of other types are left out.",
      R"({"type": "array", "items": {"type": "object", "required": ["type"], "properties": {
      "type": {"type": "string"}, "name": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
@@ -162,16 +166,20 @@ constexpr FieldRow kRows[] = {
      kResponses},
     {"reasoning", "How much the model shall reason.", kObject, ""},
     {"reasoning.effort", "For templates that ask for it.", R"({"type": "string"})", ""},
+    {"reasoning.summary", "Taken; the whole of the reasoning is shown.", R"({"type": "string"})", ""},
+    {"reasoning.generate_summary", "As summary.", R"({"type": "string"})", ""},
     {"max_output_tokens", "The most tokens of the answer; with the prompt they fit the context.", "", ""},
-    {"safety_identifier", "Who asks.", "", ""},
+    {"safety_identifier", "The end user.", "", ""},
     {"metadata", "Texts that the answer repeats.",
      R"({"type": "object", "maxProperties": 16, "additionalProperties": {"type": "string"}})", kResponses},
     {"store", "Nothing is kept, whatever it says.", "", ""},
     {"truncation", "Only disabled.", R"({"type": "string", "enum": ["disabled"]})", ""},
+    {"context_management", "Ignored, and named in x-tactus-ignored; the whole conversation is read.",
+     R"({"type": "array", "items": {"type": "object"}})", kResponses},
     {"include", "What else to tell; nothing of it is here.", R"({"type": "array", "items": {"type": "string"}})", ""},
     // --- Messages ---
     {"messages", "The conversation; it ends with the user's turn.",
-     R"({"type": "array", "minItems": 1, "maxItems": 16384, "items": {"type": "object", "required": ["role", "content"],
+     R"({"type": "array", "minItems": 1, "maxItems": 16384, "items": {"type": "object", "required": ["role"],
      "properties": {"role": {"type": "string", "enum": ["user", "assistant", "system"]}, "content": {"anyOf": [
      {"type": "string"}, {"type": "array", "items": {"type": "object", "required": ["type"], "properties": {"type":
      {"type": "string", "enum": ["text", "tool_use", "tool_result", "thinking", "redacted_thinking"]}}}}]}}}})",
@@ -203,14 +211,14 @@ constexpr FieldRow kRows[] = {
     {"context_management", "clear_thinking_20251015 is done; edits of other types are ignored.",
      R"({"type": "object", "properties": {"edits": {"type": "array", "items": {"type": "object", "required": ["type"],
      "properties": {"type": {"type": "string"}}}}}})",
-     ""},
+     kMessages},
     {"context_management.edits", "What of the history the model no longer sees.",
      R"({"type": "array", "items": {"type": "object", "required": ["type"], "properties": {"type": {"type": "string"}}}})",
      ""},
     {"stop_sequences", "Texts that end the answer and are no part of it.",
      R"({"type": "array", "maxItems": 16, "items": {"type": "string", "minLength": 1, "maxLength": 1024}})", ""},
     {"metadata", "About the request.", kObject, kMessages},
-    {"metadata.user_id", "Who asks.", "", kMessages},
+    {"metadata.user_id", "The end user.", "", kMessages},
 };
 
 // Bodies that have every nested object, so that what it holds is asked for.
@@ -276,8 +284,8 @@ std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const FieldPro
   const auto add = [&](const FieldRecording& recording, bool shared_alone) {
     for (const auto& item : recording.asked()) {
       const bool of_a_list = item.name.find('[') != std::string::npos;
-      const bool told = (refused || item.kind != FieldRecording::Kind::kRefused) && !of_a_list;
-      if (told && (!shared_alone || IsShared(item.name))) asked.push_back(item);
+      const bool counts = (refused || item.kind != FieldRecording::Kind::kRefused) && !of_a_list;
+      if (counts && (!shared_alone || IsShared(item.name))) asked.push_back(item);
     }
   };
   FieldRecording recording;
@@ -357,10 +365,10 @@ std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const RequestL
   return all;
 }
 
-std::vector<std::string> NamesOf(std::string_view path, const RequestLimits& limits) {
+std::vector<std::string> NamesOf(std::string_view path, const RequestLimits& limits, bool refused) {
   std::vector<std::string> names;
   for (const FieldProbe& probe : ProbesOf(path)) {
-    for (auto& asked : AskedOf(path, probe, limits, true)) names.push_back(std::move(asked.name));
+    for (auto& asked : AskedOf(path, probe, limits, refused)) names.push_back(std::move(asked.name));
   }
   return names;
 }

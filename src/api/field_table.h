@@ -28,8 +28,8 @@ const FieldRow* FindField(std::string_view path, std::string_view name);
 // like; empty for routes whose bodies are not read by parsers of api/.
 std::vector<FieldRecording::Asked> AskedOf(std::string_view path, const RequestLimits& limits);
 
-// Their names, and those of fields that it knows to refuse.
-std::vector<std::string> NamesOf(std::string_view path, const RequestLimits& limits);
+// Their names. `refused`: also those of fields that the route knows to refuse.
+std::vector<std::string> NamesOf(std::string_view path, const RequestLimits& limits, bool refused);
 
 // The schema of that body.
 Json BodySchema(std::string_view path, const RequestLimits& limits);

@@ -47,6 +47,10 @@ std::string Shown(const Json& value) {
   return text;
 }
 
+bool IsEmpty(const Json& value) {
+  return value.is_string() ? value.get_ref<const std::string&>().empty() : value.is_structured() && value.empty();
+}
+
 Fields::Fields(const Json& object, std::string prefix) : object_(object), prefix_(std::move(prefix)) {}
 
 namespace {
@@ -174,7 +178,7 @@ std::optional<std::string> Fields::String(std::string_view name, size_t max_byte
 void Fields::Refuse(std::string_view name, std::string_view why) {
   Record({.kind = FieldRecording::Kind::kRefused}, name);
   const Json* value = Look(name);
-  if (value == nullptr || (value->is_structured() && value->empty())) return;  // an empty list asks for nothing
+  if (value == nullptr || IsEmpty(*value)) return;
   Fail(Unimplemented(fmt::format("{}: not supported yet{}{}; leave it out", Name(name), why.empty() ? "" : ", ", why),
                      Name(name)));
 }

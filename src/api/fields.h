@@ -55,7 +55,7 @@ class Fields {
   std::optional<int64_t> Integer(std::string_view name, int64_t min, int64_t max);
   std::optional<bool> Boolean(std::string_view name);
   std::optional<std::string> String(std::string_view name, size_t max_bytes);
-  // Known, not built: any value but null, false, or the harmless one is refused.
+  // Known, not built: any value but null, false or an empty one is refused.
   void Refuse(std::string_view name, std::string_view why = {});
   void RefuseTrue(std::string_view name, std::string_view why = {});
 
@@ -80,5 +80,7 @@ const char* TypeName(const Json& value);
 std::optional<int64_t> AsInteger(const Json& value);
 // A value for a message: at most 60 characters.
 std::string Shown(const Json& value);
+// An empty text, list or object: it asks for nothing.
+bool IsEmpty(const Json& value);
 
 }  // namespace tactus::api

@@ -14,9 +14,9 @@ namespace tactus::api {
 namespace {
 
 // What an object at `place` may have. A list is its items. `types`: of the objects that the row is for, "" where they
-// have none; "*": all. An object that no row is for is refused, or named as a whole, elsewhere. Names beside those that
-// are read are what official SDKs and common clients send back with what they were given, or for other servers, and
-// what changes no answer. What has no row of its own is the client's: schemas, arguments, metadata.
+// have none; "*": all. An object that no row is for is refused or named as a whole by its parser. Names beside those
+// that are read are what official SDKs and common clients send back with what they were given, or for other servers,
+// and what changes no answer. What has no row of its own is the client's: schemas, arguments, metadata.
 struct PlaceRow {
   std::string_view place, types, names;
 };
@@ -34,6 +34,9 @@ constexpr PlaceRow kChatPlaces[] = {
      "text refusal cache_control citations annotations id index status phase name parsed signature thought_signature "
      "extra_content provider_specific_fields provider_options providerOptions prompt_cache_breakpoint "
      "copilot_cache_control"},
+    {"messages.content", "thinking", "thinking signature closed cache_control id index"},
+    {"messages.content", "redacted_thinking", "data cache_control id index"},
+    {"messages.content.thinking", "text", "text cache_control"},
     {"messages.tool_calls", "*",
      "id type index function custom status name cache_control thought_signature signature extra_content "
      "provider_specific_fields provider_options providerOptions"},

@@ -14,7 +14,7 @@ namespace tactus::api {
 bool HasNestedFields(std::string_view path, std::string_view name);
 
 // Names what is known nowhere in such a value, with its place: "messages[2].wish". The same name in the items of a list
-// is told once, with their number: "messages[2].wish (40 places)". So are at most kMostNestedNames.
+// is listed once, with their number: "messages[2].wish (40 places)". At most kMostNestedNames are listed.
 void ReadNestedFields(std::string_view path, std::string_view name, const Json& value,
                       std::vector<std::string>* ignored);
 inline constexpr size_t kMostNestedNames = 64;

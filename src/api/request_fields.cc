@@ -165,7 +165,7 @@ void ReadStop(Fields* fields, const RequestLimits& limits, int64_t least, Parsed
     out->max_tokens = older_name;
   if (out->max_tokens && stop.min_tokens > *out->max_tokens) {
     fields->Fail(InvalidArgument(
-        fmt::format("min_tokens: {} is more than {}, {}", stop.min_tokens, out->max_tokens_field, *out->max_tokens),
+        fmt::format("min_tokens: {} is more than the answer may have, {}", stop.min_tokens, *out->max_tokens),
         "min_tokens"));
   }
 }
@@ -199,6 +199,7 @@ void ReadStreaming(Fields* fields, ParsedRequest* out) {
   }
   Fields inner(*options, "stream_options.");
   out->include_usage = inner.Boolean("include_usage").value_or(false);
+  (void)inner.Boolean("include_obfuscation");  // lengths of chunks are not hidden
   out->continuous_usage = inner.Boolean("continuous_usage_stats").value_or(false) && out->include_usage;
   if (!inner.ok()) fields->Fail(inner.status());
 }
@@ -219,12 +220,13 @@ void RefuseUnbuilt(Fields* fields) {
     const Json* n = fields->Find("n");
     if (n == nullptr ? *best_of != 1 : *best_of != *n) fields->Refuse("best_of", "only equal to n");
   }
-  for (const char* name :
-       {"suffix", "functions", "function_call", "audio", "prediction", "web_search_options", "logits_processors",
-        "prompt_logprobs", "truncate_prompt_tokens", "prompt_embeds", "chat_template", "allowed_token_ids", "bad_words",
-        "mm_processor_kwargs", "kv_transfer_params"}) {
+  for (const char* name : {"suffix", "functions", "audio", "prediction", "web_search_options", "logits_processors",
+                           "prompt_logprobs", "truncate_prompt_tokens", "prompt_embeds", "chat_template",
+                           "allowed_token_ids", "bad_words", "mm_processor_kwargs", "kv_transfer_params"}) {
     fields->Refuse(name);
   }
+  if (const Json* call = fields->Find("function_call"); call == nullptr || (*call != "none" && *call != "auto"))
+    fields->Refuse("function_call", "give tool_choice");
   for (const char* name : {"use_beam_search", "continue_final_message", "include_stop_str_in_output",
                            "return_token_ids", "return_tokens_as_token_ids"}) {
     fields->RefuseTrue(name);

@@ -135,7 +135,8 @@ Result<ParsedRequest> ReadChat(const Json& body, const RequestLimits& limits, co
     fields.Fail(InvalidArgument("prompt: belongs to /v1/completions; here give messages", "prompt"));
   const bool logprobs = fields.Boolean("logprobs").value_or(false);
   const auto top = fields.Integer("top_logprobs", 0, kMaxLogprobs);
-  if (top && !logprobs) fields.Fail(InvalidArgument("top_logprobs: only with \"logprobs\": true", "top_logprobs"));
+  if (top.value_or(0) > 0 && !logprobs)
+    fields.Fail(InvalidArgument("top_logprobs: only with \"logprobs\": true", "top_logprobs"));
   if (logprobs) out.base.sampling.logprobs = static_cast<int32_t>(top.value_or(0));
   fields.RefuseTrue("echo", "in chats");
   fields.RefuseTrue("add_special_tokens", "in chats, whose template writes them");

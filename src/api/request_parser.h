@@ -55,10 +55,10 @@ struct ParsedRequest {
   bool prompt_only = false;              // max_tokens is 0: the answer is the echoed prompt
   std::shared_ptr<const ToolSet> tools;  // chat; null: none may be called
   std::string output_param;              // the field that base.output comes from
-  std::string rule_client;               // whose rules share the places where they are compiled; empty: nobody else's
-  FieldNames names;                      // of a translated body's fields: what is refused later is renamed by them too
-  std::string echo_members;              // of a response (api/translations.h)
-  std::vector<std::string> ignored;      // fields that no parser knows, and parts that were left out
+  std::string rule_client;           // whose rules share the places where they are compiled; empty: no other client's
+  FieldNames names;                  // of a translated body's fields: what is refused later is renamed by them too
+  std::string echo_members;          // of a response (api/translations.h)
+  std::vector<std::string> ignored;  // fields that no parser knows, and parts that were left out
 };
 Result<ParsedRequest> ParseCompletionRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});
 Result<ParsedRequest> ParseChatRequest(std::string_view body, const RequestLimits& limits, StopToken stop = {});

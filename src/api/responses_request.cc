@@ -153,7 +153,10 @@ class ResponsesTranslator {
       return fields_.status();
     }
     Fields fields(*text, "text.");
+    if (const auto verbosity = fields.String("verbosity", kMaxNameBytes); verbosity && *verbosity != "medium")
+      fields.Refuse("verbosity", "say it in the instructions");
     const Json* format = fields.Find("format");
+    if (!fields.ok()) return fields.status();
     if (format == nullptr) return Status();
     TACTUS_ASSIGN_OR_RETURN(const std::string type, TypeOf(*format, "text.format"));
     out_.Set("response_format", "text.format", *format);
@@ -186,6 +189,11 @@ class ResponsesTranslator {
     }
     const Json* choice = fields_.Find("tool_choice");
     if (choice == nullptr) return Status();
+    if (tools != nullptr && !tools->empty() && out_.chat["tools"].empty() && *choice != "auto" && *choice != "none") {
+      return InvalidArgument(
+          fmt::format("tool_choice: {} although none of the tools is a function; give one", Shown(*choice)),
+          "tool_choice");
+    }
     out_.chat["tool_choice"] = *choice;
     if (!choice->is_object()) return Status();
     TACTUS_ASSIGN_OR_RETURN(const std::string type, TypeOf(*choice, "tool_choice"));
@@ -206,6 +214,7 @@ class ResponsesTranslator {
     }
     Fields fields(*reasoning, "reasoning.");
     if (const Json* effort = fields.Find("effort")) out_.Set("reasoning_effort", "reasoning.effort", *effort);
+    for (const char* name : {"summary", "generate_summary"}) (void)fields.Find(name);  // all of the reasoning is shown
     return Status();
   }
 
@@ -229,6 +238,7 @@ class ResponsesTranslator {
     if (fields_.Integer("top_logprobs", 0, kMaxLogprobs).value_or(0) > 0)
       fields_.Refuse("top_logprobs", "they are in /v1/chat/completions");
     ReadInclude();
+    ReadContextManagement();
     RefuseUnbuilt(&fields_);
     for (const auto& [name, here] :
          {std::pair("messages", "input"), std::pair("max_tokens", "max_output_tokens"),
@@ -250,6 +260,19 @@ class ResponsesTranslator {
     }
     for (const Json& value : *metadata) {
       if (!value.is_string()) return fields_.FailType("metadata", "texts", value);
+    }
+  }
+
+  // What would be done to an earlier part of the conversation is not done; the whole of it is read.
+  void ReadContextManagement() {
+    const Json* edits = fields_.Find("context_management");
+    if (edits == nullptr) return;
+    if (!edits->is_array()) return fields_.FailType("context_management", "a list of objects", *edits);
+    for (size_t i = 0; i < edits->size(); ++i) {
+      const Json& edit = (*edits)[i];
+      const bool has_type = edit.is_object() && edit.contains("type") && edit["type"].is_string();
+      out_.ignored.push_back(fmt::format("context_management[{}]{}", i,
+                                         has_type ? fmt::format(" ({})", edit["type"].get<std::string>()) : ""));
     }
   }
 

@@ -59,13 +59,14 @@ TEST(FieldTable, RangesAreTheParsers) {
   EXPECT_EQ(BodySchema("/v1/messages/count_tokens", Limits())["required"], Json::array({"messages"}));
 }
 
-TEST(Fields, AnEmptyListOfWhatIsNotBuiltAsksForNothing) {
+TEST(Fields, AnEmptyValueOfWhatIsNotBuiltAsksForNothing) {
   for (const auto& [text, refused] : {std::pair(R"({"a": []})", false),
                                       {R"({"a": {}})", false},
                                       {R"({"a": null})", false},
                                       {R"({})", false},
                                       {R"({"a": [1]})", true},
-                                      {R"({"a": ""})", true},
+                                      {R"({"a": ""})", false},
+                                      {R"({"a": "x"})", true},
                                       {R"({"a": 0})", true}}) {
     const Json body = Json::parse(text);
     Fields fields(body);

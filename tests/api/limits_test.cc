@@ -249,7 +249,7 @@ TEST(LimitsTest, LogprobsAndEcho) {
   EXPECT_TRUE(Completion(R"("echo":true,"logprobs":0)")->base.prompt_logprobs);
   EXPECT_FALSE(Completion(R"("echo":true)")->base.prompt_logprobs);
   EXPECT_FALSE(Completion(R"("echo":false,"logprobs":0)")->base.prompt_logprobs);
-  EXPECT_EQ(Chat(R"("top_logprobs":0)").status().message(), "top_logprobs: only with \"logprobs\": true");
+  EXPECT_EQ(Chat(R"("top_logprobs":1)").status().message(), "top_logprobs: only with \"logprobs\": true");
   EXPECT_EQ(Chat(R"("logprobs":1)").status().message(), "logprobs: expected true or false, got a number (1)");
   EXPECT_EQ(Chat(R"("echo":true)").status().message(), "echo: not supported yet, in chats; leave it out");
   EXPECT_TRUE(Chat(R"("echo":false,"add_special_tokens":false)").ok());
@@ -353,7 +353,7 @@ TEST(LimitsTest, TheContextIsSaidWithTheFieldThatWasSent) {
       place(ParseMessagesRequest(R"({"messages":[{"role":"user","content":"x"}],"max_tokens":51})", Limits()), 50),
       refusal("max_tokens"));
   EXPECT_EQ(Chat(R"("max_completion_tokens":5,"min_tokens":6)").status().message(),
-            "min_tokens: 6 is more than max_completion_tokens, 5");
+            "min_tokens: 6 is more than the answer may have, 5");
 }
 
 TEST(LimitsTest, SloHeaders) {

@@ -3,8 +3,10 @@
 #include "api/other_fields.h"
 #include "base/json.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "api/nested_fields.h"
 #include "api/request_parser.h"
 
 namespace tactus::api::other_fields_test {
@@ -71,14 +73,107 @@ TEST(OtherFields, AKnownForeignFieldIsRefusedByNameOnEveryRoute) {
 }
 
 TEST(OtherFields, AValueThatAsksForNothingIsTaken) {
-  for (const char* field :
-       {R"("mirostat": 0)", R"("typical_p": 1.0)", R"("cache_prompt": true)", R"("repeat_penalty": 1)",
-        R"("transforms": [])", R"("service_tier": "auto")", R"("store": true)", R"("prompt_cache_key": "k")",
-        R"("grammar": "")", R"("n_probs": 0)", R"("keep_alive": "5m")", R"("options": null)", R"("prefix": false)"}) {
+  for (const char* field : {R"("mirostat": 0)",
+                            R"("typical_p": 1.0)",
+                            R"("cache_prompt": true)",
+                            R"("repeat_penalty": 1)",
+                            R"("transforms": [])",
+                            R"("service_tier": "auto")",
+                            R"("store": true)",
+                            R"("prompt_cache_key": "k")",
+                            R"("grammar": "")",
+                            R"("n_probs": 0)",
+                            R"("keep_alive": "5m")",
+                            R"("options": null)",
+                            R"("prefix": false)",
+                            R"("prefix": "")",
+                            R"("raw": false)",
+                            R"("template": "")",
+                            R"("provider": {})",
+                            R"("search_parameters": {})",
+                            R"("suffix": "")",
+                            R"("audio": {})",
+                            R"("bad_words": [])",
+                            R"("functions": [])",
+                            R"("function_call": "none")",
+                            R"("function_call": "auto")"}) {
     for (const Route& route : kRoutes) {
       const auto parsed = Parse(route, field);
       ASSERT_TRUE(parsed.ok()) << field << " of " << route.body << ": " << parsed.status().message();
       EXPECT_TRUE(parsed->ignored.empty()) << field << " of " << route.body;
+    }
+  }
+}
+
+TEST(OtherFields, TheAdviceNamesFieldsThatTheRouteTakes) {
+  const auto& [chat, completions, responses, messages] = kRoutes;
+  const auto advice = [](const Route& route, const char* field) {
+    const std::string said = Parse(route, field).status().message();
+    return said.substr(std::min(said.find("; "), said.size()));
+  };
+  EXPECT_EQ(advice(chat, R"("n_predict": 5)"), "; give max_tokens");
+  EXPECT_EQ(advice(responses, R"("n_predict": 5)"), "; give max_output_tokens");
+  EXPECT_EQ(advice(responses, R"("format": "json")"), "; give text.format");
+  EXPECT_EQ(advice(responses, R"("n_probs": 3)"), "; leave it out");
+  EXPECT_EQ(advice(completions, R"("n_probs": 3)"), "; give logprobs");
+  EXPECT_EQ(advice(chat, R"("n_probs": 3)"), "; give logprobs or top_logprobs");
+  EXPECT_EQ(advice(messages, R"("stop_words": ["x"])"), "; give stop_sequences");
+  EXPECT_EQ(advice(messages, R"("output_format": {"type": "json_schema"})"), "; give output_config.format");
+  EXPECT_EQ(advice(chat, R"("enable_thinking": true)"), "; give chat_template_kwargs or thinking or reasoning_effort");
+  EXPECT_NE(advice(responses, R"("enable_thinking": true)").find("reasoning.effort"), std::string::npos);
+  EXPECT_EQ(advice(completions, R"("enable_thinking": true)"), "; leave it out");
+  EXPECT_EQ(Parse(responses, R"("echo": true)").status().message(), "echo: belongs to /v1/completions; leave it out");
+}
+
+// Programs made for one server send all settings of a sampler, also where it is off.
+TEST(OtherFields, ASettingOfASamplerThatIsOffIsTaken) {
+  for (const char* off :
+       {R"("mirostat": 0, "mirostat_tau": 5, "mirostat_eta": 0.1)", R"("mirostat_tau": 5)",
+        R"("xtc_probability": 0, "xtc_threshold": 0.1)", R"("dynatemp_range": 0, "dynatemp_exponent": 1)",
+        R"("dry_multiplier": 0, "dry_base": 1.75, "dry_allowed_length": 2, "dry_penalty_last_n": -1)"}) {
+    const auto parsed = Parse(kRoutes[0], off);
+    ASSERT_TRUE(parsed.ok()) << off << ": " << parsed.status().message();
+    EXPECT_TRUE(parsed->ignored.empty()) << off;
+  }
+  EXPECT_EQ(Parse(kRoutes[0], R"("mirostat_tau": 5, "mirostat": 2)").status().param(), "mirostat_tau");
+}
+
+TEST(OtherFields, SettingsOfResponsesThatChangeNothingAreTaken) {
+  const auto taken = Parse(kRoutes[2], R"("reasoning": {"effort": "low", "summary": "auto"}, "echo": false,
+      "text": {"verbosity": "medium"}, "stream": true, "stream_options": {"include_obfuscation": false})",
+                           false);
+  ASSERT_TRUE(taken.ok()) << taken.status().message();
+  EXPECT_EQ(taken->ignored, std::vector<std::string>{"echo"});
+  EXPECT_EQ(Parse(kRoutes[2], R"("text": {"verbosity": "low"})").status().param(), "text.verbosity");
+  const auto edits = Parse(kRoutes[2], R"("context_management": [{"type": "compaction", "compact_threshold": 1000}])");
+  ASSERT_TRUE(edits.ok()) << edits.status().message();
+  EXPECT_EQ(edits->ignored, std::vector<std::string>{"context_management[0] (compaction)"});
+  const auto choice = Parse(kRoutes[2], R"("tools": [{"type": "web_search"}], "tool_choice": "required")");
+  EXPECT_EQ(choice.status().message(), "tool_choice: \"required\" although none of the tools is a function; give one");
+  EXPECT_TRUE(Parse(kRoutes[0], R"("logprobs": false, "top_logprobs": 0, "truncation": "disabled")").ok());
+}
+
+TEST(OtherFields, UnknownNamesOfThoughtsAreListed) {
+  const auto parsed = ParseChatRequest(R"({"messages": [{"role": "assistant", "content": [
+      {"type": "thinking", "thinking": [{"type": "text", "text": "t", "wish": 1}], "closed": true, "hope": 1},
+      {"type": "text", "text": "a"}]}, {"role": "user", "content": "q"}]})",
+                                       Limits());
+  ASSERT_TRUE(parsed.ok()) << parsed.status().message();
+  EXPECT_EQ(parsed->ignored,
+            (std::vector<std::string>{"messages[0].content[0].thinking[0].wish", "messages[0].content[0].hope"}));
+}
+
+TEST(OtherFields, ANameWithASpaceIsNamedWhole) {
+  EXPECT_EQ(Parse(kRoutes[0], R"("my field": 1)", true).status().param(), "my field");
+}
+
+TEST(OtherFields, AnEmptyFieldOfAnotherRouteIsListed) {
+  const auto& [chat, completions, responses, messages] = kRoutes;
+  for (const auto& [route, field] : {std::pair(&chat, "reasoning"), std::pair(&completions, "context_management")}) {
+    for (const char* value : {"[]", "{}", R"("")"}) {
+      const auto parsed = Parse(*route, fmt::format(R"("{}": {})", field, value));
+      ASSERT_TRUE(parsed.ok()) << field << ": " << parsed.status().message();
+      EXPECT_EQ(parsed->ignored, std::vector<std::string>{field});
     }
   }
 }
@@ -91,7 +186,7 @@ TEST(OtherFields, AFieldOfAnotherRouteIsRefused) {
         std::tuple(&chat, R"("max_output_tokens": 3)", "max_output_tokens"),
         std::tuple(&messages, R"("instructions": "x")", "instructions"),
         std::tuple(&messages, R"("logprobs": true)", "logprobs"), std::tuple(&responses, R"("system": "s")", "system"),
-        std::tuple(&completions, R"("chat_template_kwargs": {})", "chat_template_kwargs")}) {
+        std::tuple(&completions, R"("chat_template_kwargs": {"a": 1})", "chat_template_kwargs")}) {
     const auto parsed = Parse(*route, field);
     ASSERT_FALSE(parsed.ok()) << field;
     EXPECT_EQ(parsed.status().param(), name);
@@ -196,7 +291,7 @@ TEST(OtherFields, NestedFieldsThatClientsSendAreKnown) {
   EXPECT_TRUE(messages.ok()) << messages.status().message();
 }
 
-TEST(OtherFields, OneNameInManyPlacesIsToldOnce) {
+TEST(OtherFields, OneNameInManyPlacesIsListedOnce) {
   std::string list, others;
   for (int i = 0; i < 1000; ++i) {
     list += R"({"role": "user", "content": "q", "wish": 1},)";
@@ -207,7 +302,7 @@ TEST(OtherFields, OneNameInManyPlacesIsToldOnce) {
   const auto parsed = ParseChatRequest(R"({"messages": [)" + list + "]}", Limits());
   ASSERT_TRUE(parsed.ok());
   EXPECT_EQ(parsed->ignored, std::vector<std::string>{"messages[0].wish (1000 places)"});
-  EXPECT_LE(ParseChatRequest(R"({"messages": [)" + others + "]}", Limits())->ignored.size(), 64u);
+  EXPECT_EQ(ParseChatRequest(R"({"messages": [)" + others + "]}", Limits())->ignored.size(), kMostNestedNames);
   const auto refused = ParseChatRequest(R"({"messages": [)" + list + "]}", Limits(true));
   EXPECT_EQ(refused.status().param(), "messages[0].wish");
 }
@@ -273,12 +368,18 @@ TEST(OtherFields, NumbersOfSchemasThatNoDoubleHoldsAreNamed) {
         std::pair(R"("tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object",
                   "properties": {"a": {"enum": [-99999999999999999999999]}}}}}])",
                   "-99999999999999999999999"),
-        std::pair(R"("json_schema": {"maximum": 1e999})", "1e999")}) {
+        std::pair(R"("json_schema": {"maximum": 1e999})", "1e999"),
+        std::pair(R"("json_schema": {"properties": {"default": {"const": 18446744073709551617}}})",
+                  "18446744073709551617"),
+        std::pair(R"("json_schema": {"$defs": {"examples": {"enum": [123456789012345678901]}}})",
+                  "123456789012345678901"),
+        std::pair(R"("guided_json": "{\"const\": {\"default\": 123456789012345678901}}")", "123456789012345678901")}) {
     const auto parsed = Parse(kRoutes[0], field);
     ASSERT_FALSE(parsed.ok()) << field;
     EXPECT_NE(parsed.status().message().find(number), std::string::npos) << parsed.status().message();
   }
   EXPECT_TRUE(Parse(kRoutes[0], R"("temperature": 0.70000000000000000001, "json_schema": {"const": 1e3})").ok());
+  EXPECT_TRUE(Parse(kRoutes[0], R"("json_schema": {"type": "integer", "default": 18446744073709551617})").ok());
 }
 
 }  // namespace

@@ -215,8 +215,23 @@ TEST(Tools, LargeIntegersOfArgumentsThatAreAnObjectKeepTheirDigits) {
   };
   EXPECT_EQ(call(many + "]").find("e+"), std::string::npos);
   EXPECT_EQ(call(many + ",99999999999999999999]"),
-            "messages|messages: more than 4096 integers of the body are beyond 64 bits, the limit; write those in the "
-            "arguments of calls as strings");
+            "messages|messages: more than 4096 integers of the body are beyond 64 bits, the limit; write those of "
+            "calls, documents and chat_template_kwargs as strings");
+}
+
+// A client that puts a stream's pieces together may have no type.
+TEST(Tools, AnEarlierCallWithAnEmptyTypeIsAFunctionCall) {
+  const std::string text = Variables(
+      R"("messages":[{"role":"assistant","tool_calls":[{"type":"","function":{"name":"f","arguments":"{}"}}]}])");
+  EXPECT_NE(text.find(R"("type":"function")"), std::string::npos) << text;
+}
+
+TEST(Tools, LargeIntegersThatATemplateShowsKeepTheirDigits) {
+  const std::string text = Variables(
+      R"("messages":[{"role":"user","content":"u"}],"documents":[{"id":12345678901234567890123,"n":[1,2e3]}],)"
+      R"("chat_template_kwargs":{"a":{"b":[18446744073709551617]}},"priority":0)");
+  EXPECT_NE(text.find(R"({"id":"12345678901234567890123","n":[1,2000.0]})"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"({"b":["18446744073709551617"]})"), std::string::npos) << text;
 }
 
 TEST(Tools, ATemplateThatKnowsNoneIsToldInWords) {
