@@ -109,7 +109,7 @@ def number(name: str, value: Any, infinite: bool = False) -> int | float:
 
 
 def items(name: str, value: Any, give: str) -> list[Any]:
-    """Of a list, or of anything else that has an order."""
+    """The items of a list, or of anything else that has an order."""
     if type(value) is list:
         return list(value)
     value = plain(value)
@@ -138,7 +138,7 @@ def _id(name: str, value: Any) -> int:
 
 
 def _key(name: str, value: object) -> str:
-    """Of a dict that is `name`, which a fault of it names too."""
+    """A key of the dict `name`; a fault names the dict."""
     try:
         if isinstance(value, str):
             return text(f"{name}: its key", value)

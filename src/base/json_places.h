@@ -19,7 +19,7 @@ class JsonPlaces {
   JsonPlaces(const JsonPlaces&) = delete;
   JsonPlaces& operator=(const JsonPlaces&) = delete;
 
-  // Of a pointer as RFC 6901 has it: "" or "/a/0". Null: it leads nowhere, or is no pointer.
+  // What a pointer (RFC 6901: "" or "/a/0") leads to. Null: it leads nowhere, or is no pointer.
   const Json* At(std::string_view pointer) {
     const Json* at = &root_;
     while (!pointer.empty() && at != nullptr) {

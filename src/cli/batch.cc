@@ -322,7 +322,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
   o.engine.likes_step_times = true;
   TACTUS_ASSIGN_OR_RETURN(const auto recorder, OpenEngineRecorder(o.run_out, line, SystemClock()));
   StartLog start(o.verbose);
-  std::optional<Loading> loading(std::in_place);  // a model is not waited for by who wants an end
+  std::optional<Loading> loading(std::in_place);  // Ctrl-C does not wait for the model
   const auto say = [&start](std::string_view text) { start.Detail(text); };
   TACTUS_ASSIGN_OR_RETURN(const auto engine,
                           CreateEngine(o.engine, say, {.clock = &SystemClock(), .recorder = recorder.get()}));

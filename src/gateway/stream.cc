@@ -277,7 +277,7 @@ void Stream::HearAnswer(std::string_view bytes) {
 int32_t Stream::OutputTokens() {
   if (form_ == Form::kWhole) answer_.Whole(answer_end_);
   const int64_t tokens = answer_.output_tokens();
-  // Of events that did not pass here none were counted, which says nothing of the answer.
+  // Events that did not pass here were not counted: that says nothing of the answer.
   const bool none_passed = tokens == 0 && (form_ == Form::kWhole || response_mode_ == BodyMode::kNone);
   if (form_ == Form::kUnknown || none_passed) return -1;
   return static_cast<int32_t>(std::min<int64_t>(tokens, std::numeric_limits<int32_t>::max()));
@@ -289,7 +289,7 @@ void Stream::EndResponse() {
                 IsGood(status_) ? Picker::Outcome::kCompleted : Picker::Outcome::kFailed);
 }
 
-// Of a response whose body the data plane keeps to itself the headers are the last news.
+// Where the data plane keeps a response's body to itself, its headers are the last message.
 Picker::Outcome Stream::OutcomeWithoutEnd() const {
   if (response_mode_ != BodyMode::kNone || status_ <= 0) return Picker::Outcome::kAborted;
   return IsGood(status_) ? Picker::Outcome::kUnseen : Picker::Outcome::kFailed;

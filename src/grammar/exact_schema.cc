@@ -142,7 +142,7 @@ size_t EndOfObject(std::string_view text, size_t at) {
 
 Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* schemas, StopToken stop) {
   constexpr std::string_view kJson = "%json";
-  // Of objects that could not be read, all together: each may be looked through to the end of the text.
+  // Bytes of objects that could not be read, all together: each may be searched to the end of the text.
   constexpr size_t kMostLooks = size_t{16} << 20;
   constexpr size_t kMostBytes = size_t{8} << 20;
   std::string out;

@@ -370,7 +370,7 @@ class LlguidanceEngine final : public GrammarEngine {
     const auto left = std::make_shared<std::atomic<bool>>(false);
     const auto call = [compiled, left, compiler = compiler_, rule] {
       compiler->Compile(rule, *left, compiled.get());
-      // What nobody waits for any more is not kept: it has taken too long, and may be as large.
+      // A rule whose caller has stopped waiting is not kept: it has taken too long, and may be as large.
       if (left->load()) return;
       if (const auto& grammar = compiled->grammar; grammar != nullptr)
         compiler->cache.Keep(rule, grammar, static_cast<int64_t>(rule.text.size()) + grammar->start_bytes());

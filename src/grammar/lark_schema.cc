@@ -401,7 +401,7 @@ class Writer {
     return out;
   }
 
-  // Of a schema for several types, what bears on those that are no number is looked at with them.
+  // In a schema for several types, keywords of the other types are looked at with those.
   static std::string Number(const Json& schema, bool integer) {
     Only(schema, {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format", "minLength", "maxLength",
                   "pattern", "items", "prefixItems", "minItems", "maxItems", "properties", "required",

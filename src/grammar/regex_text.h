@@ -16,7 +16,7 @@ namespace tactus::grammar {
 // A maximum of a count ({1,4294967296}) beyond kMostCount is left out.
 std::string AsciiClasses(std::string_view expression);
 
-// Beyond it no count is handed to the library, which reads some as 32 bits. No answer has so many characters or items,
+// Beyond it no count is handed to the library, which reads some as 32 bits. No answer has more characters or items,
 // so a maximum beyond it means the same as none, and a minimum is a fault of the rule.
 inline constexpr int64_t kMostCount = 2'147'483'647;
 

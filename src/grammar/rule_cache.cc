@@ -45,7 +45,7 @@ std::optional<Status> RuleCache::FindRefused(const OutputRule& rule) {
   if (place == refused_.end()) return std::nullopt;
   const Status why = place->why;
   refused_.splice(refused_.begin(), refused_, place);
-  if (++place->told == kMostTold) Drop(place);
+  if (++place->answers == kMostAnswers) Drop(place);
   return why;
 }
 

@@ -23,8 +23,8 @@ class RuleCache {
   // `bytes`: of its text and of what is compiled.
   void Keep(const OutputRule& rule, std::shared_ptr<const TokenGrammar> grammar, int64_t bytes);
 
-  // A refusal is told kMostTold times; then the rule is tried again, as the machine may have been busy.
-  static constexpr int kMostTold = 16;
+  // A refusal is given kMostAnswers times; then the rule is tried again, as the machine may have been busy.
+  static constexpr int kMostAnswers = 16;
   static constexpr size_t kMostRefused = 64;
   static constexpr size_t kMostRefusedBytes = size_t{2} << 20;  // of their texts
   std::optional<Status> FindRefused(const OutputRule& rule);
@@ -39,7 +39,7 @@ class RuleCache {
   struct Refusal {
     OutputRule rule;
     Status why;
-    int told = 0;
+    int answers = 0;
   };
   std::list<Entry>::iterator Place(const OutputRule& rule);
   std::list<Refusal>::iterator RefusalOf(const OutputRule& rule);

@@ -97,7 +97,7 @@ void MakePatternsAscii(Json* schema) {
       auto& members = in_ascii.get_ref<Json::object_t&>();
       for (auto& [pattern, value] : member.items()) {
         std::string ascii = AsciiClasses(pattern);
-        // Of two that become one the other form stays: the library refuses what overlaps.
+        // Where two become one the other form stays: the library refuses patterns that overlap.
         const bool is_new = names.insert(ascii).second;
         members.emplace_back(is_new ? std::move(ascii) : pattern, std::move(value));
       }
@@ -159,7 +159,8 @@ class PatternCount {
     return known_[&schema] = count;
   }
 
-  // Of any schema in the root, and of any part of an instance that several schemas meet; -1: too much to count.
+  // The most of any schema in the root, and of any part of an instance that several schemas meet; -1: too much to
+  // count.
   int Most() {
     Look(*found_.At(""));
     return given_up_ ? -1 : most_;
@@ -252,7 +253,7 @@ class PatternCount {
     VisitParts({}, {parts.begin(), parts.end()});
   }
 
-  // Of schemas and names that VisitParts looks at. False: enough has been done.
+  // Counts schemas and names that VisitParts looks at. False: the limit is reached.
   bool Work(size_t steps) {
     work_ += static_cast<int64_t>(steps);
     given_up_ = given_up_ || work_ > kMostCountingSteps || stop_.stopped();

@@ -242,7 +242,7 @@ Result<Json> FleetApi::TakeFinish(const Message& message) {
     port_->DropRoom(std::exchange(in.room, 0));
     in.blocks = in.written = 0;
   }
-  // Of blocks that did not come the memory has what others left there.
+  // Blocks that did not come hold what earlier blocks left in their memory.
   const int64_t needed =
       (int64_t{sequence.computed_tokens} + port_->format().block_size - 1) / port_->format().block_size;
   if (needed > in.written) {

@@ -90,11 +90,11 @@ Result<api::ParsedRequest> Generation::Parse() {
     TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &base.slo));
   base.id = request_id_;
   base.arrival_ns = arrival_ns_;
-  // Who has a key of its own is that client to the engine: it cannot pass for many by naming users.
+  // A client with a key of its own is that client to the engine: naming users does not make it several.
   if (base.client.empty() || one_of_many_) base.client = client_;
   if (base.slo_class.empty() && !base.slo.any()) base.slo_class = slo_class_;
   base.owner = owner_;
-  // Of fixed length and secret: no cache_salt of one client equals that of another.
+  // The prefix has a fixed length and is secret: no cache_salt of one client equals that of another.
   if (!cache_salt_.empty()) base.cache_salt = cache_salt_ + base.cache_salt;
   parsed.rule_client = client_;
   TACTUS_RETURN_IF_ERROR(TakePlaces(api::SequenceCount(parsed)));

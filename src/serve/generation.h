@@ -43,8 +43,8 @@ struct GenerationContext {
   bool movable = false;  // requests that come through a router may move to other replicas
   // The bodies of those that run. One for which there is no room is not kept: its request stays.
   std::shared_ptr<http::BodyTotal> kept_bodies = std::make_shared<http::BodyTotal>(ServeOptions::kMostKeptBytes);
-  // Runs a client's task where tasks of other clients that wait for rules hold it up no longer than its turn takes, and
-  // where it holds up nobody who has none. Empty: there is no such place.
+  // Runs a client's task that may wait for rules. Tasks of other clients delay it by their turns only, and it delays no
+  // request without rules. Empty: there is no such place.
   std::function<void(const std::string& client, std::function<void()> task)> post_rule;
   // The first token of a request that may move has come; may be empty. On the delivery thread.
   std::function<void(std::shared_ptr<Generation>)> on_first_token;

@@ -324,7 +324,7 @@ class OtherModesTest(unittest.TestCase):
                     connection.close()
                     self.assertEqual((text.count(b"data: {"), text[-14:]), (3, b"data: [DONE]\n\n"))
                     epp.await_metric("tactus_epp_requests_in_flight", 0)
-            # Of bodies that it keeps to itself Envoy tells no end.
+            # Envoy reports no end of bodies that it keeps to itself.
             unseen = 4 * len(modes)
             self.assertEqual(epp.metric('tactus_epp_ended_total{outcome="unseen"}'), unseen)
             self.assertEqual(epp.metric('tactus_epp_ended_total{outcome="completed"}'), 4 * len(modes) ** 2 - unseen)

@@ -54,7 +54,7 @@ TEST(RuleCache, ARefusalIsToldSomeTimes) {
   EXPECT_FALSE(cache.FindRefused(Rule("a")));
   cache.KeepRefused(Rule("a"), InvalidArgument("no"));
   EXPECT_FALSE(cache.FindRefused({OutputRule::Kind::kLark, "a"}));
-  for (int i = 0; i < RuleCache::kMostTold; ++i) {
+  for (int i = 0; i < RuleCache::kMostAnswers; ++i) {
     const auto why = cache.FindRefused(Rule("a"));
     ASSERT_TRUE(why) << i;
     EXPECT_EQ(why->message(), "no");

@@ -247,7 +247,7 @@ const Value* FindItem(const Dict& dict, std::string_view key);
 std::string TypeName(const Value& v);  // "str", "list", "jinja2.utils.Namespace", ...
 std::string UndefinedMessage(const Value& undefined);
 [[noreturn]] void ThrowUndefined(const Value& undefined);
-// Of a big integer, that `what` is not supported on it.
+// Says that `what` is not supported on a big integer.
 [[noreturn]] void ThrowBig(const char* what, const Value& big);
 std::string FloatRepr(double value);
 // str() and repr(); `limit_bytes` bounds what is appended.
