@@ -56,7 +56,7 @@ TEST(LooseSchema, TheWorkGrowsWithTheText) {
             std::to_string(15'999 - i) + "\"}";
   const int64_t begin_ns = ThreadCpuNs();
   EXPECT_GT(LooseSchema(text + "}}", Looseness::kReadable).size(), text.size() - 100);
-  EXPECT_LT(ThreadCpuNs() - begin_ns, 700'000'000 * test::kLimitFactor);
+  EXPECT_LT(ThreadCpuNs() - begin_ns, int64_t{700'000'000} * test::kLimitFactor);
 }
 
 TEST(LooseSchema, LeavesOutMoreStepByStep) {

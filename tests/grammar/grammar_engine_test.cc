@@ -225,6 +225,9 @@ TEST_F(GrammarEngineTest, ATextThatTheTokeniserChangesIsForcedByItsBytes) {
 
 // A long text is tokenised piece by piece, and what is forced is that text all the same.
 TEST_F(GrammarEngineTest, ALongTextIsForcedInPieces) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "with a sanitizer a mask of this rule takes longer than the limit";
+#endif
   std::atomic<size_t> longest = 0;
   Vocabulary v = SmallVocabulary();
   v.encode = [&](std::string_view text) {
@@ -382,7 +385,8 @@ TEST_F(GrammarEngineTest, HostileRulesEndSoon) {
     for (int i = 0; i < levels; ++i) text += close;
     return text;
   };
-  EXPECT_NE(ErrorOf(Kind::kRegex, nested(100'000, "(", "a", ")")).find("nested parentheses"), std::string::npos);
+  const std::string regex = ErrorOf(Kind::kRegex, nested(100'000, "(", "a", ")"));
+  EXPECT_NE(regex.find("nested parentheses"), std::string::npos) << regex;
   EXPECT_NE(ErrorOf(Kind::kLark, "start: " + nested(100'000, "(", "\"a\"", ")")).find("too deeply nested"),
             std::string::npos);
   EXPECT_NE(ErrorOf(Kind::kJsonSchema, nested(1000, R"({"items": )", "{}", "}")).find("nested deeper than 64"),

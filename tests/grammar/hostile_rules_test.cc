@@ -66,15 +66,17 @@ const std::string kTooDeep =
 
 // No engine, and so no library.
 TEST(HostileSchemas, ReferencesThatLeadDeepAreNamedAndNotFollowed) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "AddressSanitizer follows no stack of more than 64 MiB, and reports what it has missed there";
+#endif
   const std::string deep = Chain(790, 25, kLost);
   EXPECT_EQ(Read(Kind::kJsonSchema, deep), "json_schema: " + kTooDeep);
   EXPECT_EQ(Read(Kind::kLark, "start: %json " + deep), "lark: " + kTooDeep);
   EXPECT_EQ(Read(Kind::kJsonSchema, Chain(80, 25, kLost)), "");
   // Without such a number nothing is written.
-  EXPECT_EQ(
-      Read(Kind::kJsonSchema, Chain(790, 25, R"({"const": 7})")),
-      "json_schema: 'allOf' and '$ref' bring too many schemas together: the patterns and formats on one string "
-      "cannot be counted within 3000000 steps, the limit; refer to fewer, or more directly");
+  EXPECT_EQ(Read(Kind::kJsonSchema, Chain(790, 25, R"({"const": 7})")),
+            "json_schema: 'allOf' and '$ref' bring too many schemas together: the patterns and formats on one string "
+            "cannot be counted within 3000000 steps, the limit; refer to fewer, or more directly");
 }
 
 TEST(HostileSchemas, CirclesOfDefinitionsAreNotFollowedWithoutEnd) {

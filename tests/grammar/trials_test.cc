@@ -113,7 +113,7 @@ TEST_F(TrialsTest, ARefusedRuleBringsWhatTheLibrarySays) {
 }
 
 TEST_F(TrialsTest, TextThatLeavesNoChoiceIsCounted) {
-  const auto verdict = Try(Task("lark", "start: \"" + std::string(100'000, 'x') + "\""));
+  const auto verdict = Try(Task("lark", "start: \"" + std::string(100'000, 'x') + "\"", 60'000, 4096));
   ASSERT_TRUE(verdict.ok());
   EXPECT_EQ(verdict->end, End::kForced) << verdict->said;
   EXPECT_GT(verdict->forced_bytes, 65536);
@@ -141,11 +141,11 @@ TEST_F(TrialsTest, OneThatDiesSaysByWhat) {
   std::atomic<bool> give_up = false;
   Result<TrialVerdict> verdict = TrialVerdict{};
   std::thread trial = Begin(&give_up, &verdict);
-  kill(ChildrenOf(trials_->helper()).at(0), SIGSEGV);
+  kill(ChildrenOf(trials_->helper()).at(0), SIGABRT);  // which sanitizers leave alone
   trial.join();
   ASSERT_TRUE(verdict.ok());
   EXPECT_EQ(verdict->end, End::kDied);
-  EXPECT_EQ(verdict->said, "Segmentation fault");
+  EXPECT_EQ(verdict->said, "Aborted");
   ExpectItWorks();
 }
 
