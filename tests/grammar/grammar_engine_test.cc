@@ -29,6 +29,7 @@ class GrammarEngineTest : public testing::Test {
     GrammarLimits limits;
     limits.compile_ms *= 2 * test::kLimitFactor;  // of a busy machine
     limits.trial_ms *= 2 * test::kLimitFactor;
+    limits.trial_bytes *= test::kLimitFactor;
     auto engine = GrammarEngine::Create(SmallVocabulary(), limits);
     ASSERT_TRUE(engine.ok()) << engine.status().message();
     engine_ = std::move(engine).value();
