@@ -208,7 +208,7 @@ Result<Trials::Answer> Trials::RunOnce(const TrialTask& task, int64_t* left_ms, 
   bool waits = *left_ms > 0 && !given_up();
   while (waits && !WaitToRead(end, kTrialLookMs)) waits = go_on();
   if (!waits) {
-    if (HasUnread(end)) {  // it was not tried at all, so nothing is known of the rule
+    if (*left_ms <= 0 && HasUnread(end)) {  // it was not tried at all, so nothing is known of the rule
       return Status(StatusCode::kResourceExhausted, "the process that tries rules does not answer; try again later");
     }
     answer.verdict.end = TrialVerdict::End::kTooLong;
