@@ -3,6 +3,8 @@
 // change of its state could not be undone.
 #pragma once
 
+#include <new>
+
 #include "base/clock.h"
 
 namespace tactus {
@@ -30,5 +32,16 @@ class NeedsMemory {
  private:
   const bool outer_;
 };
+
+// Runs `work` so, and ends the process where an allocation has waited in vain.
+template <class Work>
+void RunNeedingMemory(const Work& work) {
+  const NeedsMemory needs_memory;
+  try {
+    work();
+  } catch (const std::bad_alloc&) {  // half of a change of its state is done
+    EndForWantOfMemory();
+  }
+}
 
 }  // namespace tactus

@@ -211,12 +211,7 @@ class EngineImpl final : public Engine {
     }
     thread_ = std::thread([this] {
       SetThreadRole(ThreadRole::kEngine, "tactus-engine");
-      const NeedsMemory needs_memory;
-      try {
-        loop_->Run();
-      } catch (const std::bad_alloc&) {  // half of a change of its state is done
-        EndForWantOfMemory();
-      }
+      RunNeedingMemory([this] { loop_->Run(); });
     });
     return Status();
   }

@@ -35,15 +35,41 @@ struct DeepCalls::Shared {
   using Clients = std::map<std::string, Client>;
   struct Waiter {
     Clients::iterator client;
+    std::condition_variable has_turn;
   };
+  using Waiters = std::list<Waiter>;
 
+  Shared(int most_at_once, int most_of_one) : most(most_at_once), most_of_client(most_of_one) {}
+
+  const int most, most_of_client;
   std::mutex mutex;
-  std::condition_variable changed;  // there may be a place
   int running = 0;
   uint64_t calls = 0;
-  Clients clients;            // that have a call or wait for one
-  std::list<Waiter> waiters;  // in the order in which they came
+  Clients clients;  // that have a call or wait for one
+  Waiters waiters;  // in the order in which they came
 
+  bool BelowShare(const Waiter& waiter) const {
+    return waiter.client->first.empty() || waiter.client->second.running < most_of_client;
+  }
+  bool HasTurn(Waiters::iterator own) {
+    if (running >= most || !BelowShare(*own)) return false;
+    bool came_before = true;
+    for (auto other = waiters.begin(); other != waiters.end(); ++other) {
+      if (other == own) {
+        came_before = false;
+        continue;
+      }
+      const uint64_t last = other->client->second.last, own_last = own->client->second.last;
+      if (BelowShare(*other) && (last < own_last || (last == own_last && came_before))) return false;
+    }
+    return true;
+  }
+  // After a place came free or a waiter left. The others sleep on: a wake-up would count no time of their wait.
+  void WakeNext() {
+    for (auto waiter = waiters.begin(); waiter != waiters.end(); ++waiter) {
+      if (HasTurn(waiter)) waiter->has_turn.notify_one();
+    }
+  }
   void Leave(Clients::iterator client) {
     if (client->second.running == 0 && client->second.waiting == 0) clients.erase(client);
   }
@@ -57,7 +83,8 @@ struct DeepCalls::Shared::Queued {
     if (is_new) client->second.last = shared->calls;  // one that comes back does not pass those that wait
     ++client->second.waiting;
     try {
-      waiter = shared->waiters.insert(shared->waiters.end(), {client});
+      waiter = shared->waiters.emplace(shared->waiters.end());
+      waiter->client = client;
     } catch (...) {
       Leave(client);
       throw;
@@ -67,7 +94,7 @@ struct DeepCalls::Shared::Queued {
     const auto client = waiter->client;
     shared->waiters.erase(waiter);
     Leave(client);
-    shared->changed.notify_all();  // it may have been in another's way
+    shared->WakeNext();  // it may have been in another's way
   }
   Queued(const Queued&) = delete;
   Queued& operator=(const Queued&) = delete;
@@ -77,7 +104,7 @@ struct DeepCalls::Shared::Queued {
   }
 
   Shared* const shared;
-  std::list<Waiter>::iterator waiter;
+  Waiters::iterator waiter;
 };
 
 struct DeepCalls::Call {
@@ -89,10 +116,7 @@ struct DeepCalls::Call {
 };
 
 DeepCalls::DeepCalls(int most_at_once, size_t stack_bytes)
-    : most_(most_at_once),
-      most_of_client_(std::max(1, most_at_once / 2)),
-      stack_bytes_(stack_bytes),
-      shared_(std::make_shared<Shared>()) {}
+    : stack_bytes_(stack_bytes), shared_(std::make_shared<Shared>(most_at_once, std::max(1, most_at_once / 2))) {}
 
 // `start`: a shared_ptr of its own to the call.
 void* DeepCalls::Main(void* start) {
@@ -116,7 +140,7 @@ void* DeepCalls::Main(void* start) {
   --call.client->second.running;
   call.shared->Leave(call.client);
   call.ended.notify_all();
-  call.shared->changed.notify_all();
+  call.shared->WakeNext();
   return nullptr;
 }
 
@@ -127,11 +151,8 @@ Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, const Term
   int64_t left_ms = terms.timeout_ms;
   const auto wait = [&](std::condition_variable& changed, auto&& over) {
     bool is_over = over();
-    constexpr std::chrono::milliseconds kLook{kLookMs};
-    auto next_look = std::chrono::steady_clock::now() + kLook;
     for (; !is_over && left_ms > 0 && !stop.stopped(); is_over = over()) {
-      if (changed.wait_until(lock, next_look) != std::cv_status::timeout) continue;
-      next_look = std::chrono::steady_clock::now() + kLook;
+      if (changed.wait_for(lock, std::chrono::milliseconds(kLookMs)) != std::cv_status::timeout) continue;
       left_ms -= kLookMs;
       if (terms.waited_ms != nullptr) *terms.waited_ms += kLookMs;
     }
@@ -141,26 +162,10 @@ Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, const Term
   std::optional<Shared::Queued> queued(std::in_place, shared_.get(), terms.client);  // until it has a place
   const auto own = queued->waiter;
   const auto client = own->client;
-  const auto below_share = [this](const Shared::Waiter& waiter) {
-    return waiter.client->first.empty() || waiter.client->second.running < most_of_client_;
-  };
-  const auto has_turn = [&] {
-    if (shared_->running >= most_ || !below_share(*own)) return false;
-    bool came_before = true;
-    for (auto other = shared_->waiters.begin(); other != shared_->waiters.end(); ++other) {
-      if (other == own) {
-        came_before = false;
-        continue;
-      }
-      const uint64_t last = other->client->second.last, own_last = client->second.last;
-      if (below_share(*other) && (last < own_last || (last == own_last && came_before))) return false;
-    }
-    return true;
-  };
   bool is_needless = false;
-  const bool may_go_on = wait(shared_->changed, [&] {
+  const bool may_go_on = wait(own->has_turn, [&] {
     is_needless = terms.needless && terms.needless();
-    return is_needless || has_turn();
+    return is_needless || shared_->HasTurn(own);
   });
   if (!may_go_on) return stop.stopped() ? End::kStopped : End::kNoPlace;
   if (is_needless) return End::kNeedless;

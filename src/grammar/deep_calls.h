@@ -39,7 +39,6 @@ class DeepCalls {
   struct Call;
   static void* Main(void* start);
 
-  const int most_, most_of_client_;
   const size_t stack_bytes_;
   const std::shared_ptr<Shared> shared_;  // with the threads
 };
