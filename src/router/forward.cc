@@ -382,9 +382,11 @@ bool Forward::IsCut(const Attempt& attempt) const {
   const http::HttpRequest& request = exchange_->request();
   if (attempt.status == 204 || request.method == "HEAD") return false;  // they have no body
   if (attempt.streams) {
-    const bool said =
-        attempt.scan.done() || told_finishes_ >= view_.choices || (attempt.scan.unread() && !attempt.scan.in_event());
-    return !said && (attempt.ends_by_closing || EndsByAnEvent(api::CanonicalPath(request.path)));
+    const std::string path = api::CanonicalPath(request.path);
+    // The last event of a response repeats all of its text; the last ones of other routes are short.
+    const bool long_last = path == "/v1/responses" && attempt.scan.unread() && !attempt.scan.in_event();
+    const bool said = attempt.scan.done() || told_finishes_ >= view_.choices || long_last;
+    return !said && (attempt.ends_by_closing || EndsByAnEvent(path));
   }
   return attempt.ends_by_closing && !attempt.json.reached();
 }

@@ -11,6 +11,9 @@
 #include "text/chat_template.h"
 
 namespace {
+
+using tactus::Json;
+
 void Print(const char* key, const std::string& text) {
   Json line = Json::object();
   line[key] = text;
