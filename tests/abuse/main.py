@@ -50,6 +50,7 @@ def interrupt(*_):
 def main():
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup the programs would ignore it too
     parser = argparse.ArgumentParser(description="Attacks build/release/tactus over loopback.")
     parser.add_argument(
         "parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=", ".join(PARTS) + "; default: all"
