@@ -19,9 +19,11 @@
 #include "tactus/version.h"
 
 namespace tactus::python {
-namespace {
 
 namespace nb = nanobind;
+
+namespace {
+
 using nb::literals::operator""_a;
 using GivenOptions = std::vector<std::pair<std::string, nb::bytes>>;  // a path may be no UTF-8
 
