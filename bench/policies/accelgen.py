@@ -64,6 +64,14 @@ SETTINGS = {
     },
 }
 BLOCK = 32
+# This project's amendments of the published policy, each by itself; and the kinder reading of what is urgent.
+AMENDMENTS = (
+    ("accelgen-missed", "behind"),
+    ("accelgen-missed", "first"),
+    ("accelgen-late-takes", "no"),
+    ("accelgen-model", "on"),
+    ("era", "kv"),
+)
 
 
 def policies(pivot):
@@ -73,10 +81,15 @@ def policies(pivot):
     }
     rows["sarathi-serve --budget slo"] = ["--scheduler", "sarathi-serve", "--budget", "slo"]
     rows["vllm"] = ["--scheduler", "vllm", "--token-budget", str(pivot)]
+    rows["fastgen"] = ["--scheduler", "fastgen", "--token-budget", str(pivot)]
     for preset in ("accelgen", "accelgen-no-chunk", "accelgen-no-order", "accelgen-no-batch"):
         rows[preset] = ["--scheduler", preset]
     for era in ("completed", "prefilled", "off"):
         rows[f"accelgen --era {era}"] = ["--scheduler", "accelgen", "--era", era]
+    for preset in ("accelgen-paper", "accelgen-paper-no-chunk", "accelgen-paper-no-order", "accelgen-paper-no-batch"):
+        rows[preset] = ["--scheduler", preset]
+    for knob, value in AMENDMENTS:
+        rows[f"accelgen-paper --{knob} {value}"] = ["--scheduler", "accelgen-paper", f"--{knob}", value]
     return rows
 
 

@@ -35,6 +35,9 @@ struct Knob : KnobDeclaration {
                         why_not_elsewhere} {}
 };
 
+// The value of a knob that leaves it to the preset.
+inline constexpr const char* kAutoKnob = "auto";
+
 // Every knob that some choice declares, each once, in the order of the table of choices.
 std::span<const KnobDeclaration* const> DeclaredKnobs();
 

@@ -56,7 +56,7 @@ struct StepView {
   bool has_guesses = false;  // of them, some that are not sure
 };
 
-// The knobs of a choice, which its row names. At most eight: a ninth does not compile.
+// The knobs of a choice, which its row names. At most twelve: one more does not compile.
 class KnobList {
  public:
   constexpr KnobList(std::initializer_list<const KnobDeclaration*> knobs) {
@@ -66,7 +66,7 @@ class KnobList {
   constexpr auto end() const { return knobs_.begin() + size_; }
 
  private:
-  std::array<const KnobDeclaration*, 8> knobs_{};
+  std::array<const KnobDeclaration*, 12> knobs_{};
   size_t size_ = 0;
 };
 

@@ -109,7 +109,7 @@ bool ChoiceInfo::Declares(const KnobDeclaration& knob) const {
 }
 
 const std::vector<PresetInfo>& Presets() {
-// After the starvation bound a row may name the one predictor that it is defined by.
+// After the starvation bound a row may name the one predictor that it is defined by, and values of knobs.
 #define TACTUS_PRESET(name, order, admission, composition, budget, preemption, tokens, source, help, ...) \
   {name, order, admission, composition, budget, preemption, tokens, source, help, __VA_ARGS__},
 #define TACTUS_SEARCH(...)

@@ -206,6 +206,18 @@ Status CheckPredictor(const SchedulerConfig& c, const PresetInfo& preset, const 
   return Status();
 }
 
+// The preset's values of the knobs that are left to it.
+void ApplySettings(const PresetInfo& preset, PolicyOptions* policy) {
+  for (std::string_view rest = preset.settings; !rest.empty();) {
+    const std::string_view setting = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(setting.size() + 1, rest.size()));
+    const size_t equals = setting.find('=');
+    auto* const value = policy->Find<std::string>(setting.substr(0, equals));
+    TACTUS_CHECK_MSG(value != nullptr, std::string("the preset sets a knob that there is not: ").append(setting));
+    if (*value == kAutoKnob) *value = setting.substr(equals + 1);
+  }
+}
+
 // Fills in what the config leaves to its preset, and gives the row.
 Result<const PresetInfo*> ResolveNames(SchedulerConfig* c) {
   TACTUS_ASSIGN_OR_RETURN(const PresetInfo* preset, FindPreset(c->preset));
@@ -216,6 +228,7 @@ Result<const PresetInfo*> ResolveNames(SchedulerConfig* c) {
   if (c->preemption.empty()) c->preemption = preset->preemption;
   if (c->gate.empty()) c->gate = kUsualGate;
   c->limits.default_token_budget = preset->token_budget;
+  ApplySettings(*preset, &c->limits.policy);
   TACTUS_RETURN_IF_ERROR(CheckRanges(c->limits.policy));
   return preset;
 }

@@ -37,6 +37,8 @@ struct PresetInfo {
   const char* help;
   const char* starvation;      // how long a request can be passed over
   const char* predictor = "";  // the only one that makes it what it is (trail-oracle); empty: any
+  // Values of knobs whose own is "auto" (kAutoKnob): "era=completed accelgen-model=off".
+  const char* settings = "";
 };
 struct ChoiceInfo {
   const char* name;

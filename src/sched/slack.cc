@@ -19,9 +19,13 @@ DurationNs StepTimeOf(const StepTimeModel& model, int64_t tokens) {
   return std::max<DurationNs>(1, model.StepTimeNs(shape));
 }
 
+MissedRule MissedRuleOf(const std::string& name) {
+  return name == "urgent" ? MissedRule::kUrgent : name == "first" ? MissedRule::kFirst : MissedRule::kBehind;
+}
+
 }  // namespace
 
-constinit const KnobList kSlackKnobs{&kTtftObjective, &kTbtObjective, &kPivotTokens, &kMissedTurn};
+constinit const KnobList kSlackKnobs{&kTtftObjective, &kTbtObjective, &kPivotTokens, &kMissedTurn, &kMissedRule};
 
 Pivot FindPivot(const SchedulerLimits& limits) {
   const StepTimeModel* model = limits.StepTimes();
@@ -54,6 +58,7 @@ SlackModel::SlackModel(const SchedulerLimits& limits)
       predictor_(limits.predictor),
       has_model_(limits.StepTimes() != nullptr),
       missed_turn_(limits.policy[kMissedTurn]),
+      missed_rule_(MissedRuleOf(limits.policy[kMissedRule])),
       pivot_(FindPivot(limits)),
       note_(limits.Note<SlackNote>()),
       shares_(limits),
@@ -114,7 +119,7 @@ DurationNs SlackModel::JctShareNs(const StepView& view, SlotId slot) const {
 }
 
 TimeNs SlackModel::KeepByNs(const StepView& view, SlotId slot) const {
-  if (IsDecode(view, slot)) return kNever;
+  if (IsDecode(view, slot) || missed_rule_ != MissedRule::kBehind) return kNever;
   if (view.seq.preemptions[slot] > 0) {
     const SlackNote& note = note_.At(view.notes, slot);
     return note.missed && !note.in_turn ? view.seq.arrival_ns[slot] - 1 : kNever;

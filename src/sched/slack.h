@@ -13,7 +13,9 @@
 // Ours: a prompt has *missed* its objective as soon as it can no longer be kept, objective - T_w < S_r * T_pf / S_pf:
 // not even if steps of the pivot size computed nothing else. Such a prompt has nothing left to save. It stands
 // behind all that can still be kept, in order of arrival, is not urgent, and asks nothing of the step's size. The
-// oldest of them has a turn once --accelgen-missed-turn steps have passed it over.
+// oldest of them has a turn once --accelgen-missed-turn steps have passed it over. --accelgen-missed urgent and first
+// are without that rule: nothing is missed, and all go by T_r. Under urgent, what is late is urgent too (the paper's
+// Algorithm 1 with T_r <= T_max); under first it is not, as no next step can keep it.
 #pragma once
 
 #include <algorithm>
@@ -57,6 +59,13 @@ inline constexpr Knob<int64_t> kMissedTurn{
      .max = 1 << 20,
      .help = "slack: so many steps pass over the oldest prompt that can no longer be kept, then it goes first"}};
 
+inline constexpr Knob<std::string> kMissedRule{
+    "accelgen-missed",
+    kAutoKnob,
+    {.choices = "auto|behind|first|urgent",
+     .help = "slack: a request that can no longer be kept goes behind all others (behind), or by its slack, not urgent "
+             "(first) or urgent (urgent); auto: as the preset has it, else behind"}};
+
 struct SlackNote {
   DurationNs jct_share_ns;  // what a JCT objective leaves each step to wait, as of its arrival; 0: not worked out yet
   DurationNs carry_ns;      // of it, over- or underused by earlier steps
@@ -89,6 +98,8 @@ struct Pivot {
 // --accelgen-pivot goes before it; without a model 512.
 Pivot FindPivot(const SchedulerLimits& limits);
 
+enum class MissedRule : uint8_t { kBehind, kFirst, kUrgent };
+
 class SlackModel {
  public:
   explicit SlackModel(const SchedulerLimits& limits);
@@ -119,6 +130,10 @@ class SlackModel {
     const DurationNs slack_a = SlackNs(view, a), slack_b = SlackNs(view, b);
     return slack_a != slack_b ? slack_a < slack_b : view.seq.arrival_order[a] < view.seq.arrival_order[b];
   }
+
+  MissedRule missed_rule() const { return missed_rule_; }
+  // Whether what is late is urgent.
+  bool LateIsUrgent() const { return missed_rule_ != MissedRule::kFirst; }
 
   // Whether a prompt can no longer be kept. One that was preempted can, for it owes the next token of its answer,
   // unless it had missed an objective before.
@@ -257,6 +272,7 @@ class SlackModel {
   DurationNs PromptOrJobAllowanceNs(const StepView& view, SlotId slot, DurationNs pivot_ns) const;
   // Whether a decode has missed an objective that it states, its newest token included.
   bool DecodeMissed(const StepView& view, SlotId slot) const {
+    if (missed_rule_ != MissedRule::kBehind) return false;
     SlackNote& note = note_.At(view.notes, slot);
     const int32_t generated = view.seq.known_committed[slot] - view.seq.prompt_tokens[slot];
     if (generated != note.tokens_seen) SeeToken(view, slot, generated, &note);
@@ -277,6 +293,7 @@ class SlackModel {
   const LengthPredictor* const predictor_;
   const bool has_model_;
   const int64_t missed_turn_;
+  const MissedRule missed_rule_;
   const Pivot pivot_;
   const NoteColumn<SlackNote> note_;
   const ClassShares shares_;

@@ -112,7 +112,7 @@ TEST(Registry, ParametersOutOfRangeAreRefusedByName) {
   EXPECT_NE(ErrorOf(c).find("pia-bin 0"), std::string::npos);
   c = Config("accelgen");
   *c.limits.policy.Find<std::string>("era") = "complete";
-  EXPECT_NE(ErrorOf(c).find("era 'complete' is unknown; known: kv|completed|prefilled|off"), std::string::npos)
+  EXPECT_NE(ErrorOf(c).find("era 'complete' is unknown; known: auto|kv|completed|prefilled|off"), std::string::npos)
       << ErrorOf(c);
   *c.limits.policy.Find<std::string>("era") = "off";
   EXPECT_EQ(ErrorOf(c), "");
@@ -211,7 +211,10 @@ TEST(Registry, EveryChoiceFindsItsKnobs) {
                                        "mlfq-quantum",
                                        "mlfq-promotion",
                                        "mlfq-promotion-steps",
-                                       "accelgen-missed-turn"};
+                                       "accelgen-missed-turn",
+                                       "accelgen-missed",
+                                       "accelgen-late-takes",
+                                       "accelgen-model"};
   EXPECT_TRUE(std::includes(names.begin(), names.end(), known.begin(), known.end()));
   PolicyOptions options;
   EXPECT_EQ(*options.Find<double>("larry-lambda"), 0.01);

@@ -164,5 +164,45 @@ TEST(GiveWay, WhoHasMissedStartsWhereTheOthersCanGoOn) {
   }
 }
 
+// A prompt whose time is over, and a decode with hours left that holds the KV. Ours lets the decode be; as published
+// the prompt is urgent, because it has less slack, and takes the KV of the most.
+TEST(AsPublished, ALatePromptTakesKvFromWhatHasMoreSlack) {
+  for (const auto& [preset, plan] :
+       {std::pair("accelgen", "0:9+1*"), {"accelgen-paper", "!0 1:0+8*"}, {"accelgen-paper-no-batch", "0:9+1*"}}) {
+    HarnessConfig c = Config(64, 4, 16);
+    c.scheduler.preset = preset;
+    SlackBed bed(c);
+    bed.Decoding(9, 1, {.max_output_tokens = 7, .slo = {0, 1000 * kSecond, 0}});
+    bed.Waiting(8, {.max_output_tokens = 8, .slo = {kMs, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << preset;
+  }
+}
+
+TEST(AsPublished, LatePromptsGoFirstUnlessTheyGoBehind) {
+  for (const auto& [missed, plan] : {std::pair("auto", "1:0+8*"), {"urgent", "1:0+8*"}, {"behind", "0:0+8*"}}) {
+    HarnessConfig c = Config(8);
+    c.scheduler.preset = "accelgen-paper";
+    *c.scheduler.limits.policy.Find<std::string>("accelgen-missed") = missed;
+    SlackBed bed(c);
+    bed.Waiting(8);
+    bed.Waiting(8, {.slo = {kMs, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << missed;
+  }
+}
+
+// Not urgent, what is late comes behind what is urgent and before the rest.
+TEST(AsPublished, UnderFirstLatePromptsComeBehindUrgentOnes) {
+  for (const auto& [missed, plan] : {std::pair("urgent", "1:0+8*"), {"first", "0:0+8*"}}) {
+    HarnessConfig c = Config(8);
+    c.scheduler.preset = "accelgen-paper";
+    *c.scheduler.limits.policy.Find<std::string>("accelgen-missed") = missed;
+    SlackBed bed(c);
+    bed.Waiting(8, {.slo = {3 * kMs + kMs / 2, 0, 0}});  // 2 ms have passed and one step takes 1
+    bed.Waiting(8, {.slo = {kMs, 0, 0}});
+    bed.Waiting(8);
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << missed;
+  }
+}
+
 }  // namespace
 }  // namespace tactus::slack_give_way_test

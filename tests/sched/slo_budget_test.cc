@@ -92,6 +92,17 @@ TEST(SloBudget, AnObjectiveThatNoStepKeepsChangesNothing) {
   EXPECT_EQ(c.Tokens(), 1000);
 }
 
+// The contexts of two decodes take 5 ms, which the published equation knows nothing of.
+TEST(SloBudget, AsPublishedTheEquationAloneDecides) {
+  BudgetCase c;
+  *c.limits.policy.Find<std::string>("accelgen-model") = "off";
+  c.model.tile = 1;
+  c.model.context_ns = 100'000;
+  c.bed.Compute(c.bed.Wait(29, {0, 100 * kMs, 0}), 29);
+  c.bed.Compute(c.bed.Wait(19, {0, 400 * kMs, 0}), 19);
+  EXPECT_EQ(c.Tokens(), 1000);
+}
+
 TEST(SloBudget, NeverBelowTheTileOrTheDecodesNorAboveTheCap) {
   BudgetCase c;
   c.bed.Compute(c.bed.Wait(10, {0, kMs, 0}), 10);

@@ -2,7 +2,8 @@
 // preemptions stay rare: a start leaves free what the rest of its prompt will want, though it sets none of it aside,
 // and a block for each running sequence, which will want one within a block's worth of steps; and one that was
 // preempted has all that it must compute again set aside, so that recomputation is never lost halfway. A request that
-// is urgent and not late yet starts without regard to what others will want. One that has missed its objective is the
+// is urgent and not late yet starts without regard to what others will want (without --accelgen-missed behind, late or
+// not). One that has missed its objective is the
 // first to give its KV up, so it starts only where the running ones can go on for a while.
 #include <algorithm>
 #include <array>
@@ -27,7 +28,8 @@ class MultiResource final : public Admission {
     const int64_t each = s.gives_way ? (kAheadTokens + block_size_ - 1) / block_size_ : 1;
     const int64_t for_running = std::max(keep_free_, each * static_cast<int64_t>(view.running.size()));
     if (s.preemptions > 0) return {all, for_running};
-    if (s.slack_ns >= 0 && s.slack_ns <= s.longest_step_ns) return {first_chunk_end, keep_free_};
+    const bool late = s.slack_ns < 0 && slack_.missed_rule() == MissedRule::kBehind;
+    if (!late && s.slack_ns <= s.longest_step_ns) return {first_chunk_end, keep_free_};
     return {first_chunk_end, for_running + (all - first_chunk_end + block_size_ - 1) / block_size_};
   }
 

@@ -6,7 +6,7 @@
 //
 // The equation takes time for proportional to tokens, and knows nothing of the KV that decodes read. Ours: with a
 // model, tau is lowered until the step's own time (its decodes with their contexts, the rest one chunk) keeps the
-// decodes' objective, unless no step could.
+// decodes' objective, unless no step could (--accelgen-model on).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -20,11 +20,20 @@ namespace {
 constexpr int64_t kMostSloTokens = 4096;
 constexpr int64_t kTileWithoutModel = 64;
 
+constexpr Knob<std::string> kModelLowers{
+    "accelgen-model",
+    kAutoKnob,
+    {.choices = "auto|on|off",
+     .help =
+         "budget slo: the predicted time of the step itself keeps the decodes' objective (on), or equation 6 of the "
+         "paper alone sizes it (off); auto: as the preset has it, else on"}};
+
 class SloBudget final : public Budget {
  public:
   SloBudget(const SchedulerLimits& limits, bool whole_prompts)
       : slack_(limits),
         model_(limits.StepTimes()),
+        lowers_(model_ != nullptr && limits.policy[kModelLowers] != "off"),
         most_(limits.token_budget > 0 ? limits.token_budget : kMostSloTokens),
         tile_(model_ != nullptr ? std::max(1, model_->tile_tokens()) : kTileWithoutModel),
         longest_prompt_(whole_prompts ? limits.max_model_len : 0) {}
@@ -74,7 +83,7 @@ class SloBudget final : public Budget {
     }
     const int64_t least = std::min(most_, std::max(tile_, decodes));
     tokens = std::clamp(tokens, least, most_);
-    if (model_ != nullptr && of_decodes != kNever) tokens = LargestThatKeeps(of_decodes, shape, chunk, least, tokens);
+    if (lowers_ && of_decodes != kNever) tokens = LargestThatKeeps(of_decodes, shape, chunk, least, tokens);
     return {tokens, tokens, longest_prompt_};
   }
 
@@ -100,10 +109,14 @@ class SloBudget final : public Budget {
 
   const SlackModel slack_;
   const StepTimeModel* const model_;
+  const bool lowers_;
   const int64_t most_, tile_, longest_prompt_;
 };
 
 }  // namespace
+
+constinit const KnobList kSloKnobs{&kTtftObjective, &kTbtObjective, &kPivotTokens,
+                                   &kMissedTurn,    &kMissedRule,   &kModelLowers};
 
 std::unique_ptr<Budget> MakeSloBudget(const SchedulerLimits& limits) {
   return std::make_unique<SloBudget>(limits, false);

@@ -8,7 +8,8 @@
 // have their token set aside before urgent prompts take chunks; an urgent request that does not fit holds back the
 // queue behind it; when none within gamma of the first fits any more, the next ones in the queue are looked at, and
 // what is left of the budget at last goes to a shorter chunk. A prompt that can no longer be kept (sched/slack.h: it
-// has missed) is not urgent and comes after all others, those of them in turn; one that has its turn goes first.
+// has missed) is not urgent and comes after all others, those of them in turn; one that has its turn goes first. What
+// --accelgen-missed changes of that: sched/slack.h.
 #include <algorithm>
 #include <array>
 
@@ -43,11 +44,11 @@ constexpr Knob<std::string> kDistanceKind{
      .help = "slack-fill: distance in tokens, or in shares of the budget and of the KV memory"}};
 constexpr Knob<std::string> kEra{
     "era",
-    "kv",
-    {.choices = "kv|completed|prefilled|off",
-     .help =
-         "slack-fill: a long prompt starts only where KV is free for it and the rest of those that run, or once those "
-         "are so far; unless it is urgent"}};
+    kAutoKnob,
+    {.choices = "auto|kv|completed|prefilled|off",
+     .help = "slack-fill: a long prompt that is not urgent starts only where KV is free for it and the rest of those "
+             "that run "
+             "(kv), or once those are done (completed) or computed (prefilled); auto: as the preset has it, else kv"}};
 constexpr Knob<int64_t> kLongPrompt{
     "accelgen-long-prompt",
     4096,
@@ -82,6 +83,7 @@ class SlackFill final : public Composition {
     CollectReady(step);
     OpenQueue(step);
     RunUrgent(step);
+    if (late_skipped_) OpenQueue(step);
     for (Ready& r : ready_) {
       if (r.decode && !r.served && step.plan.tokens_left() > 0) RunOne(step, &r, kNoLimit);
     }
@@ -94,10 +96,10 @@ class SlackFill final : public Composition {
  private:
   enum class Era : uint8_t { kKv, kCompleted, kPrefilled, kOff };
   static Era EraOf(const std::string& name) {
-    return name == "kv"          ? Era::kKv
-           : name == "completed" ? Era::kCompleted
+    return name == "completed"   ? Era::kCompleted
            : name == "prefilled" ? Era::kPrefilled
-                                 : Era::kOff;
+           : name == "off"       ? Era::kOff
+                                 : Era::kKv;
   }
   // Reads the queue some sequences ahead of the composition, and asks for their memory: the notes and columns of those
   // that wait have not been touched for long. The further the composition reads, the further ahead it is, up to kMost.
@@ -169,6 +171,7 @@ class SlackFill final : public Composition {
   // --- the queue, read once from its head on ---
   void OpenQueue(StepContext& step) {
     queue_head_ = kNoSlot;
+    late_skipped_ = false;
     looked_at_ = 0;
     ahead_.Clear();
     if (step.view.waiting.empty() || step.plan.starts_left() <= 0 || step.plan.blocks_available() <= 0) return;
@@ -177,8 +180,10 @@ class SlackFill final : public Composition {
     if (queue_head_ != kNoSlot && head_slack_ns_ == kNever) slack_.AwaitTurn(step.view, queue_head_);
   }
   void Advance(StepContext& step) {
-    queue_head_ = looked_at_++ < kMostLookedAt ? ahead_.Next(step, slack_) : kNoSlot;
-    if (queue_head_ == kNoSlot) return;
+    do {
+      queue_head_ = looked_at_++ < kMostLookedAt ? ahead_.Next(step, slack_) : kNoSlot;
+      if (queue_head_ == kNoSlot) return;
+    } while (step.plan.Touched(queue_head_));  // it is read a second time, behind those that are late
     // A preempted sequence goes before all others; its queue says so too.
     head_missed_ = slack_.StandsBehind(step.view, queue_head_);
     const bool preempted = step.view.seq.preemptions[queue_head_] > 0 && !head_missed_;
@@ -190,6 +195,15 @@ class SlackFill final : public Composition {
     int64_t decodes = std::count_if(ready_.begin(), ready_.end(),
                                     [this](const Ready& r) { return r.decode && r.slack_ns <= late_if_left_out_ns_; });
     for (size_t i = 0; step.plan.tokens_left() > 0;) {
+      if (i < ready_.size() && IsLateAndNotUrgent(ready_[i].slack_ns)) {
+        ++i;
+        continue;
+      }
+      if (queue_head_ != kNoSlot && IsLateAndNotUrgent(head_slack_ns_)) {
+        late_skipped_ = true;
+        Advance(step);
+        continue;
+      }
       const bool running = i < ready_.size() && ready_[i].slack_ns <= urgent_ns_;
       const bool waiting = queue_head_ != kNoSlot && head_slack_ns_ <= urgent_ns_;
       if (!running && !waiting) return;
@@ -208,6 +222,10 @@ class SlackFill final : public Composition {
         queue_head_ = kNoSlot;
       }
     }
+  }
+
+  bool IsLateAndNotUrgent(DurationNs slack_ns) const {
+    return slack_ns < 0 && slack_ns != SlackModel::kTurn && !slack_.LateIsUrgent();
   }
 
   AddResult StartUrgent(StepContext& step, SlotId slot, int32_t limit) {
@@ -440,6 +458,7 @@ class SlackFill final : public Composition {
   SlotId queue_head_ = kNoSlot;  // next waiting sequence; kNoSlot: nothing starts any more
   DurationNs head_slack_ns_ = 0;
   bool head_missed_ = false;
+  bool late_skipped_ = false;  // the queue is read again for those that are late and not urgent
   size_t looked_at_ = 0;
   ReadAhead ahead_;
   std::vector<Candidate> group_;  // in ascending slack
@@ -449,8 +468,8 @@ class SlackFill final : public Composition {
 
 }  // namespace
 
-constinit const KnobList kSlackFillKnobs{&kTtftObjective, &kTbtObjective, &kGamma,       &kDistanceKind,
-                                         &kEra,           &kLongPrompt,   &kPivotTokens, &kMissedTurn};
+constinit const KnobList kSlackFillKnobs{&kTtftObjective, &kTbtObjective, &kGamma,      &kDistanceKind, &kEra,
+                                         &kLongPrompt,    &kPivotTokens,  &kMissedTurn, &kMissedRule};
 
 std::unique_ptr<Composition> MakeSlackFill(const SchedulerLimits& limits) {
   return std::make_unique<SlackFill>(limits, Selection::kDistance, false);

@@ -2,14 +2,22 @@
 // the one that gains. Ours: before all these, the last to come of those that have missed an objective that they state:
 // they lose nothing by it, and take nothing from those that can still be kept. Slack moves while sequences wait, so
 // that alone would let two of them take the KV from each other for ever. Ours: each admission is worth a token. Once
-// preempted, a sequence neither takes KV nor loses it before it has got a new token; and a prompt that is late already
-// takes no KV from others: it has no objective left to save, they have.
+// preempted, a sequence neither takes KV nor loses it before it has got a new token. A prompt that is late already
+// takes no KV from others, which still have an objective to save (--accelgen-late-takes no).
 #include "sched/choices.h"
 #include "sched/plan.h"
 #include "sched/slack.h"
 
 namespace tactus::sched {
 namespace {
+
+constexpr Knob<std::string> kLateTakes{
+    "accelgen-late-takes",
+    kAutoKnob,
+    {.choices = "auto|no|yes",
+     .help =
+         "most-slack-recompute: whether a prompt that is late takes KV from those that have more slack; auto: as the "
+         "preset has it, else no"}};
 
 // Whether it was preempted and has got no token since it started again.
 bool OwesAToken(const StepView& view, SlotId slot) {
@@ -18,11 +26,12 @@ bool OwesAToken(const StepView& view, SlotId slot) {
 
 class MostSlackRecompute final : public Preemption {
  public:
-  explicit MostSlackRecompute(const SchedulerLimits& limits) : slack_(limits) {}
+  explicit MostSlackRecompute(const SchedulerLimits& limits)
+      : slack_(limits), late_takes_(limits.policy[kLateTakes] == "yes") {}
   void Describe(ChoiceTraits* traits) const override { traits->can_preempt = true; }
 
   SlotId Victim(const StepView& view, const PlanBuilder& plan, const Order&, SlotId needy) const override {
-    const bool late = view.seq.state[needy] != SeqState::kDecode && slack_.SlackNs(view, needy) < 0;
+    const bool late = !late_takes_ && view.seq.state[needy] != SeqState::kDecode && slack_.SlackNs(view, needy) < 0;
     const bool from_those_that_give_way = late || OwesAToken(view, needy);
     SlotId victim = kNoSlot;
     for (const SlotId slot : view.running_by_arrival) {
@@ -46,9 +55,13 @@ class MostSlackRecompute final : public Preemption {
   }
 
   const SlackModel slack_;
+  const bool late_takes_;
 };
 
 }  // namespace
+
+constinit const KnobList kMostSlackKnobs{&kTtftObjective, &kTbtObjective, &kPivotTokens,
+                                         &kMissedTurn,    &kMissedRule,   &kLateTakes};
 
 std::unique_ptr<Preemption> MakeMostSlackRecompute(const SchedulerLimits& limits) {
   return std::make_unique<MostSlackRecompute>(limits);
