@@ -13,9 +13,8 @@
 // Ours: a prompt has *missed* its objective as soon as it can no longer be kept, objective - T_w < S_r * T_pf / S_pf:
 // not even if steps of the pivot size computed nothing else. Such a prompt has nothing left to save. It stands
 // behind all that can still be kept, in order of arrival, is not urgent, and asks nothing of the step's size. The
-// oldest of them has a turn once --accelgen-missed-turn steps have passed it over. --accelgen-missed urgent and first
-// are without that rule: nothing is missed, and all go by T_r. Under urgent, what is late is urgent too (the paper's
-// Algorithm 1 with T_r <= T_max); under first it is not, as no next step can keep it.
+// oldest of them has a turn once --accelgen-missed-turn steps have passed it over. Under --accelgen-missed urgent and
+// first nothing is missed: all go by T_r, and what is late is urgent (the paper's Algorithm 1, T_r <= T_max) or not.
 #pragma once
 
 #include <algorithm>
@@ -132,9 +131,6 @@ class SlackModel {
   }
 
   MissedRule missed_rule() const { return missed_rule_; }
-  // Whether what is late is urgent.
-  bool LateIsUrgent() const { return missed_rule_ != MissedRule::kFirst; }
-
   // Whether a prompt can no longer be kept. One that was preempted can, for it owes the next token of its answer,
   // unless it had missed an objective before.
   bool Missed(const StepView& view, SlotId slot) const {

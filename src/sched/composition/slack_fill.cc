@@ -225,7 +225,7 @@ class SlackFill final : public Composition {
   }
 
   bool IsLateAndNotUrgent(DurationNs slack_ns) const {
-    return slack_ns < 0 && slack_ns != SlackModel::kTurn && !slack_.LateIsUrgent();
+    return slack_ns < 0 && slack_ns != SlackModel::kTurn && slack_.missed_rule() == MissedRule::kFirst;
   }
 
   AddResult StartUrgent(StepContext& step, SlotId slot, int32_t limit) {
