@@ -76,7 +76,9 @@ struct Delivery::Impl {
   bool stopping = false;      // under mutex
   int64_t registered = 0;     // under mutex
   std::condition_variable empty;
-  TokenDelta no_memory;  // of the thread; made while there is memory
+  TokenDelta no_memory;       // of the thread; made while there is memory
+  size_t wanted = 0;          // of the engine's thread
+  std::vector<Letter> spare;  // likewise
   std::thread thread;
 
   void Run() {
@@ -101,7 +103,7 @@ struct Delivery::Impl {
     }
   }
 
-  // Whole or not at all. False: there was no memory for it; other threads give some back.
+  // Whole or not at all. False: there was no memory for it, about `wanted` letters.
   bool Take(const StepEvents& events) {
     const NeedsMemory needs_memory(false);  // the threads that give memory back need the mutex
     std::lock_guard lock(mutex);
@@ -111,6 +113,7 @@ struct Delivery::Impl {
       return true;
     } catch (const std::bad_alloc&) {
       inbox.erase(inbox.begin() + static_cast<ptrdiff_t>(before), inbox.end());
+      wanted = 2 * (before + events.tokens.size() + events.prompt_logprobs.size() + events.done.size());
       return false;
     }
   }
@@ -287,7 +290,12 @@ void Delivery::WaitUntilEmpty() {
 void Delivery::OnStep(const StepEvents& events) {
   if (impl_->forward) impl_->forward->OnStep(events);
   if (events.tokens.empty() && events.prompt_logprobs.empty() && events.done.empty()) return;
-  while (!impl_->Take(events)) std::this_thread::sleep_for(kMemoryPause);
+  while (!impl_->Take(events)) {
+    // Without the mutex: waits until other threads have given memory back, as the engine's thread does anywhere else.
+    impl_->spare.reserve(impl_->wanted);
+    std::vector<Letter>().swap(impl_->spare);
+    std::this_thread::sleep_for(kMemoryPause);
+  }
   impl_->wake.notify_one();
 }
 

@@ -101,7 +101,7 @@ Json AnswerOf(const RouteEntry& entry, std::string_view members) {
       at = end + 1;
     }
     content["application/json"]["schema"] = std::move(schema);
-    if (streams) content["text/event-stream"]["schema"] = {{"type", "string"}};
+    if (streams) content["text/event-stream"]["schema"] = {{"description", "Events, each with its data in JSON."}};
   }
   return {{"description", "Done."}, {"content", std::move(content)}};
 }
