@@ -215,6 +215,9 @@ def with_tokenizer(data, tokens, merges):
     def pair(key, kind, value):
         return text(key) + number(kind, 4) + value
 
+    def kind_of(token):  # 3: a control token, which no merges make
+        return 3 if token.startswith("<") and token.endswith(">") else 1
+
     def array(kind, values):
         return number(kind, 4) + number(len(values), 8) + b"".join(values)
 
@@ -222,7 +225,7 @@ def with_tokenizer(data, tokens, merges):
         pair("tokenizer.ggml.model", 8, text("gpt2")),
         pair("tokenizer.ggml.pre", 8, text("gpt-2")),
         pair("tokenizer.ggml.tokens", 9, array(8, [text(t) for t in tokens])),
-        pair("tokenizer.ggml.token_type", 9, array(5, [number(1, 4)] * len(tokens))),
+        pair("tokenizer.ggml.token_type", 9, array(5, [number(kind_of(t), 4) for t in tokens])),
         pair("tokenizer.ggml.merges", 9, array(8, [text(m) for m in merges])),
     ]  # the ids of its special tokens are there already
     head = data[:16] + number(pairs + len(more), 8) + data[24:head_end] + b"".join(more) + data[head_end:offset]
