@@ -16,7 +16,7 @@ namespace {
 // What an object at `place` may have. A list is its items. `types`: of the objects that the row is for, "" where they
 // have none; "*": all. An object that no row is for is refused or named as a whole by its parser. Names beside those
 // that are read are what official SDKs and common clients send back with what they were given, or for other servers,
-// and what changes no answer. What has no row of its own is the client's: schemas, arguments, metadata.
+// and what changes no answer. A place without a row is the client's: schemas, arguments, metadata.
 struct PlaceRow {
   std::string_view place, types, names;
 };

@@ -1,5 +1,5 @@
-// Calls that recurse as deep as a client's text nests, and that cannot be interrupted: each runs on a thread of its own
-// with a large stack, a few at a time, and its caller stops waiting when time is up. One that is left behind goes on
+// Calls that recurse as deep as a client's text nests, and that cannot be interrupted: each gets a thread with
+// a large stack, a few at a time, and its caller stops waiting when time is up. One that is left behind goes on
 // alone, even after this is gone, and keeps its place until it ends. The places are shared: a client has half of them
 // at most, and of those that wait the client goes first whose last call is longest ago.
 #pragma once

@@ -90,7 +90,7 @@ Result<api::ParsedRequest> Generation::Parse() {
     TACTUS_RETURN_IF_ERROR(api::ApplySloHeader(name, value, &base.slo));
   base.id = request_id_;
   base.arrival_ns = arrival_ns_;
-  // A client with a key of its own is that client to the engine: naming users does not make it several.
+  // A client that sent a key is one client to the engine: naming users does not make it several.
   if (base.client.empty() || one_of_many_) base.client = client_;
   if (base.slo_class.empty() && !base.slo.any()) base.slo_class = slo_class_;
   base.owner = owner_;

@@ -79,7 +79,7 @@ Status CheckTables(const GgufTokenizerFields& fields) {
   return {};
 }
 
-// Ordinary tokens of several characters are reached by merges alone, each by one of its own. Published files have about
+// Ordinary tokens of several characters are reached by merges alone, one for each. Published files have about
 // one merge for each such token, or more; with less than half of them most words would be spelled in letters.
 Status CheckMerges(std::span<const std::string> tokens, std::span<const TokenKind> kinds, size_t merges) {
   size_t words = 0;

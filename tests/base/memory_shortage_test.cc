@@ -31,7 +31,7 @@ struct Shortage {
   std::atomic<bool> free_soon{false}, freed{false};  // by another thread, 64 MiB
 };
 
-// In a process of its own, whose address space ends a little beyond what it has.
+// For a child process: its address space ends a little beyond what it has.
 void RunShort(void (*run)(Shortage* shortage)) {
   static FastClock clock;
   WaitForMemoryWhereNeeded(clock);
@@ -52,10 +52,16 @@ void RunShort(void (*run)(Shortage* shortage)) {
   run(&shortage);
 }
 
-TEST(MemoryShortage, AThreadOfOneRequestGetsAnError) {
+class MemoryShortage : public testing::Test {
+ protected:
+  void SetUp() override {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers map terabytes";
+    GTEST_SKIP() << "a sanitizer maps terabytes of shadow memory, so an address space cannot be made to end at 400 MiB";
 #endif
+  }
+};
+
+TEST_F(MemoryShortage, AThreadOfOneRequestGetsAnError) {
   EXPECT_EXIT(RunShort([](Shortage*) {
                 try {
                   std::vector<char> more(kMiB);
@@ -67,10 +73,7 @@ TEST(MemoryShortage, AThreadOfOneRequestGetsAnError) {
               ::testing::ExitedWithCode(0), "");
 }
 
-TEST(MemoryShortage, AThreadThatAllDependOnWaitsUntilAnotherFreesMemory) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers map terabytes";
-#endif
+TEST_F(MemoryShortage, AThreadThatAllDependOnWaitsUntilAnotherFreesMemory) {
   EXPECT_EXIT(RunShort([](Shortage* shortage) {
                 const NeedsMemory needs_memory;
                 auto first = std::make_unique<char[]>(6 * kMiB);  // of the reserve
@@ -81,10 +84,7 @@ TEST(MemoryShortage, AThreadThatAllDependOnWaitsUntilAnotherFreesMemory) {
               ::testing::ExitedWithCode(0), "");
 }
 
-TEST(MemoryShortage, AThreadThatAllDependOnGetsAnErrorAfterItsLongestWait) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers map terabytes";
-#endif
+TEST_F(MemoryShortage, AThreadThatAllDependOnGetsAnErrorAfterItsLongestWait) {
   EXPECT_EXIT(RunShort([](Shortage*) {
                 const NeedsMemory needs_memory;
                 try {
@@ -97,10 +97,7 @@ TEST(MemoryShortage, AThreadThatAllDependOnGetsAnErrorAfterItsLongestWait) {
               ::testing::ExitedWithCode(1), "no memory for 10 s; the process ends");
 }
 
-TEST(MemoryShortage, TheReserveIsKeptAgainOnceThereIsMemory) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers map terabytes";
-#endif
+TEST_F(MemoryShortage, TheReserveIsKeptAgainOnceThereIsMemory) {
   EXPECT_EXIT(RunShort([](Shortage* shortage) {
                 const NeedsMemory needs_memory;
                 auto first = std::make_unique<char[]>(6 * kMiB);  // of the reserve

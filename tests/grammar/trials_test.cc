@@ -75,7 +75,8 @@ class TrialsTest : public testing::Test {
   static TrialTask Task(const char* kind, std::string text, int64_t cpu_ms = 60'000, int64_t mib = 64) {
     return {.cpu_ms = cpu_ms, .memory_bytes = mib << 20, .kind = kind, .text = std::move(text)};
   }
-  Result<TrialVerdict> Try(const TrialTask& task, const std::function<bool()>& given_up = [] { return false; }) {
+  static bool Never() { return false; }
+  Result<TrialVerdict> Try(const TrialTask& task, const std::function<bool()>& given_up = Never) {
     return trials_->Run(task, 120'000, given_up);
   }
   void ExpectItWorks() {

@@ -46,8 +46,9 @@ TEST(ModelConfig, ParametersAndKv) {
 }
 
 TEST(ModelConfig, ValidationNamesTheField) {
+  using Field = decltype(&ModelConfig::hidden_size);
   struct Case {
-    int64_t ModelConfig::* field;
+    Field field;
     const char* name;
   };
   const Case cases[] = {{&ModelConfig::hidden_size, "hidden_size"},

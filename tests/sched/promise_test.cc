@@ -369,8 +369,10 @@ TEST(PromiseTurn, WhoOnlyWaitsStartsAfterABoundedTime) {
     const TimeNs came = h.clock().NowNs();
     for (int step = 0; step < 14 * kTurn; ++step) {
       for (int i = 0; i < 2; ++i)
-        AddRequest(&h, 6, 1,
-                   [i](Request* r) { r->slo = {3600 * kSecond, 0, 0}, r->slo_class = i == 0 ? "report" : ""; });
+        AddRequest(&h, 6, 1, [i](Request* r) {
+          r->slo = {3600 * kSecond, 0, 0};
+          r->slo_class = i == 0 ? "report" : "";
+        });
       ASSERT_EQ(h.Settle(), "");
       ASSERT_TRUE(h.Advance());
     }

@@ -93,7 +93,7 @@ TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
   c.balancer = "round-robin";
   const Simulated both = Simulate(c, small + large);
   ASSERT_EQ(both.stats.steps, a.stats.steps + b.stats.steps);
-  const auto mean = [&](double EngineStats::* figure) {
+  const auto mean = [&](decltype(&EngineStats::kv_utilization) figure) {
     return (a.stats.*figure * static_cast<double>(a.stats.steps) +
             b.stats.*figure * static_cast<double>(b.stats.steps)) /
            static_cast<double>(both.stats.steps);
