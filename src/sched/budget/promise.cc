@@ -1,7 +1,11 @@
 // While requests that state objectives are about, or were a short while ago: every step the largest that keeps the
 // tightest gap between tokens stated by a running sequence, of those that can still be kept, counting the decodes of
-// those that state something. Who states no gap has reading speed (--tbt-slo DURATION: that). What best effort may add
-// is the composition's business. Without any such requests as tbt-slo, step for step; without step times fixed.
+// those that state something. A request that states no gap has reading speed (--tbt-slo DURATION: that). What best
+// effort may add is the composition's business. Without any such requests as tbt-slo, step for step; without step times
+// fixed.
+//
+// Where the prompts that wait need more KV than is free, the step is the smallest in which prompts advance nearly as
+// fast (kMostLoss). A larger one only holds KV for longer: of prompts that end with it, and of every decode beside it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +18,7 @@ namespace tactus::sched {
 namespace {
 
 constexpr int64_t kMostPromiseTokens = 2048;
+constexpr double kMostLoss = 0.1;       // of the prompts' tokens per second, where they wait for KV
 constexpr DurationNs kDecodeShare = 2;  // of what the decodes alone take, where no step keeps what is asked for
 
 int64_t MostTokens(const SchedulerLimits& limits) {
@@ -39,11 +44,13 @@ class PromiseBudget final : public Budget {
     if (view.num_prefilling == 0 && view.waiting.empty()) return {sizer_.most(), sizer_.most()};
     sizer_.SeeDecodes(view, [&](SlotId slot) { return !model_.MayBeLeftOut(view, slot); });
     sizer_.SeePrompts(view, order, builder, true);
-    const int64_t tokens = sizer_.Largest([&](DurationNs) {
+    const int64_t largest = sizer_.Largest([&](DurationNs) {
       if (step.allowed_ns != kNever) return step.allowed_ns;
       return std::max(model_.usual_gap_ns(),
                       sizer_.decodes() == 0 ? 0 : kDecodeShare * sizer_.TimeOf(sizer_.decodes()));
     });
+    const bool kv_is_short = sizer_.waiting_tokens() > step.free_tokens;
+    const int64_t tokens = kv_is_short ? sizer_.SmallestAsFast(largest, kMostLoss) : largest;
     return {std::min(tokens + best_effort, sizer_.most()), tokens - std::min(tokens, sizer_.decodes())};
   }
   std::string Why() const override {

@@ -29,6 +29,9 @@ class StepSizer {
   int64_t most() const { return most_; }
   int64_t decodes() const { return shape_.decodes; }
 
+  // To compute of the prompts seen that have not begun.
+  int64_t waiting_tokens() const { return waiting_tokens_; }
+
   // The decodes of the step that `counts` says yes to.
   template <class Counts>
   void SeeDecodes(const StepView& view, Counts counts) {
@@ -48,7 +51,7 @@ class StepSizer {
   // else they come first, by arrival.
   void SeePrompts(const StepView& view, Order* order, const PlanBuilder& builder, bool merge) {
     prompts_.clear();
-    prompt_tokens_ = 0;
+    prompt_tokens_ = waiting_tokens_ = 0;
     const auto room = [this] { return shape_.decodes + prompt_tokens_ < most_ && prompts_.size() < kMostChunks; };
     const auto see = [this](int32_t context, int32_t tokens) {
       if (tokens <= 0) return;
@@ -79,6 +82,7 @@ class StepSizer {
         continue;
       }
       const int32_t cached = builder.CachedTokens(view, next);
+      waiting_tokens_ += view.seq.known_committed[next] - cached;
       see(cached, view.seq.known_committed[next] - cached);
       next = order->Next();
     }
@@ -103,6 +107,20 @@ class StepSizer {
     return std::max(low * granule_, least);
   }
 
+  // The smallest of eight steps up to `tokens` whose prompts advance as fast as in a step of `tokens`, less `loss`, a
+  // share of their tokens per second.
+  int64_t SmallestAsFast(int64_t tokens, double loss) {
+    const int64_t least = std::min(most_, RoundUp(shape_.decodes + kLeastPromptTokens));
+    const int64_t full = std::min(tokens, shape_.decodes + prompt_tokens_);
+    if (full <= least) return tokens;
+    const double enough = PromptRate(full) * (1 - loss);
+    for (int64_t eighths = 1; eighths < 8; ++eighths) {
+      const int64_t size = RoundUp(std::max(full * eighths / 8, least));
+      if (size < full && PromptRate(size) >= enough) return size;
+    }
+    return tokens;
+  }
+
   // Of a step of so many tokens: all decodes, and the prompts in order.
   DurationNs TimeOf(int64_t tokens) {
     chunks_.clear();
@@ -123,6 +141,9 @@ class StepSizer {
  private:
   static constexpr size_t kMostChunks = 64;  // of prompts that are looked at
 
+  double PromptRate(int64_t tokens) {  // in tokens per ns
+    return static_cast<double>(tokens - shape_.decodes) / static_cast<double>(std::max<DurationNs>(1, TimeOf(tokens)));
+  }
   int64_t RoundUp(int64_t tokens) const { return (tokens + granule_ - 1) / granule_ * granule_; }
 
   const StepTimeModel& model_;
@@ -131,6 +152,7 @@ class StepSizer {
   StepShape shape_;                  // its decodes
   std::vector<ChunkShape> prompts_;  // `tokens`: all that is left of each
   int64_t prompt_tokens_ = 0;        // their sum
+  int64_t waiting_tokens_ = 0;       // of it, of prompts that have not begun
   std::vector<ChunkShape> chunks_;
   std::vector<SlotId> half_done_;
 };
