@@ -404,16 +404,17 @@ TEST(MultiResource, AnswersANewWhenTheSequenceStandsOtherwise) {
   bed.ThreeSteps();  // T_max = 20 ms, L_c = 75
   SchedulerLimits limits = Limits();
   const auto admission = MakeMultiResource(limits);
+  bed.Compute(bed.Wait(16, {}), 16);  // runs, and will want a block
   const SlotId s = bed.Wait(64, {100 * kMs, 50 * kMs, 0});
   const SlotId other = bed.Wait(64, {70 * kMs, 50 * kMs, 0});
   const auto keeps_free = [&](TimeNs now_ns, SlotId slot, int32_t end) {
     return admission->Demand(bed.View(now_ns), slot, end).keep_free_blocks;
   };
-  EXPECT_EQ(keeps_free(50 * kMs, s, 16), 3) << "30 ms of slack: the rest of its prompt";
-  EXPECT_EQ(keeps_free(50 * kMs, s, 32), 2) << "the same sequence, a longer chunk";
-  EXPECT_EQ(keeps_free(50 * kMs, other, 32), 0) << "no slack: urgent";
-  EXPECT_EQ(keeps_free(50 * kMs, s, 32), 2);
-  EXPECT_EQ(keeps_free(60 * kMs, s, 32), 0) << "10 ms later it is urgent";
+  EXPECT_EQ(keeps_free(50 * kMs, s, 16), 4) << "30 ms of slack: the rest of its prompt, and a block";
+  EXPECT_EQ(keeps_free(50 * kMs, s, 32), 3) << "the same sequence, a longer chunk";
+  EXPECT_EQ(keeps_free(50 * kMs, other, 32), 2) << "no slack: urgent, the rest alone";
+  EXPECT_EQ(keeps_free(50 * kMs, s, 32), 3);
+  EXPECT_EQ(keeps_free(60 * kMs, s, 32), 2) << "10 ms later it is urgent";
   bed.Compute(s, 64);
   bed.table.Preempt(s, 60 * kMs);
   EXPECT_EQ(admission->Demand(bed.View(60 * kMs), s, 32).reserve_tokens, 65) << "preempted at the same moment";

@@ -135,6 +135,19 @@ TEST_F(Promise, TheTightestGapSizesTheStep) {
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:100+1* 2:0+462");  // 1 + 2.02 + 46.4 ms
 }
 
+// 1,864 tokens take reading speed, 187.5 ms. The prompt that waits needs 3,000 tokens of KV; 2,000 are for the other
+// one. Where fewer than 3,000 are left, a step of an eighth computes nine tenths as fast or more (240 in 25.1 ms), so
+// it is no larger.
+TEST_F(Promise, WherePromptsWaitForKvStepsAreNoLargerThanTheyGain) {
+  for (const auto& [blocks, plan] : {std::pair<int64_t, const char*>(300, "0:8+240"), {313, "0:8+1864"}}) {
+    config.num_blocks = blocks;
+    StepBed bed(config);
+    bed.Prefilling(2000, 8, Ttft(9000 * kMs));
+    bed.Waiting(3000, Ttft(9900 * kMs));
+    EXPECT_EQ(bed.Plan(), plan) << blocks << " blocks of 16 tokens";
+  }
+}
+
 // 20 ms are less than the decodes and 32 tokens take (1 + 0.2 + 20.02 + 3.2): the next tightest decides.
 TEST_F(Promise, AGapThatNoStepKeepsAsksForNothing) {
   StepBed bed(config);

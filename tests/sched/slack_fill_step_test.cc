@@ -81,10 +81,11 @@ TEST(SlackFillStep, UrgentPromptsStartFromTheQueue) {
   EXPECT_EQ(bed.Plan(), "1:0+5* 0:8+3");
 }
 
-// Four blocks in all, three of them held by a decode that has less slack than the prompt. The urgent prompt of 16
-// tokens gets a chunk as long as the KV that is left: one block.
+// As published. Four blocks in all, three of them held by a decode that has less slack than the prompt. The urgent
+// prompt of 16 tokens gets a chunk as long as the KV that is left: one block.
 TEST(SlackFillStep, AnUrgentPromptTakesAChunkOfTheKvThatIsLeft) {
   HarnessConfig c = Config(64);
+  c.scheduler.preset = "accelgen-paper";
   c.num_blocks = 4;
   c.max_model_len = 16;
   SlackBed bed(c);
@@ -118,9 +119,10 @@ TEST(SlackFillStep, WhoWasPreemptedTakesNobodysKv) {
   EXPECT_EQ(bed.Plan(), "1:9+1*");
 }
 
-// A newcomer in its place does: urgent, not late, and the decode has more slack.
+// As published a newcomer in its place does: urgent, and the decode has more slack.
 TEST(SlackFillStep, AnUrgentNewcomerTakesIt) {
   HarnessConfig c = Config(64);
+  c.scheduler.preset = "accelgen-paper";
   c.scheduler.preemption = "youngest-recompute";
   c.num_blocks = 4;
   c.max_model_len = 16;
@@ -133,6 +135,7 @@ TEST(SlackFillStep, AnUrgentNewcomerTakesIt) {
 // ... but never from whoever has less slack than it.
 TEST(SlackFillStep, NobodyTakesKvFromLessSlack) {
   HarnessConfig c = Config(64);
+  c.scheduler.preset = "accelgen-paper";
   c.scheduler.preemption = "youngest-recompute";
   c.num_blocks = 4;
   c.max_model_len = 16;
@@ -181,11 +184,12 @@ TEST(SlackFillStep, AnUrgentLongPromptStartsBesideAnother) {
   EXPECT_EQ(bed.Plan(), "1:0+64");
 }
 
-// By default a new long prompt (25 blocks) waits only while less is free than it and the rest of the prompt that runs
-// (29 blocks beyond the one that it holds) will take: 55 blocks in all are enough, 54 are not.
+// Under --era kv a new long prompt (25 blocks) waits only while less is free than it and the rest of the prompt that
+// runs (29 blocks beyond the one that it holds) will take: 55 blocks in all are enough, 54 are not.
 TEST(SlackFillStep, ALongPromptWaitsForTheKvOfThoseThatRun) {
   const auto plan = [](const char* era, int64_t blocks, bool decodes) {
     HarnessConfig c = Config(8);
+    c.scheduler.preset = "accelgen-paper";  // whose admission leaves running prompts nothing
     *c.scheduler.limits.policy.Find<std::string>("era") = era;
     c.num_blocks = blocks;
     c.max_model_len = 140;

@@ -142,10 +142,10 @@ TEST(SlackFill, DecodesGiveWayToUrgentPromptsUntilTheyAreUrgent) {
   for (const RequestHandle handle : {loose, tight}) EXPECT_EQ(h.outputs()[handle].choices[0].tokens.size(), 6u);
 }
 
-// Eight blocks of four. The urgent prompt is short of KV: the decode with the most slack gives its own, and waits until
-// there is room for all that it has to compute again.
+// As published. Eight blocks of four, and the urgent prompt is short of KV: the decode with the most slack gives its
+// own, and waits until there is room for all that it has to compute again.
 TEST(SlackFill, AnUrgentPromptTakesKvFromTheMostSlack) {
-  HarnessConfig c = Config("accelgen", 17);
+  HarnessConfig c = Config("accelgen-paper", 17);
   c.num_blocks = 8;
   c.max_model_len = 32;
   Harness h(c);

@@ -143,12 +143,12 @@ TEST(GiveWay, ATurnLastsToTheEndOfTheAnswer) {
     EXPECT_EQ(bed.Note(0).turn_from, 0) << "step " << i;
   }
 }
-TEST(GiveWay, WhoIsInItsTurnGivesItsKvLikeOneThatCanBeKept) {
+TEST(GiveWay, WhatIsInItsTurnKeepsItsKvLikeWhatCanBeKept) {
   SlackBed bed(Config(64, 7, 16));
   bed.Note(bed.Decoding(9, 1, Missed(500 * kSecond))).in_turn = true;
   bed.Decoding(9, 1, {.max_output_tokens = 7, .slo = {0, 1000 * kSecond, 0}});
   bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
-  EXPECT_EQ(bed.Plan(2 * kMs), "!1 2:0+8* 0:9+1*");
+  EXPECT_EQ(bed.Plan(2 * kMs), "0:9+1* 1:9+1*");
 }
 
 // Whoever has missed starts only where each running sequence can go on for 256 tokens, 64 blocks: it would soon lose
@@ -161,6 +161,39 @@ TEST(GiveWay, WhoHasMissedStartsWhereTheOthersCanGoOn) {
       bed.Waiting(8, {.slo = {missed ? kMs : 3600 * kSecond, 0, 0}});
       EXPECT_EQ(bed.Plan(2 * kMs), missed && blocks == 67 ? "0:4+1*" : "0:4+1* 1:0+8*") << blocks;
     }
+  }
+}
+
+// The half-done prompt holds two blocks and wants two more; the urgent prompt wants two. It starts only where all fit.
+TEST(GiveWay, AnUrgentPromptLeavesWhatHalfDonePromptsWant) {
+  for (const auto& [blocks, plan] : {std::pair<int64_t, const char*>(5, "0:8+8*"), {6, "1:0+8* 0:8+8*"}}) {
+    SlackBed bed(Config(64, blocks, 16));
+    bed.Prefilling(16, 8);
+    bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << blocks << " blocks";
+  }
+}
+
+// A step of eight tokens, and an urgent prompt of sixteen. Its chunk of seven takes two blocks, and the nine tokens
+// left for later must fit three. The decode holds two.
+TEST(GiveWay, AnUrgentPromptStartsWhereTheRestOfItFits) {
+  for (const auto& [blocks, plan] : {std::pair<int64_t, const char*>(6, "0:4+1*"), {7, "0:4+1* 1:0+7"}}) {
+    SlackBed bed(Config(8, blocks, 16));
+    bed.Decoding(4, 1, {.slo = {0, kMs, 0}});
+    bed.Waiting(16, {.max_output_tokens = 1, .slo = {5 * kMs, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << blocks << " blocks";
+  }
+}
+
+// Both can be kept, and the decode has more slack. As published the urgent prompt takes its KV.
+TEST(GiveWay, AnUrgentPromptTakesNoKvFromWhatCanBeKept) {
+  for (const auto& [preset, plan] : {std::pair("accelgen", "0:9+1*"), {"accelgen-paper", "!0 1:0+8*"}}) {
+    HarnessConfig c = Config(64, 4, 16);
+    c.scheduler.preset = preset;
+    SlackBed bed(c);
+    bed.Decoding(9, 1, {.max_output_tokens = 7, .slo = {0, 1000 * kSecond, 0}});
+    bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << preset;
   }
 }
 

@@ -1,10 +1,17 @@
 // AccelGen (section 4.4): a request takes KV chunk by chunk; the way out of a shortage is preemption. Ours, so that
-// preemptions stay rare: a start leaves free what the rest of its prompt will want, though it sets none of it aside,
-// and a block for each running sequence, which will want one within a block's worth of steps; and one that was
-// preempted has all that it must compute again set aside, so that recomputation is never lost halfway. A request that
-// is urgent and not late yet starts without regard to what others will want (without --accelgen-missed behind, late or
-// not). One that has missed its objective is the
-// first to give its KV up, so it starts only where the running ones can go on for a while.
+// preemptions stay rare:
+//
+// - A start leaves free what the rest of its prompt will want, though it sets none of it aside, and a block for each
+//   running sequence, which will want one within a block's worth of steps. An urgent prompt leaves free the rest alone.
+// - It also leaves free what the running prompts that can be kept will want. Else half-done prompts take the KV from
+//   each other.
+// - A sequence that was preempted has all that it must compute again set aside, so that recomputation is never lost
+//   halfway.
+// - A request that has missed its objective is the first to give its KV up, so it starts only where those that run can
+//   go on for a while.
+//
+// Without --accelgen-missed behind, an urgent prompt starts where its first chunk fits, late or not, and running
+// prompts are left nothing.
 #include <algorithm>
 #include <array>
 
@@ -28,12 +35,30 @@ class MultiResource final : public Admission {
     const int64_t each = s.gives_way ? (kAheadTokens + block_size_ - 1) / block_size_ : 1;
     const int64_t for_running = std::max(keep_free_, each * static_cast<int64_t>(view.running.size()));
     if (s.preemptions > 0) return {all, for_running};
-    const bool late = s.slack_ns < 0 && slack_.missed_rule() == MissedRule::kBehind;
-    if (!late && s.slack_ns <= s.longest_step_ns) return {first_chunk_end, keep_free_};
-    return {first_chunk_end, for_running + (all - first_chunk_end + block_size_ - 1) / block_size_};
+    const int64_t rest = (all - first_chunk_end + block_size_ - 1) / block_size_;
+    const bool urgent = s.slack_ns <= s.longest_step_ns;
+    if (slack_.missed_rule() != MissedRule::kBehind) {
+      return urgent ? KvDemand{first_chunk_end, keep_free_} : KvDemand{first_chunk_end, for_running + rest};
+    }
+    const bool late = s.slack_ns < 0;
+    return {first_chunk_end, (urgent && !late ? keep_free_ : for_running) + rest + WantedByPrompts(view)};
   }
 
  private:
+  // Blocks that the running prompts that can be kept will take beyond what they hold.
+  int64_t WantedByPrompts(const StepView& view) const {
+    if (view.num_prefilling == 0) return 0;
+    if (wanted_.step == view.step && wanted_.now_ns == view.now_ns && wanted_.running == view.running.size()) {
+      return wanted_.blocks;
+    }
+    wanted_ = {view.step, view.now_ns, view.running.size(), 0};
+    for (const SlotId slot : view.running) {
+      if (view.seq.state[slot] != SeqState::kPrefill || slack_.GivesWay(view, slot)) continue;
+      wanted_.blocks += (view.seq.goal_tokens[slot] - view.seq.computed_planned[slot]) / block_size_;
+    }
+    return wanted_.blocks;
+  }
+
   // How a sequence stood when it was last asked about. A composition asks several times about each of those that it
   // chooses among, for chunks of different lengths; all that the answer depends on is compared.
   struct Standing {
@@ -60,9 +85,17 @@ class MultiResource final : public Admission {
     return s;
   }
 
+  struct Wanted {  // of a step
+    StepId step = -1;
+    TimeNs now_ns = 0;
+    size_t running = 0;
+    int64_t blocks = 0;
+  };
+
   const SlackModel slack_;
   const int64_t keep_free_;
   const int32_t block_size_;
+  mutable Wanted wanted_;
   mutable std::array<Standing, 128> last_;  // of the slot or another with the same remainder
 };
 

@@ -4,9 +4,10 @@
 // comes from the step-time model; without one from the fastest of the last steps, and before any step has ended the
 // budget is the pivot.
 //
-// The equation takes time for proportional to tokens, and knows nothing of the KV that decodes read. Ours: with a
-// model, tau is lowered until the step's own time (its decodes with their contexts, the rest one chunk) keeps the
-// decodes' objective, unless no step could (--accelgen-model on).
+// The equation takes time for proportional to tokens, and knows nothing of the KV that decodes read. Ours, with a model
+// (--accelgen-model on): tau is lowered until the step's own time (its decodes with their contexts, the rest one chunk)
+// keeps the decodes' objective. A decode that not even the smallest step would keep sets none of these; the next one
+// does.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,26 +63,31 @@ class SloBudget final : public Budget {
     StepShape shape;
     ChunkShape chunk;
     for (const SlotId slot : view.running) {
-      const DurationNs its = slack_.StepAllowanceNs(view, slot, pivot_ns);
-      allowance = std::min(allowance, its);
       if (view.seq.state[slot] == SeqState::kDecode) {
-        of_decodes = std::min(of_decodes, its);
         ++shape.decodes;
         shape.decode_context_tokens += view.seq.known_planned[slot];
       } else {
         chunk.context_tokens = std::max(chunk.context_tokens, view.seq.computed_planned[slot]);
       }
     }
+    const int64_t decodes = shape.decodes;
+    const int64_t least = std::min(most_, std::max(tile_, decodes));
+    const DurationNs least_ns = lowers_ && decodes > 0 ? TimeOf(shape, chunk, least) : 0;
+    for (const SlotId slot : view.running) {
+      const DurationNs its = slack_.StepAllowanceNs(view, slot, pivot_ns);
+      const bool decode = view.seq.state[slot] == SeqState::kDecode;
+      if (decode && its < least_ns) continue;
+      if (decode) of_decodes = std::min(of_decodes, its);
+      allowance = std::min(allowance, its);
+    }
     if (first_waiting != kNoSlot)
       allowance = std::min(allowance, slack_.StepAllowanceNs(view, first_waiting, pivot_ns));
-    const int64_t decodes = shape.decodes;
     int64_t tokens = pivot;
     if (pivot_ns > 0) {
       const double exact = static_cast<double>(pivot) * static_cast<double>(std::max<DurationNs>(0, allowance)) /
                            static_cast<double>(pivot_ns);
       tokens = static_cast<int64_t>(std::min(exact, static_cast<double>(most_)));
     }
-    const int64_t least = std::min(most_, std::max(tile_, decodes));
     tokens = std::clamp(tokens, least, most_);
     if (lowers_ && of_decodes != kNever) tokens = LargestThatKeeps(of_decodes, shape, chunk, least, tokens);
     return {tokens, tokens, longest_prompt_};
@@ -94,12 +100,11 @@ class SloBudget final : public Budget {
     return model_->StepTimeNs(shape);
   }
 
-  // The most tokens in [least, most] whose step takes no longer than `allowed_ns`, to a tile; `most` where not even
-  // `least` does.
+  // The most tokens in [least, most] whose step takes no longer than `allowed_ns`, to a tile; that of `least` takes no
+  // longer.
   int64_t LargestThatKeeps(DurationNs allowed_ns, const StepShape& shape, const ChunkShape& chunk, int64_t least,
                            int64_t most) const {
     if (TimeOf(shape, chunk, most) <= allowed_ns) return most;
-    if (TimeOf(shape, chunk, least) > allowed_ns) return most;
     while (most - least > tile_) {
       const int64_t middle = least + (most - least) / 2;
       (TimeOf(shape, chunk, middle) <= allowed_ns ? least : most) = middle;

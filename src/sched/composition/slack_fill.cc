@@ -230,11 +230,12 @@ class SlackFill final : public Composition {
 
   AddResult StartUrgent(StepContext& step, SlotId slot, int32_t limit) {
     AddResult result = Start(step, slot, limit);
-    // What was preempted takes none from those that can be kept; ping-pong otherwise.
-    const bool preempted = step.view.seq.preemptions[slot] > 0;
+    // A prompt takes no KV from sequences that can be kept: it would save one objective at the cost of another, and the
+    // victim's tokens are computed twice. As published it does, but for a prompt that was preempted itself.
+    const bool spares = slack_.missed_rule() == MissedRule::kBehind || step.view.seq.preemptions[slot] > 0;
     while (result == AddResult::kNoBlocks) {
       const SlotId victim = step.Victim(slot);
-      if (preempted && victim != kNoSlot && !slack_.GivesWay(step.view, victim)) break;
+      if (spares && victim != kNoSlot && !slack_.GivesWay(step.view, victim)) break;
       if (victim == kNoSlot || !slack_.MayTakeFrom(step.view, slot, victim)) break;
       if (step.TakeBack(victim) == PreemptResult::kDeferred) return result;
       result = Start(step, slot, limit);
