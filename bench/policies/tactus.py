@@ -7,9 +7,9 @@ others, and with
 effort costs
 interactive requests.
 
-    bench/policies/tactus.py [TACTUS] [--part goodput|ablation|plain|batch] [--half first|second] [--seeds 1,2,3]
-    [--requests 500]
-                             [--only TEXT] [--presets A,B] [--jobs 2] [--cache FILE] [-o FILE.json]
+    bench/policies/tactus.py [TACTUS] [--part goodput|regimes|ablation|plain|batch] [--half first|second]
+                             [--seeds 1,2,3] [--requests 500] [--only TEXT] [--presets A,B] [--jobs 2]
+                             [--cache FILE] [-o FILE.json]
 
 Lengths, arrivals and shared prefixes are those of the public traces in `$TACTUS_DATA/traces`, cut by their time span
 (by their rows where
@@ -19,6 +19,11 @@ and draws the objectives. Arrivals are the trace's own, scaled to the load; Pois
 of what
 `sarathi-serve` completes per second when all requests come at once. Nobody knows how long an answer will be
 (`--ignore-eos off`).
+
+`regimes` are what the traces do not have: prompts that fill a memory that is short (lengths of AccelGen's figure 8,
+answers of 1 to 32 tokens), arrivals in bursts (gaps by a gamma distribution whose coefficient of variation is 2 or 4,
+LARRY's reading of the Azure Functions trace), gaps near what the smallest step takes, and fleets behind a balancer
+(with --requests a replica).
 
 `plain` runs without objectives, against `sarathi-serve`: figures as a multiple of its own; plans are compared with the
 same number of KV
@@ -45,59 +50,29 @@ import sys
 import tempfile
 import threading
 
-OTHERS = (
-    "sarathi-serve",
-    "vllm",
-    "vllm-v0",
-    "orca",
-    "request-level",
-    "fastgen",
-    "fastserve",
-    "no-preempt",
-    "sarathi",
-    "chunked-only",
-    "hybrid-only",
-    "s3",
-    "pia",
-    "trail",
-    "ltr",
-    "larry",
-    "accelgen",
-    "accelgen-no-chunk",
-    "accelgen-no-order",
-    "accelgen-no-batch",
-)
+import accelgen
 
+OTHERS = (
+    "sarathi-serve vllm vllm-v0 orca request-level fastgen fastserve no-preempt sarathi chunked-only hybrid-only "
+    "s3 pia trail ltr larry accelgen accelgen-no-chunk accelgen-no-order accelgen-no-batch accelgen-paper "
+    "accelgen-paper-no-chunk accelgen-paper-no-order accelgen-paper-no-batch"
+).split()
+
+SHORT_13B = "--device a100 --block-size 32 --kv-blocks 457 --override-context"
 MACHINES = {
-    "8B H100": ["--model", "llama-3.1-8b", "--device", "h100", "--max-model-len", "16384"],
-    "8B H100 long": ["--model", "llama-3.1-8b", "--device", "h100", "--max-model-len", "131072"],
-    "7B A100": ["--model", "mistral-7b", "--device", "a100", "--max-model-len", "16384"],
-    "34B A100x2": ["--model", "yi-34b", "--device", "a100", "--tp", "2", "--override-context", "16384"],
-    "70B A100x4": ["--model", "llama-3.1-70b", "--device", "a100", "--tp", "4", "--max-model-len", "16384"],
-    "13B A100, 12 GB of KV": [
-        "--model",
-        "llama-13b",
-        "--device",
-        "a100",
-        "--override-context",
-        "8192",
-        "--block-size",
-        "32",
-        "--kv-blocks",
-        "457",
-    ],
-    "180B A100 TP4-PP2": [
-        "--model",
-        "falcon-180b",
-        "--device",
-        "a100",
-        "--tp",
-        "4",
-        "--pp",
-        "2",
-        "--override-context",
-        "16384",
-    ],
+    name: flags.split()
+    for name, flags in {
+        "8B H100": "--model llama-3.1-8b --device h100 --max-model-len 16384",
+        "8B H100 long": "--model llama-3.1-8b --device h100 --max-model-len 131072",
+        "7B A100": "--model mistral-7b --device a100 --max-model-len 16384",
+        "34B A100x2": "--model yi-34b --device a100 --tp 2 --override-context 16384",
+        "70B A100x4": "--model llama-3.1-70b --device a100 --tp 4 --max-model-len 16384",
+        "13B A100, 12 GB of KV": f"--model llama-13b {SHORT_13B} 8192",
+        "4 x 8B H100, sal": "--model llama-3.1-8b --device h100 --max-model-len 16384 --replicas 4 --balancer sal",
+        "4 x 13B A100, 12 GB of KV, p2c": f"--model llama-13b {SHORT_13B} 8192 --replicas 4 --balancer p2c",
+        "OPT-13B A100, 12 GB of KV": f"--model opt-13b {SHORT_13B} 16384 --prefix-caching off",
+        "180B A100 TP4-PP2": "--model falcon-180b --device a100 --tp 4 --pp 2 --override-context 16384",
+    }.items()
 }
 TRACES = {
     "code": "azure2023_code",
@@ -108,6 +83,7 @@ TRACES = {
     "sharegpt": "sharegpt_nanoflow",
     "long": "mooncake_conversation",
 }
+DRAWN = "prompts"  # lengths that no trace has: half of the prompts beyond 512 tokens, short answers
 # Multiples are of what the request takes with the machine to itself.
 MIXES = {
     "strict": "chat:1:ttft=4..8x,tbt=3..6x",
@@ -115,6 +91,8 @@ MIXES = {
     "alike": "chat:1:ttft=2s,tbt=100ms",
     "jobs": "job:1:jct=2..6x",
     "first token": "chat:7:ttft=5..20x;batch:3:none",
+    "tight": "chat:1:ttft=5..15x,tbt=1.3..2.5x",
+    "accelgen": "chat:1:ttft=5..15x,tbt=140..234ms",
     "all kinds": "chat:4:ttft=5..15x,tbt=4..10x;voice:1:tbt=4..8x;job:3:jct=2..6x;batch:2:none",
 }
 SETTINGS = [
@@ -135,6 +113,20 @@ SETTINGS = [
     ("13B A100, 12 GB of KV", "conversation", "all kinds"),
     ("180B A100 TP4-PP2", "conversation", "relaxed"),
 ]
+# Beyond the traces: what stands after a trace is the coefficient of variation of the gaps between arrivals.
+REGIMES = [
+    ("OPT-13B A100, 12 GB of KV", f"{DRAWN} 1", "accelgen"),
+    ("OPT-13B A100, 12 GB of KV", f"{DRAWN} 4", "accelgen"),
+    ("13B A100, 12 GB of KV", f"{DRAWN} 1", "relaxed"),
+    ("8B H100", "conversation 2", "all kinds"),
+    ("8B H100", "code 4", "strict"),
+    ("7B A100", "openchat 4", "relaxed"),
+    ("70B A100x4", "conversation 2", "relaxed"),
+    ("8B H100", "conversation", "tight"),
+    ("70B A100x4", "openchat", "tight"),
+    ("4 x 8B H100, sal", "conversation 2", "all kinds"),
+    ("4 x 13B A100, 12 GB of KV, p2c", "openchat 2", "relaxed"),
+]
 NOISE = 0.005  # at least: a request more or less in a run
 LOADS = (0.5, 1.0, 1.3, 1.8)
 ABLATIONS = {
@@ -153,6 +145,11 @@ ABLATIONS = {
 
 SAME_KV = ", as much KV"
 SAME_KV_BLOCKS = "12000"
+
+
+def replicas(machine):
+    flags = MACHINES[machine]
+    return int(flags[flags.index("--replicas") + 1]) if "--replicas" in flags else 1
 
 
 def flags_of(row):
@@ -253,6 +250,13 @@ class Traces:
 
     def half_of(self, trace, most_tokens):
         with self.lock:
+            if trace == DRAWN and trace not in self.rows:
+                draw = random.Random(f"{DRAWN} {self.half}")
+                drawn = [accelgen.draw_lengths(draw, 8000)[0] for _ in range(4000)]
+                self.rows[trace] = (
+                    False,
+                    [{"prompt_tokens": prompt, "output_tokens": draw.randint(1, 32)} for prompt in drawn],
+                )
             if trace not in self.rows:
                 path = pathlib.Path(os.environ["TACTUS_DATA"]) / "traces" / f"{TRACES[trace]}.csv"
                 with open(path, newline="") as file:
@@ -270,24 +274,27 @@ class Traces:
         return timed, [row for row in rows if fits(row)]
 
     def window(self, machine, trace, seed, rate):
-        """`rate`: requests per second; None: all at once."""
+        """`rate`: requests per second; None: all at once. `trace`: its name, and how much its arrivals vary."""
         most = 120000 if "long" in machine else 8000
-        timed, rows = self.half_of(trace, most)
-        draw = random.Random(f"{trace} {seed}")
-        start = draw.randrange(max(1, len(rows) - self.requests))
-        rows = rows[start : start + self.requests]
+        name, _, varies = trace.partition(" ")
+        timed, rows = self.half_of(name, most)
+        draw = random.Random(f"{name} {seed}")
+        requests = self.requests * replicas(machine)
+        start = draw.randrange(max(1, len(rows) - requests))
+        rows = rows[start : start + requests]
         if rate is None:
             arrivals = [0.0] * len(rows)
-        elif timed:
+        elif timed and not varies:
             begin = float(rows[0]["arrival_s"])
             span = float(rows[-1]["arrival_s"]) - begin
             arrivals = [(float(row["arrival_s"]) - begin) * len(rows) / rate / max(span, 1e-9) for row in rows]
         else:
             arrivals, now = [], 0.0
+            shape = float(varies or 1) ** -2  # of the gamma distribution with that coefficient of variation
             for _ in rows:
-                now += draw.expovariate(rate)
+                now += draw.expovariate(rate) if shape == 1 else draw.gammavariate(shape, 1 / (shape * rate))
                 arrivals.append(now)
-        path = self.folder / f"{self.half}-{trace}-{most}-{seed}-{rate}.csv"
+        path = self.folder / f"{self.half}-{trace}-{most}-{requests}-{seed}-{rate}.csv"
         with self.lock:
             if path.exists():
                 return path
@@ -348,9 +355,13 @@ def goodputs(runs):
     return [run.get("goodput") or 0.0 for run in runs]
 
 
-def part_goodput(args, simulations, traces):
+def part_regimes(args, simulations, traces):
+    return part_goodput(args, simulations, traces, REGIMES)
+
+
+def part_goodput(args, simulations, traces, settings=SETTINGS):
     others = args.presets.split(",") if args.presets else OTHERS
-    figures = run_cells(args, simulations, traces, ["tactus", *others], SETTINGS)
+    figures = run_cells(args, simulations, traces, ["tactus", *others], settings)
     print(
         "| setting | load | `tactus` | kept | best other | | ratio, median | least to largest | throughput of"
         " `sarathi-serve` |\n" + "|---" * 9 + "|"
@@ -559,7 +570,13 @@ def part_batch(args, simulations, traces):
 def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("tactus", nargs="?", default="build/release/tactus")
-    parts = {"goodput": part_goodput, "ablation": part_ablation, "plain": part_plain, "batch": part_batch}
+    parts = {
+        "goodput": part_goodput,
+        "regimes": part_regimes,
+        "ablation": part_ablation,
+        "plain": part_plain,
+        "batch": part_batch,
+    }
     parse.add_argument("--part", choices=parts, default="goodput")
     parse.add_argument("--half", choices=("first", "second"), default="second")
     parse.add_argument("--seeds", default="1,2,3")
