@@ -439,7 +439,7 @@ def claims():
             (1,),
             model="llama-13b a6000",
             perturb=False,
-            why="between measured sizes half of the rise follows a straight line, whatever tile the library picks",
+            why="by the profile of this device a step of 264 tokens, the next size, takes 13 % longer than one of 256",
         ),
         Claim(
             "s23-orca-best",

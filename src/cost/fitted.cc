@@ -33,6 +33,11 @@ double GemmBytes(const std::string& dtype) {
 // better than either alone (docs/cost_model.md, "Between the knots").
 constexpr double kWaveShare = 0.5;
 
+// Profiles measure every 8 or 16 tokens, so that knots this near have nothing between them that was measured. Knots
+// farther apart had: were there a step at an edge of tiles between them, it would be a knot.
+constexpr double kUnmeasured = 16;
+static_assert(kUnmeasured < kLeastTileRows, "at most one edge of tiles lies between two such knots");
+
 // A curve of the file as time over m, for one measured shape.
 class GemmTime {
  public:
@@ -57,6 +62,9 @@ class GemmTime {
     const auto& [m0, ns0] = ns_[i - 1];
     const auto& [m1, ns1] = ns_[i];
     if (m == m1) return ns1;
+    // The first token behind an edge of tiles begins a new row of them, which costs as much as a full one.
+    const double edge = std::ceil(m0 / kLeastTileRows) * kLeastTileRows;
+    if (m1 - m0 <= kUnmeasured && edge < m1) return m > edge ? ns1 : ns0;
     double share = (m - m0) / (m1 - m0);
     const double waves0 = waves_[i - 1], waves1 = waves_[i];
     if (waves1 > waves0) share += kWaveShare * ((WavesNs(m) - waves0) / (waves1 - waves0) - share);

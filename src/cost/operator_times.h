@@ -71,6 +71,10 @@ class OperatorTimes {
 // (a): device figures alone. The constants are argued in docs/cost_model.md.
 std::unique_ptr<OperatorTimes> MakeRoofline(const DeviceSpec& device);
 
+// Rows of the smallest tile that a matrix product is cut into. It is assumed of every device and library: no profile
+// names its tiles, but the times of all that were measured step at multiples of 64 tokens (tools/cost/waves_check.py).
+inline constexpr int32_t kLeastTileRows = 64;
+
 // [m, k] x [k, n] of bf16 at `flops` peak: weights' bytes or whole waves of tiles, whichever is longer. `split_k`:
 // tiles may share a column of k, which fills part of a last wave.
 double TiledGemmNs(const DeviceSpec& device, const WeightFormat& format, int64_t m, int64_t n, int64_t k, bool split_k);

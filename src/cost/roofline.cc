@@ -27,7 +27,8 @@ struct Tile {
   int32_t rows, columns;
   double efficiency;  // of the best tile's
 };
-constexpr Tile kTiles[] = {{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.95}, {64, 128, 0.8}, {64, 64, 0.65}};
+constexpr Tile kTiles[] = {
+    {256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.95}, {kLeastTileRows, 128, 0.8}, {kLeastTileRows, 64, 0.65}};
 constexpr int32_t kSplits[] = {1, 2, 4, 8};
 constexpr int64_t kLeastSplitDepth = 512;
 

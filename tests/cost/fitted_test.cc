@@ -93,6 +93,21 @@ TEST_F(FittedTest, BetweenKnotsTimeRisesWhereAWaveOfTilesBegins) {
   EXPECT_NEAR(gemm(300) - gemm(299), line / 2, line / 10);  // inside one: the line's half only
 }
 
+TEST_F(FittedTest, NearKnotsStepAtTheEdgeOfTheTile) {
+  Coefficients c;
+  c.floor_us = 2;
+  // 250 to 264: only the edge at 256 is between them. 264 to 280: no edge is. 280 to 340: measured sizes were.
+  c.gemm = {{"bfloat16", 8192, 8192, {{250, .5}, {264, .4}, {280, .4}, {340, .42}}}};
+  const auto fitted = MakeFitted(device_, c, {}, MakeRoofline(device_));
+  const auto gemm = fitted->Gemm(bf16_, 8192, 8192);
+  EXPECT_GT(gemm(264), 1.2 * gemm(250));
+  EXPECT_NEAR(gemm(256), gemm(250), 1e-6) << "256 tokens fill the tile that 250 have begun: no rise up to the edge";
+  EXPECT_NEAR(gemm(257), gemm(264), 1e-6) << "257 tokens begin a row of tiles: they take what 264 take";
+  EXPECT_NEAR(gemm(272), (gemm(264) + gemm(280)) / 2, 1e-6) << "no edge lies between 264 and 280: a line";
+  EXPECT_LT(gemm(330), gemm(340)) << "280 and 340 are 60 apart: what was measured between them is a slope";
+  EXPECT_GT(gemm(300), gemm(280)) << "280 and 340 are 60 apart: what was measured between them is a slope";
+}
+
 TEST_F(FittedTest, AnotherShapeTakesTheEfficiencyAndNotTheTime) {
   // A shape a hair away from the first: all weight lies there.
   EXPECT_NEAR(fitted_->Gemm(bf16_, 1025, 1024)(1), GemmFloorNs(1, 1025, 1024) / 0.5,

@@ -4,9 +4,15 @@ each.
 
     tools/cost/waves_check.py --data DIR     (DIR/profiles/mlp_*.csv: products measured every 8 tokens)
 
-Of each measured product only powers of two are kept as knots; all other rows between 64 and 2,048 tokens are predicted
-and compared. src/cost/fitted.cc
-takes half of each (kWaveShare); src/cost/roofline.cc has the waves (TiledGemmNs without split_k), repeated here.
+Far knots: of each measured product only powers of two are kept; all other rows between 64 and 2,048 tokens are
+predicted and compared. src/cost/fitted.cc takes half of each (kWaveShare); src/cost/roofline.cc has the waves
+(TiledGemmNs without split_k), repeated here.
+
+Near knots: two measured sizes of 64 to 1,024 tokens, 16 apart, with a multiple of 64 between them (or the lower one at
+it); the row between them is hidden. fitted.cc puts all of the rise at that edge (kUnmeasured).
+
+Single tokens: DIR/profiles/layers_hf_*.csv have every size up to 128. Of products that rise by more than 5 % from 64 to
+72 tokens, the share of the rise that is there at 65.
 """
 
 from __future__ import annotations
@@ -22,6 +28,8 @@ from devices import devices
 TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (64, 128, 0.8), (64, 64, 0.65))
 KNOTS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 SHARES = (0, 0.3, 0.5, 0.7, 1)
+TILE_ROWS = 64
+NEAR = 16
 
 
 def waves_us(device, m: int, n: int, k: int) -> float:
@@ -57,6 +65,56 @@ def products(data: pathlib.Path, name: str):
             yield int(n), int(k), own["num_tokens"].to_numpy(), np.maximum.accumulate(own[column].to_numpy() * 1e3)
 
 
+def between(low: int, high: int, at: int, us, waves, share: float) -> float:
+    """Time at `at` by a line between two knots, `share` of it bent along the waves."""
+    line = (at - low) / (high - low)
+    rise = waves[high] - waves[low]
+    stairs = (waves[at] - waves[low]) / rise if rise > 0 else line
+    return us[low] + (us[high] - us[low]) * (line + share * (stairs - line))
+
+
+def near_knots(data: pathlib.Path, name: str) -> None:
+    device, errors = devices()[name], {"a line": [], "half of the waves": [], "at the edge": []}
+    for n, k, sizes, times in products(data, name):
+        us = dict(zip(map(int, sizes), times))
+        waves = {m: waves_us(device, m, n, k) for m in us}
+        for low in us:
+            edge = math.ceil(low / TILE_ROWS) * TILE_ROWS
+            high = low + NEAR
+            if low < 64 or high > 1024 or high not in us or edge >= high:
+                continue
+            for m in (m for m in us if low < m < high):
+                for rule, guess in (
+                    ("a line", between(low, high, m, us, waves, 0)),
+                    ("half of the waves", between(low, high, m, us, waves, 0.5)),
+                    ("at the edge", us[high] if m > edge else us[low]),
+                ):
+                    errors[rule].append(abs(guess / us[m] - 1))
+    print(f"{name} near knots: {len(errors['a line']):,} rows; mean / P90 error: {summary(errors)}")
+
+
+def summary(errors) -> str:
+    return "; ".join(
+        f"{rule}: {100 * np.mean(e):.1f} / {100 * np.quantile(e, 0.9):.1f} %" for rule, e in errors.items()
+    )
+
+
+def single_tokens(data: pathlib.Path, name: str) -> None:
+    rows = pd.read_csv(data / "profiles" / f"layers_hf_{name}.csv")
+    columns = [c for c in rows if c.endswith("_proj_ms") or c == "lm_head_ms"]
+    shares, of = [], 0
+    for _, own in rows.groupby(["model", "tp"]):
+        own = own.set_index("num_tokens")
+        for us in (own[c] for c in columns):
+            if not {64, 65, 72} <= set(us.dropna().index):
+                continue
+            of += 1
+            if us[72] > 1.05 * us[64]:
+                shares.append((us[65] - us[64]) / (us[72] - us[64]))
+    share = f"; at 65 there is {100 * np.median(shares):.0f} % of it in the median" if shares else ""
+    print(f"{name} single tokens: {len(shares)} of {of} products rise by more than 5 % from 64 to 72{share}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, required=True)
@@ -67,15 +125,11 @@ def main() -> None:
             at = np.flatnonzero(np.isin(m, KNOTS))
             if len(at) < 8:
                 continue
-            waves = np.array([waves_us(device, int(x), n, k) for x in m])
+            us_at, waves_at = dict(zip(m, us)), {x: waves_us(device, int(x), n, k) for x in m}
             for i in np.flatnonzero((m > 64) & (m < min(2048, m[at[-1]])) & ~np.isin(m, KNOTS)):
-                low, high = at[at < i].max(), at[at > i].min()
-                line = (m[i] - m[low]) / (m[high] - m[low])
-                rise = waves[high] - waves[low]
-                stairs = (waves[i] - waves[low]) / rise if rise > 0 else line
+                low, high = m[at[at < i].max()], m[at[at > i].min()]
                 for share in SHARES:
-                    guess = us[low] + (us[high] - us[low]) * (line + share * (stairs - line))
-                    errors[share].append(abs(guess / us[i] - 1))
+                    errors[share].append(abs(between(low, high, m[i], us_at, waves_at, share) / us[i] - 1))
         print(
             name,
             f"{len(errors[0]):,} rows; share of the waves: mean / median / P90 error:",
@@ -84,6 +138,9 @@ def main() -> None:
                 for share, e in errors.items()
             ),
         )
+        near_knots(args.data, name)
+    for name in ("a6000", "rtx3090", "h100"):
+        single_tokens(args.data, name)
 
 
 if __name__ == "__main__":
