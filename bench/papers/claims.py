@@ -12,12 +12,14 @@ REPRODUCED, DIRECTION, DISAGREES, FAILED = "reproduced", "direction only", "disa
 class Sim:
     """One `tactus sim` command. In `flags` {seed}, {requests} and the names of files (files.py) are filled in. `steps`:
     what every step took
-    is kept too, under `steps_out` of the result, or of it the columns that are named."""
+    is kept too, under `steps_out` of the result, or of it the columns that are named. `kept_tokens`: the tokens per
+    second, prompts and answers, of the requests that kept all their objectives, under `kept_tokens_per_s`."""
 
     flags: str
     requests: int = 1000
     quick_requests: int = 300
     steps: bool | tuple = False
+    kept_tokens: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,10 +146,21 @@ class Claim:
     stands_in: str = ""  # what was used in place of what the paper has and does not publish
     model: str = ""  # deployment, a key of calibration.ERRORS: whose error the cost model has here
     perturb: bool = True  # whether the calibration repeats it with perturbed step times
+    # The same runs with this project's own variant of the paper's algorithm in its place, under the same names; empty:
+    # the claim has no such algorithm in it, or what ships is the paper's. The verdict is that of `runs`; this one's
+    # stands beside it.
+    shipped: dict = dataclasses.field(default_factory=dict)
+    shipped_why: str = ""  # as `why`, where this one disagrees; empty: the same
 
     def __post_init__(self):
         if not self.runs or not self.seeds:
             raise ValueError(f"claim {self.id} measures nothing")
+        if self.shipped and self.shipped.keys() != self.runs.keys():
+            raise ValueError(f"claim {self.id}: what ships has other runs ({', '.join(self.shipped)}) than the paper's")
+
+    def measured_runs(self, shipped):
+        """What is run for the paper's algorithm, or for what ships."""
+        return self.shipped if shipped else self.runs
 
 
 def verdict(claim, value):
@@ -187,7 +200,7 @@ def check(claims):
                 faults.append(f"{c.id}: {name} is empty")
         if any(ch in c.id for ch in " |") or not c.id.isascii():
             faults.append(f"{c.id}: an id is typed on a command line")
-        for name, run in c.runs.items():
+        for name, run in [*c.runs.items(), *c.shipped.items()]:
             flags = sim_of(run).flags
             if not isinstance(run, Sim) and "--rate" in flags:
                 faults.append(f"{c.id}, {name}: its rate is found, not stated")

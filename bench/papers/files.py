@@ -36,11 +36,11 @@ def mix(seed, requests, prompt, streams, context):
     return "arrival_s,prompt_tokens,output_tokens\n" + f"0,{context},50\n" * streams + f"0.000001,{prompt},2\n"
 
 
-def accelgen(seed, requests, longest, long_percent=14):
-    """AccelGen's figure 8, as bench/policies/accelgen.py draws it."""
+def accelgen(seed, requests, longest, long_percent=14, answers=0):
+    """AccelGen's figure 8, as bench/policies/accelgen.py draws it; `answers`: of up to so many tokens instead."""
     draw, lengths = random.Random(seed), shared.load("policies/accelgen.py").draw_lengths
     return "prompt_tokens,output_tokens\n" + "".join(
-        "%d,%d\n" % lengths(draw, longest, long_percent / 100) for _ in range(requests)
+        "%d,%d\n" % lengths(draw, longest, long_percent / 100, answers) for _ in range(requests)
     )
 
 

@@ -10,6 +10,22 @@ from simulations import commands_of
 
 BEGIN, END = "<!-- table -->", "<!-- end of table -->"
 ORDER = (REPRODUCED, DIRECTION, DISAGREES, FAILED)
+# What a row says of ours. A row whose claim has a shipped variant says the same of it under `shipped`.
+OURS = (
+    "ours",
+    "least",
+    "largest",
+    "difference",
+    "verdict",
+    "why",
+    "variants",
+    "what_ifs",
+    "turns",
+    "commands",
+    "errors",
+    "measured",
+)
+PUBLISHED, SHIPPED = "as published", "as shipped"
 
 
 def number(x, unit=""):
@@ -17,6 +33,18 @@ def number(x, unit=""):
         return "-"
     text = f"{x:.0f}" if abs(x) >= 1000 else f"{x:.3g}"
     return f"{text} {unit}" if unit and unit != "x" else text
+
+
+def shipped(row):
+    """What the row says of what ships; None where that is the paper's algorithm."""
+    return row | row["shipped"] if row.get("shipped") else None
+
+
+def both(rows):
+    """(label, row of what it says) of all that was measured: the paper's algorithms, then what ships."""
+    if not any(shipped(r) for r in rows):
+        return [("", r) for r in rows]
+    return [(PUBLISHED, r) for r in rows] + [(SHIPPED, shipped(r)) for r in rows if shipped(r)]
 
 
 def ours(row):
@@ -45,6 +73,13 @@ def counts(rows):
     return ", ".join(f"{found[name]} {name}" for name in ORDER if found[name])
 
 
+def sides(rows):
+    """label -> rows to count: one side, or as published and as shipped where the two differ."""
+    if not any(shipped(r) for r in rows):
+        return {"": rows}
+    return {PUBLISHED: rows, SHIPPED: [shipped(r) or r for r in rows]}
+
+
 def by_paper(results):
     """(run, name, title, its rows) of every paper that was run."""
     for result in results:
@@ -56,11 +91,17 @@ def by_paper(results):
 def plain(results):
     lines = []
     for _, _, title, rows in by_paper(results):
-        lines += [title, f"  {len(rows)} claims: {counts(rows)}", ""]
+        lines.append(title)
+        lines += [
+            f"  {len(mine)} claims{label and ', ' + label}: {counts(mine)}" for label, mine in sides(rows).items()
+        ] + [""]
         for r in rows:
             lines.append(
                 f"  {r['id']:<26} paper {r['paper_value']:<22} ours {ours(r):<26} {r['difference']:<9} {r['verdict']}"
             )
+            if other := shipped(r):
+                label = f"{SHIPPED} {ours(other)}"
+                lines.append(f"  {'':<55} {label:<31} {other['difference']:<9} {other['verdict']}")
             lines += textwrap.wrap(
                 f"{r['claim']} ({r['section']})", 130, initial_indent="      ", subsequent_indent="      "
             )
@@ -69,6 +110,15 @@ def plain(results):
                 ("stands in", r["stands_in"]),
                 ("with wrong step times", range_text(r)),
                 *(("error", e[:600]) for e in r["errors"]),
+                *(
+                    (
+                        (f"{SHIPPED}, why", other["why"] if other["why"] != r["why"] else ""),
+                        (f"{SHIPPED}, with wrong step times", range_text(other)),
+                        *((f"{SHIPPED}, error", e[:600]) for e in other["errors"]),
+                    )
+                    if other
+                    else ()
+                ),
             ):
                 if text:
                     lines += textwrap.wrap(f"{label}: {text}", 130, initial_indent="      ", subsequent_indent="      ")
@@ -96,17 +146,58 @@ def pictures(results, folder):
         (folder / f"{name}.svg").write_text(picture.svg(title, mine))
 
 
+def table_heads(rows):
+    """Of the columns that say what came out."""
+    more = ["difference", "verdict"] + (["with wrong step times"] if any(r["variants"] for r in rows) else [])
+    labels = [PUBLISHED, SHIPPED] if any(shipped(r) for r in rows) else ["ours"]
+    return [head for label in labels for head in (label, *more)]
+
+
+def figures(row, heads):
+    """A row's cells under those heads. A claim without a variant of this project has the same twice."""
+    cells = lambda r: [ours(r), r["difference"], r["verdict"]] + [range_text(r)] * ("with wrong step times" in heads)
+    return cells(row) + (cells(shipped(row) or row) if SHIPPED in heads else [])
+
+
+def reasons(rows):
+    """Why ours differs, what was not measured, and where no reason is known."""
+    lines, grouped = [], {}
+    for label, r in both(rows):
+        if r["why"]:
+            grouped.setdefault(r["why"], {}).setdefault(f"`{r['id']}`", []).append(label)
+    if grouped:
+        two = any(shipped(r) for r in rows)
+        named = lambda name, labels: name if not two or len(labels) == 2 else f"{name} ({labels[0]})"
+        lines += ["", "Where ours differs:", ""]
+        lines += [wrapped(f"- {', '.join(named(*i) for i in ids.items())}: {why}.") for why, ids in grouped.items()]
+    if failed := [(label, r) for label, r in both(rows) if r["errors"]]:
+        lines += ["", "Not measured:", ""] + [
+            wrapped(
+                f"- `{r['id']}`{label and ', ' + label}: {len(r['errors'])} of {r['measured']} measurements;"
+                f" {r['errors'][0][:200]}"
+            )
+            for label, r in failed
+        ]
+    unknown = dict.fromkeys(
+        f"`{r['id']}`" for _, r in both(rows) if r["verdict"] in (DIRECTION, DISAGREES) and not r["why"]
+    )
+    if unknown:
+        lines += ["", wrapped("No reason is known for " + ", ".join(unknown) + ".")]
+    return lines
+
+
 def markdown(results, folder="papers"):
     """The tables of docs/papers.md; the pictures are in `folder` beside it."""
     lines = ["| paper | claims | " + " | ".join(ORDER) + " |", "|---" * (2 + len(ORDER)) + "|"]
     for _, _, title, mine in by_paper(results):
-        lines.append(
-            f"| {cell(title)} | {len(mine)} | "
-            + " | ".join(str(sum(r["verdict"] == v for r in mine)) for v in ORDER)
-            + " |"
-        )
+        for label, rows in sides(mine).items():
+            lines.append(
+                f"| {cell(title)}{label and ', ' + label} | {len(rows)} | "
+                + " | ".join(str(sum(r["verdict"] == v for r in rows)) for v in ORDER)
+                + " |"
+            )
     for result, name, title, mine in by_paper(results):
-        calibrated = any(r["variants"] for r in mine)
+        heads = table_heads(mine)
         lines += [
             "",
             f"## {title}",
@@ -117,31 +208,15 @@ def markdown(results, folder="papers"):
             "",
             f"![Ours over the paper's value, claim by claim]({folder}/{name}.svg)",
             "",
-            "| claim | where | paper | reproduced if | ours | difference | verdict |"
-            + (" with wrong step times |" if calibrated else ""),
-            "|---" * (8 if calibrated else 7) + "|",
+            "| claim | where | paper | reproduced if | " + " | ".join(heads) + " |",
+            "|---" * (4 + len(heads)) + "|",
         ]
         for r in mine:
             lines.append(
                 f"| {cell(r['claim'])} (`{r['id']}`) | {cell(r['section'])} | {cell(r['paper_value'])} |"
-                f" {reproduced_if(r)} | {ours(r)} | {r['difference']} | {r['verdict']} |"
-                + (f" {range_text(r)} |" if calibrated else "")
+                f" {reproduced_if(r)} | " + " | ".join(figures(r, heads)) + " |"
             )
-        reasons = [r for r in mine if r["why"]]
-        if reasons:
-            lines += ["", "Where ours differs:", ""]
-            grouped = collections.defaultdict(list)
-            for r in reasons:
-                grouped[r["why"]].append(f"`{r['id']}`")
-            lines += [wrapped(f"- {', '.join(ids)}: {why}.") for why, ids in grouped.items()]
-        if failed := [r for r in mine if r["errors"]]:
-            lines += ["", "Not measured:", ""] + [
-                wrapped(f"- `{r['id']}`: {len(r['errors'])} of {r['measured']} measurements; {r['errors'][0][:200]}")
-                for r in failed
-            ]
-        unknown = [r for r in mine if r["verdict"] in (DIRECTION, DISAGREES) and not r["why"]]
-        if unknown:
-            lines += ["", wrapped("No reason is known for " + ", ".join(f"`{r['id']}`" for r in unknown) + ".")]
+        lines += reasons(mine)
         for label, key in (("Stands in", "stands_in"), ("The cost model here", "model_error")):
             texts = list(
                 dict.fromkeys(

@@ -107,6 +107,7 @@ class Measurement:
     quick: bool
     variant: str = ""
     extra: tuple = ()
+    shipped: bool = False  # of what ships, not of the paper's algorithm
 
 
 UNCHANGED = "unchanged"
@@ -117,23 +118,27 @@ def measurements(papers, quick, calibrate):
     """`calibrate`: beginnings of the ids of claims that perturbed cost models are for; () all, None: none."""
     for paper, (_, claims) in papers.items():
         for claim in claims:
-            for seed in claim.seeds[:1] if quick else claim.seeds:
-                yield Measurement(paper, claim, seed, quick)
-            if calibrate is not None and claim.perturb and (not calibrate or claim.id.startswith(tuple(calibrate))):
-                large = any(sim_of(run).requests > MOST_PERTURBED for run in claim.runs.values())
-                for name, flags in {
-                    UNCHANGED: (),
-                    **calibration.variants(claim.model),
-                    **calibration.what_ifs(claim.model),
-                }.items():
-                    yield Measurement(paper, claim, claim.seeds[0], quick or large, name, flags)
+            for shipped in (False, True) if claim.shipped else (False,):
+                for seed in claim.seeds[:1] if quick else claim.seeds:
+                    yield Measurement(paper, claim, seed, quick, shipped=shipped)
+                if calibrate is not None and claim.perturb and (not calibrate or claim.id.startswith(tuple(calibrate))):
+                    large = any(sim_of(run).requests > MOST_PERTURBED for run in claim.runs.values())
+                    for name, flags in {
+                        UNCHANGED: (),
+                        **calibration.variants(claim.model),
+                        **calibration.what_ifs(claim.model),
+                    }.items():
+                        yield Measurement(paper, claim, claim.seeds[0], quick or large, name, flags, shipped)
 
 
 def measure(simulations, m):
     """(value, what went wrong)"""
     try:
         value = m.claim.value(
-            {name: simulations.measure(run, m.seed, m.extra, m.quick) for name, run in m.claim.runs.items()}
+            {
+                name: simulations.measure(run, m.seed, m.extra, m.quick)
+                for name, run in m.claim.measured_runs(m.shipped).items()
+            }
         )
         return (value, None) if math.isfinite(value) else (None, f"no number: {value}")
     except SimulationFailed as error:
@@ -164,7 +169,8 @@ def run_claims(papers, simulations, jobs, quick=False, calibrate=None):
     with concurrent.futures.ThreadPoolExecutor(2 * jobs) as pool:
         for m, (value, error) in zip(wanted, pool.map(task, wanted)):
             row = rows.setdefault(
-                m.claim.id, {"paper": m.paper, "claim": m.claim, "values": [], "errors": [], "variants": {}}
+                (m.claim.id, m.shipped),
+                {"paper": m.paper, "claim": m.claim, "values": [], "errors": [], "variants": {}, "shipped": m.shipped},
             )
             if m.variant:
                 row["variants"][m.variant] = value
@@ -172,11 +178,16 @@ def run_claims(papers, simulations, jobs, quick=False, calibrate=None):
                 row["values"].append(value)
             if error:
                 row["errors"].append(f"{m.variant or f'seed {m.seed}'}: {error}")
-    return [finished(row) for row in rows.values()]
+    found = {key: finished(row) for key, row in rows.items()}
+    for (name, shipped), row in found.items():
+        if shipped:
+            found[name, False]["shipped"] = {key: row[key] for key in report.OURS}
+    return [row for (_, shipped), row in found.items() if not shipped]
 
 
 def finished(row):
-    claim, found = row["claim"], measured(row["values"])
+    """A row of the result: of the paper's algorithm, or, in the same form, of what ships."""
+    claim, found, shipped = row["claim"], measured(row["values"]), row.get("shipped", False)
     value = found[0] if found else None
     said = verdict(claim, value)
     found_under = {name: v for name, v in row["variants"].items() if v is not None}
@@ -195,14 +206,14 @@ def finished(row):
         "aim": claim.expects.aim(),
         "difference": claim.expects.difference(value) if found else "",
         "verdict": said,
-        "why": claim.why if said in (DIRECTION, DISAGREES) else "",
+        "why": (shipped and claim.shipped_why or claim.why) if said in (DIRECTION, DISAGREES) else "",
         "stands_in": claim.stands_in,
         "model": claim.model,
         "model_error": calibration.error_text(claim.model),
         "variants": variants,
         "what_ifs": what_ifs,
         "turns": turns(claim, variants),
-        "commands": dict(commands_of(claim)),
+        "commands": dict(commands_of(claim, shipped)),
         "errors": row["errors"],
         "measured": len(row["values"]) + len(row["variants"]),
     }

@@ -5,6 +5,7 @@ import concurrent.futures
 import csv
 import hashlib
 import json
+import math
 import os
 import pathlib
 import re
@@ -32,13 +33,31 @@ def hash_of(path):
     return digest.hexdigest()
 
 
+def kept_all(row):
+    """Whether a request of --requests-out kept all the objectives that it stated."""
+    arrival = float(row["arrival_s"])
+    times = {"ttft": row["first_token_s"], "jct": row["done_s"]}
+    took = {name: float(at) - arrival if at else math.inf for name, at in times.items()}
+    took["tbt"] = float(row["longest_gap_s"] or 0)
+    stated = {name: row[f"slo_{name}_ms"] for name in took}
+    return row["finish"] in ("stop", "length") and all(
+        took[name] <= float(limit) / 1000 for name, limit in stated.items() if limit
+    )
+
+
+def hash_of_program(tactus):
+    """Of the program and of the one beside it that simulates."""
+    tools = pathlib.Path(f"{tactus}-tools")
+    return hash_of(tactus) + (hash_of(tools) if tools.is_file() else "")
+
+
 class Simulations:
     """`extra`: flags added to a command (a perturbed cost model); `quick`: with its quick number of requests. Any
     thread may ask."""
 
     def __init__(self, tactus, files, cache=None, jobs=None, progress=None, limit_s=600):
         self.tactus, self.files, self.progress, self.limit_s = str(tactus), files, progress, limit_s
-        self.program = hash_of(tactus)
+        self.program = hash_of_program(tactus)
         self.cache = pathlib.Path(cache) if cache else None
         self.lock, self.slots = threading.Lock(), threading.Semaphore(jobs or os.cpu_count() or 1)
         self.found, self.ran, self.cached = {}, 0, 0
@@ -63,7 +82,7 @@ class Simulations:
     def run(self, sim, seed, extra=(), rate=None, quick=False):
         args = self.command(sim, seed, extra, rate, quick)
         key = hashlib.sha256(
-            json.dumps([self.program, [self.files.content(a) for a in args], sim.steps]).encode()
+            json.dumps([self.program, [self.files.content(a) for a in args], sim.steps, sim.kept_tokens]).encode()
         ).hexdigest()
         with self.lock:
             if key in self.found:
@@ -75,7 +94,7 @@ class Simulations:
             return future.result()
         try:
             with self.slots:
-                result = self.simulate(args, sim.steps)
+                result = self.simulate(args, sim.steps, sim.kept_tokens)
         except BaseException as error:
             with self.lock:
                 del self.running[key]
@@ -93,10 +112,16 @@ class Simulations:
             self.progress(self)
         return result
 
-    def simulate(self, args, steps):
+    def simulate(self, args, steps, kept_tokens=False):
         with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder) / "steps.csv"
-            command = [self.tactus, *args, "--json", *(["--steps-out", str(path)] if steps else [])]
+            path, requests = pathlib.Path(folder) / "steps.csv", pathlib.Path(folder) / "requests.csv"
+            command = [
+                self.tactus,
+                *args,
+                "--json",
+                *(["--steps-out", str(path)] if steps else []),
+                *(["--requests-out", str(requests)] if kept_tokens else []),
+            ]
             try:
                 done = subprocess.run(
                     command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit_s
@@ -112,6 +137,14 @@ class Simulations:
                         {name: float(value) for name, value in row.items() if steps is True or name in steps}
                         for row in csv.DictReader(file)
                     ]
+            if kept_tokens:
+                with open(requests, newline="") as file:
+                    tokens = sum(
+                        int(row["prompt_tokens"]) + int(row["output_tokens"])
+                        for row in csv.DictReader(file)
+                        if kept_all(row)
+                    )
+                result["kept_tokens_per_s"] = tokens / result["duration_s"]
             return result
 
     def capacity(self, capacity, seed, extra=(), quick=False):
@@ -145,9 +178,9 @@ class Simulations:
         return self.run(sim_of(run), seed, extra, rate, quick)
 
 
-def commands_of(claim):
+def commands_of(claim, shipped=False):
     """What a claim runs, as text, for one seed."""
-    for name, run in claim.runs.items():
+    for name, run in claim.measured_runs(shipped).items():
         text = lambda sim: sim.flags.format_map(Placeholders(requests=str(sim.requests)))
         found = ""
         if isinstance(run, Capacity):

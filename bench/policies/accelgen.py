@@ -3,15 +3,20 @@
 kept. Prints a Markdown table: requests per second that kept all their objectives (mean over the seeds, least and
 largest), and that as a multiple of the first row and of the best fixed budget of sarathi-serve.
 
-    bench/policies/accelgen.py [TACTUS] [--setting NAME] [--rates 0.8,1.0] [--seeds 1,2,3] [--requests 1000]
-                               [--only ROW/ROW/...] [--keep FOLDER] [-o FILE.json]
+    bench/policies/accelgen.py [TACTUS] [--part goodput|window] [--setting NAME] [--rates 0.8,1.0] [--seeds 1,2,3]
+                               [--requests 1000] [--only ROW/ROW/...] [--keep FOLDER] [-o FILE.json]
+
+`--part window` prints throughput and times to completion instead, a table for each rate. Requests and tokens per
+second stand there twice: over the whole run, until the last request is answered, and in a window from a fifth to four
+fifths of the arrivals (`--warmup`, `--measure` of `tactus sim`), while the load lasts.
 
 The first row is sarathi-serve at the pivot's budget (the step size at which throughput saturates). Every seed draws its
 own requests, arrivals and objectives: 34 % of the prompts have 10 to 512 tokens, 52 % up to 4,096, 14 % up to 16,384
 (8,192 where the KV memory holds no more); 51 % of the answers have up to 512 tokens, the rest up to 2,048. The first
 token is due after
 U[0.5, 1.5] x 10 x the time of the prompt alone (of its bin of 512 tokens), each later one after 187.5 ms x
-U[0.75, 1.25]. `--keep` leaves the files there, for `tactus sim --workload trace:FILE`.
+U[0.75, 1.25]. In the setting `opt-13b-prompts` answers have up to 32 tokens, so that prompts fill a KV memory that is
+short, not answers. `--keep` leaves the files there, for `tactus sim --workload trace:FILE`.
 """
 
 import argparse
@@ -28,7 +33,8 @@ BIN = 512
 TBT_MS = 187.5
 
 # `kv_gb`: GB (1e9 bytes) of KV, of `kv_token_bytes` each token; `pivot`: the step size at which the paper finds that
-# throughput saturates; `longest`: prompt, so that prompt and answer fit the KV.
+# throughput saturates; `longest`: prompt, so that prompt and answer fit the KV; `answers`: longest answer, else by the
+# paper's figure 8.
 SETTINGS = {
     "llama-3-70b": {
         "deployment": ["--model", "llama-3.1-70b", "--tp", "4"],
@@ -63,6 +69,8 @@ SETTINGS = {
         "rates": "0.15",
     },
 }
+# The regime with the paper's own compute use (section 3.2: 61 to 64 % of the budget).
+SETTINGS["opt-13b-prompts"] = SETTINGS["opt-13b"] | {"answers": 32, "rates": "2.9"}
 BLOCK = 32
 # This project's amendments of the published policy, each by itself; and the kinder reading of what is urgent.
 AMENDMENTS = (
@@ -90,7 +98,14 @@ def policies(pivot):
         rows[preset] = ["--scheduler", preset]
     for knob, value in AMENDMENTS:
         rows[f"accelgen-paper --{knob} {value}"] = ["--scheduler", "accelgen-paper", f"--{knob}", value]
+    rows["larry"] = ["--scheduler", "larry", "--token-budget", str(pivot)]
+    rows["tactus"] = ["--scheduler", "tactus"]
     return rows
+
+
+def blocks_of(setting):
+    """KV blocks of the setting's memory."""
+    return setting["kv_gb"] * 10**9 // (setting["kv_token_bytes"] * BLOCK)
 
 
 def simulate(tactus, deployment, flags):
@@ -125,8 +140,9 @@ def isolated_ms(tactus, deployment, longest):
     return times
 
 
-def draw_lengths(draw, longest, long_share=0.14):
-    """Prompt and answer tokens of a request: the paper's figure 8; what is not long keeps its proportions."""
+def draw_lengths(draw, longest, long_share=0.14, answers=None):
+    """Prompt and answer tokens of a request: the paper's figure 8; what is not long keeps its proportions. `answers`:
+    the answer has up to so many instead."""
     kind = draw.random()
     prompt = (
         draw.randint(10, 512)
@@ -135,10 +151,11 @@ def draw_lengths(draw, longest, long_share=0.14):
         if kind < 1 - long_share
         else draw.randint(4097, longest)
     )
-    return prompt, draw.randint(1, 512) if draw.random() < 0.51 else draw.randint(513, 2048)
+    answer = draw.randint(1, 512) if draw.random() < 0.51 else draw.randint(513, 2048)
+    return prompt, draw.randint(1, answers) if answers else answer
 
 
-def write_workload(path, seed, rate, requests, isolated):
+def write_workload(path, seed, rate, requests, isolated, answers=None):
     longest = BIN * len(isolated)
     draw = random.Random(seed)
     now = 0.0
@@ -147,50 +164,42 @@ def write_workload(path, seed, rate, requests, isolated):
         rows.writerow(["arrival_s", "prompt_tokens", "output_tokens", "slo_ttft_ms", "slo_tbt_ms"])
         for _ in range(requests):
             now += draw.expovariate(1.0) / rate
-            prompt, output = draw_lengths(draw, longest)
+            prompt, output = draw_lengths(draw, longest, answers=answers)
             ttft = draw.uniform(0.5, 1.5) * 10 * isolated[(prompt - 1) // BIN]
             tbt = draw.uniform(0.75, 1.25) * TBT_MS
             rows.writerow([f"{now:.6f}", prompt, output, f"{ttft:.3f}", f"{tbt:.3f}"])
 
 
-def main():
-    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parse.add_argument("tactus", nargs="?", default="build/release/tactus")
-    parse.add_argument("--setting", choices=SETTINGS, default="llama-3-70b")
-    parse.add_argument("--rates", help="requests per second; default: the setting's")
-    parse.add_argument("--seeds", default="1,2,3")
-    parse.add_argument("--requests", type=int, default=1000)
-    parse.add_argument("--only", help="rows of the table by name, separated by /")
-    parse.add_argument("--keep", type=pathlib.Path, help="folder for the workloads")
-    parse.add_argument("-o", "--output", help="write all figures there, as JSON")
-    args = parse.parse_args()
-    setting = SETTINGS[args.setting]
-    blocks = setting["kv_gb"] * 10**9 // (setting["kv_token_bytes"] * BLOCK)
-    deployment = setting["deployment"] + ["--device", "a100", "--kv-blocks", str(blocks)]
-    rates = [float(rate) for rate in (args.rates or setting["rates"]).split(",")]
-    seeds = [int(seed) for seed in args.seeds.split(",")]
-    rows = policies(setting["pivot"])
-    if args.only:
-        for name in args.only.split("/"):
-            if name not in rows:
-                parse.error(f"--only: no row is named '{name}'; the rows of this setting are: {' / '.join(rows)}")
-        rows = {name: rows[name] for name in args.only.split("/")}
-    isolated = isolated_ms(args.tactus, deployment, setting["longest"])
-    figures = {name: {rate: [] for rate in rates} for name in rows}
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = args.keep or pathlib.Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        for rate in rates:
-            for seed in seeds:
-                path = folder / f"{args.setting}-{rate:g}-{seed}.csv"
-                write_workload(path, seed, rate, args.requests, isolated)
-                for name, flags in rows.items():
-                    result = simulate(args.tactus, deployment, ["--workload", f"trace:{path}", *flags])
-                    if result["goodput"] is None:
-                        sys.exit(f"{args.tactus} reads no objectives from a workload's columns")
-                    figures[name][rate].append(
-                        {key: result[key] for key in ("goodput", "slo_attainment", "request_throughput", "preemptions")}
-                    )
+WINDOW = (0.2, 0.6)  # shares of the requests: those that arrive before the window, and those that arrive in it
+
+
+def window_flags(requests):
+    """The part of the load that is measured, as `tactus sim` takes it: no empty machine before it, no drain after."""
+    before, inside = (int(share * requests) for share in WINDOW)
+    return ["--warmup", str(before), "--measure", str(inside)]
+
+
+def throughput(result):
+    return {
+        "requests_per_s": result["request_throughput"],
+        "tokens_per_s": result["input_token_throughput"] + result["output_token_throughput"],
+    }
+
+
+def figures_of(tactus, deployment, flags, requests, part):
+    """What a row has of one workload."""
+    result = simulate(tactus, deployment, flags)
+    if result["goodput"] is None:
+        sys.exit(f"{tactus} reads no objectives from a workload's columns")
+    found = {key: result[key] for key in ("goodput", "slo_attainment", "request_throughput", "preemptions")}
+    if part == "window":
+        inside = simulate(tactus, deployment, flags + window_flags(requests))
+        found |= {"drain": throughput(result), "window": throughput(inside)}
+        found["jct_s"] = {key: result["e2e_ms"][key] / 1000 for key in ("mean", "p50", "p95", "p99")}
+    return found
+
+
+def goodput_table(figures, rates):
     mean = {
         name: {rate: statistics.mean(run["goodput"] for run in by_rate[rate]) for rate in rates}
         for name, by_rate in figures.items()
@@ -207,6 +216,73 @@ def main():
             for reference in references:
                 line += f" {mean[name][rate] / reference[rate]:.2f} |" if reference[rate] > 0 else " - |"
         print(line)
+
+
+def window_table(figures, rate):
+    """Means over the seeds; in brackets multiples of the first row."""
+
+    def mean(name, *keys):
+        values = figures[name][rate]
+        for key in keys:
+            values = [value[key] for value in values]
+        return statistics.mean(values)
+
+    first = next(iter(figures))
+    print(
+        f"\n{rate:g}/s:\n\n| | goodput | requests/s to the drain | in the window | tokens/s to the drain | in the window"
+        " | mean JCT, s | P50 | P95 | P99 |\n|---|---|---|---|---|---|---|---|---|---|"
+    )
+    for name in figures:
+        cells = [f"{mean(name, 'goodput'):.3f}"]
+        for unit, digits in (("requests_per_s", 3), ("tokens_per_s", 0)):
+            for where in ("drain", "window"):
+                value = mean(name, where, unit)
+                cells.append(f"{value:.{digits}f} ({value / mean(first, where, unit):.2f})")
+        cells += [f"{mean(name, 'jct_s', key):.1f}" for key in ("mean", "p50", "p95", "p99")]
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+def main():
+    parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parse.add_argument("tactus", nargs="?", default="build/release/tactus")
+    parse.add_argument("--part", choices=("goodput", "window"), default="goodput")
+    parse.add_argument("--setting", choices=SETTINGS, default="llama-3-70b")
+    parse.add_argument("--rates", help="requests per second; default: the setting's")
+    parse.add_argument("--seeds", default="1,2,3")
+    parse.add_argument("--requests", type=int, default=1000)
+    parse.add_argument("--only", help="rows of the table by name, separated by /")
+    parse.add_argument("--keep", type=pathlib.Path, help="folder for the workloads")
+    parse.add_argument("-o", "--output", help="write all figures there, as JSON")
+    args = parse.parse_args()
+    setting = SETTINGS[args.setting]
+    deployment = setting["deployment"] + ["--device", "a100", "--kv-blocks", str(blocks_of(setting))]
+    rates = [float(rate) for rate in (args.rates or setting["rates"]).split(",")]
+    seeds = [int(seed) for seed in args.seeds.split(",")]
+    rows = policies(setting["pivot"])
+    if args.only:
+        for name in args.only.split("/"):
+            if name not in rows:
+                parse.error(f"--only: no row is named '{name}'; the rows of this setting are: {' / '.join(rows)}")
+        rows = {name: rows[name] for name in args.only.split("/")}
+    isolated = isolated_ms(args.tactus, deployment, setting["longest"])
+    figures = {name: {rate: [] for rate in rates} for name in rows}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = args.keep or pathlib.Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        for rate in rates:
+            for seed in seeds:
+                path = folder / f"{args.setting}-{rate:g}-{seed}.csv"
+                write_workload(path, seed, rate, args.requests, isolated, setting.get("answers"))
+                for name, flags in rows.items():
+                    flags = ["--workload", f"trace:{path}", *flags]
+                    figures[name][rate].append(
+                        figures_of(args.tactus, deployment, flags, args.requests, args.part)
+                    )
+    if args.part == "window":
+        for rate in rates:
+            window_table(figures, rate)
+    else:
+        goodput_table(figures, rates)
     if args.output:
         pathlib.Path(args.output).write_text(json.dumps(figures, indent=1))
 

@@ -15,7 +15,7 @@ PlanBuilder::PlanBuilder(const SchedulerLimits& limits, KvLedger* ledger)
 void PlanBuilder::Begin(const StepView& view, StepBudget budget, Places places, StepPlan* plan) {
   view_ = &view;
   plan_ = plan;
-  budget_tokens_ = tokens_left_ = budget.tokens;
+  plan->budget_tokens = budget_tokens_ = tokens_left_ = budget.tokens;
   prefill_left_ = budget.prefill_tokens;
   oversize_tokens_ = budget.oversize_tokens;
   max_running_ = places.running;

@@ -13,7 +13,8 @@ Result<std::unique_ptr<StepLog>> StepLog::Create(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (file == nullptr)
     return InvalidArgument(fmt::format("cannot write --steps-out '{}': {}", path, std::strerror(errno)), "steps-out");
-  std::fputs("replica,start_s,end_s,prompt_tokens,prompt_context_tokens,decodes,decode_context_tokens\n", file);
+  std::fputs("replica,start_s,end_s,prompt_tokens,prompt_context_tokens,decodes,decode_context_tokens,budget_tokens\n",
+             file);
   return std::unique_ptr<StepLog>(new StepLog(path, file));
 }
 
@@ -25,8 +26,9 @@ void StepLog::Ran(int32_t replica, const StepPlan& plan, TimeNs start_ns, TimeNs
   const StepShape shape = ShapeOf(plan, &chunks_);
   int64_t behind = 0;
   for (const ChunkShape& chunk : shape.chunks) behind += chunk.context_tokens;
-  const auto line = fmt::format("{},{},{},{},{},{},{}\n", replica, ExactSeconds(start_ns), ExactSeconds(end_ns),
-                                shape.prefill_tokens(), behind, shape.decodes, shape.decode_context_tokens);
+  const auto line = fmt::format("{},{},{},{},{},{},{},{}\n", replica, ExactSeconds(start_ns), ExactSeconds(end_ns),
+                                shape.prefill_tokens(), behind, shape.decodes, shape.decode_context_tokens,
+                                plan.budget_tokens);
   std::fwrite(line.data(), 1, line.size(), file_);
 }
 

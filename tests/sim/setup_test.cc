@@ -393,7 +393,8 @@ TEST(SetUp, StepsAreLogged) {
   std::ifstream in(o.steps_out);
   std::string header, line, held;
   std::getline(in, header);
-  EXPECT_EQ(header, "replica,start_s,end_s,prompt_tokens,prompt_context_tokens,decodes,decode_context_tokens");
+  EXPECT_EQ(header,
+            "replica,start_s,end_s,prompt_tokens,prompt_context_tokens,decodes,decode_context_tokens,budget_tokens");
   double last_s = 0;
   while (std::getline(in, line)) {
     int replica = -1, used = 0;
