@@ -166,7 +166,7 @@ def tokens_per_step(r):
 def compute_use(r):
     """Tokens over budget, mean over steps; a system without a budget against the pivot of OPT-13B."""
     bound = not r["scheduler"].startswith(("orca", "fastserve"))
-    return r["budget_utilization"] if bound else tokens_per_step(r) / FIGURES.SETTINGS["opt-13b"]["pivot"]
+    return r["compute_use"] if bound else tokens_per_step(r) / FIGURES.SETTINGS["opt-13b"]["pivot"]
 
 
 def kv_use(r):
@@ -387,7 +387,7 @@ def of_a_step():
             why=AGAIN if where else DRAIN,
             **here | ({"stands_in": IN_WINDOW} if where else {}),
         )
-    prompts = against("opt-13b", rate=2.9, lengths=PROMPT_LENGTHS)
+    prompts = against("opt-13b", rate=2.9, lengths=PROMPT_LENGTHS, also=("compute_use",))
     inside = against("opt-13b", rate=2.9, lengths=PROMPT_LENGTHS, window=True)
     for name, section, says, paper, expects, runs, value, unit, why in (
         ("goodput", "6.2, figure 11b", "goodput over the best of five systems", "at least 1.43",
@@ -504,7 +504,7 @@ def ablations():
     """Section 6.3, figure 12: a section of the paper left out."""
     names = ("accelgen", "no-chunk", "no-order", "no-batch")
     below = both(names, lambda name: run("opt-13b", name, rate=0.2))
-    prompts = both(names, lambda name: run("opt-13b", name, rate=2.9, lengths=PROMPT_LENGTHS))
+    prompts = both(names, lambda name: run("opt-13b", name, rate=2.9, lengths=PROMPT_LENGTHS, also=("compute_use",)))
     at = f"{ANSWERS}, 0.2 requests/s"
     here = dict(unit="%", model="opt-13b a100")
     kept_of = (
@@ -572,7 +572,12 @@ def section_3():
     here = dict(model="opt-13b a100", stands_in=STANDS_IN)
     slack = {
         name: run(
-            "opt-13b", f"sarathi-serve --budget slo{flags}", rate=2.9, lengths=PROMPT_LENGTHS, slo=VARIED
+            "opt-13b",
+            f"sarathi-serve --budget slo{flags}",
+            rate=2.9,
+            lengths=PROMPT_LENGTHS,
+            slo=VARIED,
+            also=("compute_use",),
         )
         for name, flags in (("fcfs", ""), ("slack", " --order slack"))
     }
@@ -714,7 +719,7 @@ def sensitivity():
         SHARES,
         lambda name, share: run(
             "opt-13b", name, rate=0.08, lengths=f"accelgen_8192_{share}", requests=600,
-            kept_tokens=True,
+            also=("kept_tokens_per_s",),
         ),
     )
     kept_tokens = lambda r: r["kept_tokens_per_s"]

@@ -12,14 +12,14 @@ REPRODUCED, DIRECTION, DISAGREES, FAILED = "reproduced", "direction only", "disa
 class Sim:
     """One `tactus sim` command. In `flags` {seed}, {requests} and the names of files (files.py) are filled in. `steps`:
     what every step took
-    is kept too, under `steps_out` of the result, or of it the columns that are named. `kept_tokens`: the tokens per
-    second, prompts and answers, of the requests that kept all their objectives, under `kept_tokens_per_s`."""
+    is kept too, under `steps_out` of the result, or of it the columns that are named. `also`: figures that a file of the
+    run has and its result has not (simulations.ALSO), by name."""
 
     flags: str
     requests: int = 1000
     quick_requests: int = 300
     steps: bool | tuple = False
-    kept_tokens: bool = False
+    also: tuple = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -143,7 +143,8 @@ def pictures(results, folder):
     """One of each paper, which the tables show."""
     folder.mkdir(parents=True, exist_ok=True)
     for _, name, title, mine in by_paper(results):
-        (folder / f"{name}.svg").write_text(picture.svg(title, mine))
+        two = any(shipped(r) for r in mine)
+        (folder / f"{name}.svg").write_text(picture.svg(f"{title}, {PUBLISHED}" if two else title, mine))
 
 
 def table_heads(rows):

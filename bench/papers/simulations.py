@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shlex
+import statistics
 import subprocess
 import tempfile
 import threading
@@ -43,6 +44,24 @@ def kept_all(row):
     return row["finish"] in ("stop", "length") and all(
         took[name] <= float(limit) / 1000 for name, limit in stated.items() if limit
     )
+
+
+def kept_tokens_per_s(requests, result):
+    """Tokens per second, prompts and answers, of the requests that kept all that they stated."""
+    kept = (int(row["prompt_tokens"]) + int(row["output_tokens"]) for row in requests if kept_all(row))
+    return sum(kept) / result["duration_s"]
+
+
+def compute_use(steps, result):
+    """Tokens of a step over its budget, mean over the steps."""
+    return statistics.fmean((int(s["prompt_tokens"]) + int(s["decodes"])) / int(s["budget_tokens"]) for s in steps)
+
+
+# Figures that only a file of the run has: the flag that writes it, and what is made of its rows.
+ALSO = {
+    "kept_tokens_per_s": ("--requests-out", kept_tokens_per_s),
+    "compute_use": ("--steps-out", compute_use),
+}
 
 
 def hash_of_program(tactus):
@@ -82,7 +101,7 @@ class Simulations:
     def run(self, sim, seed, extra=(), rate=None, quick=False):
         args = self.command(sim, seed, extra, rate, quick)
         key = hashlib.sha256(
-            json.dumps([self.program, [self.files.content(a) for a in args], sim.steps, sim.kept_tokens]).encode()
+            json.dumps([self.program, [self.files.content(a) for a in args], sim.steps, sim.also]).encode()
         ).hexdigest()
         with self.lock:
             if key in self.found:
@@ -94,7 +113,7 @@ class Simulations:
             return future.result()
         try:
             with self.slots:
-                result = self.simulate(args, sim.steps, sim.kept_tokens)
+                result = self.simulate(args, sim.steps, sim.also)
         except BaseException as error:
             with self.lock:
                 del self.running[key]
@@ -112,16 +131,11 @@ class Simulations:
             self.progress(self)
         return result
 
-    def simulate(self, args, steps, kept_tokens=False):
+    def simulate(self, args, steps, also=()):
         with tempfile.TemporaryDirectory() as folder:
-            path, requests = pathlib.Path(folder) / "steps.csv", pathlib.Path(folder) / "requests.csv"
-            command = [
-                self.tactus,
-                *args,
-                "--json",
-                *(["--steps-out", str(path)] if steps else []),
-                *(["--requests-out", str(requests)] if kept_tokens else []),
-            ]
+            wanted = dict.fromkeys(["--steps-out"] * bool(steps) + [ALSO[name][0] for name in also])
+            paths = {flag: pathlib.Path(folder) / f"{flag.strip('-')}.csv" for flag in wanted}
+            command = [self.tactus, *args, "--json", *(word for flag, path in paths.items() for word in (flag, str(path)))]
             try:
                 done = subprocess.run(
                     command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit_s
@@ -132,19 +146,15 @@ class Simulations:
                 raise SimulationFailed(f"{shlex.join(command)}\n{done.stderr.strip()}")
             result = json.loads(done.stdout)
             if steps:
-                with open(path, newline="") as file:
+                with open(paths["--steps-out"], newline="") as file:
                     result["steps_out"] = [
                         {name: float(value) for name, value in row.items() if steps is True or name in steps}
                         for row in csv.DictReader(file)
                     ]
-            if kept_tokens:
-                with open(requests, newline="") as file:
-                    tokens = sum(
-                        int(row["prompt_tokens"]) + int(row["output_tokens"])
-                        for row in csv.DictReader(file)
-                        if kept_all(row)
-                    )
-                result["kept_tokens_per_s"] = tokens / result["duration_s"]
+            for name in also:
+                flag, figure = ALSO[name]
+                with open(paths[flag], newline="") as file:
+                    result[name] = figure(csv.DictReader(file), result)
             return result
 
     def capacity(self, capacity, seed, extra=(), quick=False):

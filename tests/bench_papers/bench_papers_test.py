@@ -51,6 +51,22 @@ class Tables(unittest.TestCase):
             "write it anew: bench/papers/run.py --list > data/paper_claims.txt",
         )
 
+    def test_accelgens_verdict_is_that_of_the_published_policy(self):
+        import accelgen_claims
+
+        policies = lambda runs: [
+            flags.split("--scheduler ")[1].split()[0]
+            for flags in (claims.sim_of(run).flags for run in runs.values())
+            if "--scheduler accelgen" in flags
+        ]
+        for c in accelgen_claims.claims():
+            ran, shipped = policies(c.runs), policies(c.shipped)
+            for name in ran:
+                self.assertTrue(name.startswith("accelgen-paper"), f"{c.id}: {name} is not the paper's policy")
+            self.assertEqual(len(ran), len(shipped), f"{c.id}: what ships has another number of AccelGen's runs")
+            for name in shipped:
+                self.assertFalse(name.startswith("accelgen-paper"), f"{c.id}: {name} does not ship as accelgen")
+
     def test_faults_are_named(self):
         faults = claims.check(
             [
@@ -73,6 +89,10 @@ class Tables(unittest.TestCase):
     def test_a_claim_measures_something(self):
         with self.assertRaisesRegex(ValueError, "measures nothing"):
             Claim("c", "1", "says", "2", Near(1, 0.1), {}, lambda r: 1)
+
+    def test_what_ships_is_run_as_the_papers(self):
+        with self.assertRaisesRegex(ValueError, r"what ships has other runs \(b\) than the paper's"):
+            claim(shipped={"b": Sim("--rate 1")})
 
 
 class Verdicts(unittest.TestCase):
@@ -189,6 +209,12 @@ class Lengths(unittest.TestCase):
         self.assertAlmostEqual(statistics.median(p for p, _ in rows) / 7059, 1, delta=0.1)
         self.assertLessEqual(max(p + d for p, d in rows), 16384)
 
+    def test_answers_can_be_bounded(self):
+        rows = [tuple(map(int, line.split(","))) for line in files.accelgen(1, 300, 8192, 14, 32).splitlines()[1:]]
+        self.assertEqual((min(d for _, d in rows), max(d for _, d in rows)), (1, 32))
+        as_drawn = [line.split(",")[1] for line in files.accelgen(1, 300, 8192).splitlines()[1:]]
+        self.assertGreater(max(map(int, as_drawn)), 1024, "without a bound they are those of figure 8")
+
     def test_zipf_has_ten_prompt_tokens_for_one(self):
         rows = [tuple(map(int, line.split(","))) for line in files.zipf(1, 200).splitlines()[1:]]
         self.assertTrue(all(1024 <= p + d <= 4096 and 9.9 < p / d < 11.2 for p, d in rows))
@@ -239,6 +265,12 @@ class Running(unittest.TestCase):
         self.fresh().run(Sim("--rate 3"), 1)
         self.assertEqual(self.ran(), 2)
 
+    def test_another_program_beside_it_runs_again(self):
+        self.fresh().run(Sim("--rate 3"), 1)
+        pathlib.Path(f"{self.tactus}-tools").write_text("what simulates")
+        self.fresh().run(Sim("--rate 3"), 1)
+        self.assertEqual(self.ran(), 2, "the result of another tactus-tools was taken from the cache")
+
     def test_capacity_is_found_to_a_step_of_the_grid(self):
         for most in (0.03, 0.5, 1, 7.3, 90):
             found = self.fresh().capacity(Capacity(Sim("--model m"), lambda r, most=most: r["x"] <= most, ""), 1)
@@ -284,6 +316,72 @@ class Running(unittest.TestCase):
             path.write_text(text)
             self.fresh().run(Sim(f"--rate 3 --workload lengths:{path}"), 1)
             self.assertEqual(self.ran(), ran)
+
+    def test_what_ships_stands_beside_the_papers_and_decides_nothing(self):
+        c = claim(
+            Between(5, None, 1),
+            runs={"a": Sim("--rate 1")},
+            shipped={"a": Sim("--rate 6")},
+            model="llama-13b a100",
+            why="published",
+            shipped_why="ships",
+        )
+        [row] = run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=())
+        self.assertEqual((row["ours"], row["verdict"], row["why"]), (1, "disagrees", "published"))
+        self.assertEqual((row["shipped"]["ours"], row["shipped"]["verdict"], row["shipped"]["why"]), (6, "reproduced", ""))
+        self.assertIn("--rate 6", row["shipped"]["commands"]["a"])
+        self.assertEqual(row["shipped"]["variants"].keys(), row["variants"].keys(), "both have wrong step times")
+        two = [dict(row, id="both"), dict(row, id="one", shipped=None, verdict="reproduced", why="")]
+        text = report.markdown(
+            [
+                {
+                    "date": "2026-11-26",
+                    "commit": "abc",
+                    "command": "run",
+                    "traces": "none",
+                    "papers": {"p": "Paper"},
+                    "rows": two,
+                }
+            ]
+        )
+        for part in (
+            "| Paper, as published | 2 | 1 | 0 | 1 | 0 |",
+            "| Paper, as shipped | 2 | 2 | 0 | 0 | 0 |",
+            "| as published | difference | verdict | with wrong step times | as shipped | difference | verdict |",
+            "| at least 5 | 1 | -80 % | disagrees | 1 to 1 | 6 | within | reproduced | 6 to 6 |",
+            "| at least 5 | 1 | -80 % | reproduced | 1 to 1 | 1 | -80 % | reproduced | 1 to 1 |",
+            "- `both` (as published): published.",
+        ):
+            self.assertIn(part, text)
+        self.assertIn("as shipped 6 ", report.plain([{"papers": {"p": "Paper"}, "rows": two}]))
+
+    def test_tokens_of_requests_that_kept_what_they_stated(self):
+        row = {
+            "arrival_s": "1",
+            "first_token_s": "1.5",
+            "done_s": "3",
+            "longest_gap_s": "0.1",
+            "finish": "length",
+            "slo_ttft_ms": "500",
+            "slo_tbt_ms": "100",
+            "slo_jct_ms": "",
+        }
+        self.assertTrue(simulations.kept_all(row), "what is just met is kept")
+        for late in (
+            {"slo_ttft_ms": "499"},
+            {"slo_tbt_ms": "99"},
+            {"slo_jct_ms": "1999"},
+            {"finish": "aborted"},
+            {"first_token_s": ""},
+        ):
+            self.assertFalse(simulations.kept_all(row | late), late)
+
+    def test_compute_use_is_the_mean_of_the_steps_shares(self):
+        steps = [
+            {"prompt_tokens": "100", "decodes": "20", "budget_tokens": "120"},
+            {"prompt_tokens": "0", "decodes": "50", "budget_tokens": "1000"},
+        ]
+        self.assertAlmostEqual(simulations.compute_use(steps, {}), (1 + 0.05) / 2)
 
     def test_rows_have_seeds_variants_and_turns(self):
         c = claim(Between(None, 5), runs={"a": Sim("--rate 3")}, model="yi-34b a100")

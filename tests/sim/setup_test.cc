@@ -388,6 +388,8 @@ TEST(SetUp, StepsAreLogged) {
   o.rate = 0;
   o.concurrency = 2;
   o.requests = 2;
+  o.scheduler = "sarathi-serve";
+  o.token_budget = 300;
   o.steps_out = ::testing::TempDir() + "/steps.csv";
   RunOptions(o);
   std::ifstream in(o.steps_out);
@@ -406,7 +408,7 @@ TEST(SetUp, StepsAreLogged) {
     last_s = end_s;
     held += line.substr(static_cast<size_t>(used)) + " ";
   }
-  EXPECT_EQ(held, "40,0,0,0 0,0,2,42 0,0,2,44 ");
+  EXPECT_EQ(held, "40,0,0,0,300 0,0,2,42,300 0,0,2,44,300 ");
 }
 
 TEST(SetUp, WhatIsWrongIsNamed) {
