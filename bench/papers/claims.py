@@ -11,9 +11,8 @@ REPRODUCED, DIRECTION, DISAGREES, FAILED = "reproduced", "direction only", "disa
 @dataclasses.dataclass(frozen=True)
 class Sim:
     """One `tactus sim` command. In `flags` {seed}, {requests} and the names of files (files.py) are filled in. `steps`:
-    what every step took
-    is kept too, under `steps_out` of the result, or of it the columns that are named. `also`: figures that a file of the
-    run has and its result has not (simulations.ALSO), by name."""
+    what every step took is kept too, under `steps_out` of the result, or of it the columns that are named. `also`:
+    figures that a file of the run has and its result has not (simulations.ALSO), by name."""
 
     flags: str
     requests: int = 1000

@@ -135,7 +135,12 @@ class Simulations:
         with tempfile.TemporaryDirectory() as folder:
             wanted = dict.fromkeys(["--steps-out"] * bool(steps) + [ALSO[name][0] for name in also])
             paths = {flag: pathlib.Path(folder) / f"{flag.strip('-')}.csv" for flag in wanted}
-            command = [self.tactus, *args, "--json", *(word for flag, path in paths.items() for word in (flag, str(path)))]
+            command = [
+                self.tactus,
+                *args,
+                "--json",
+                *(word for flag, path in paths.items() for word in (flag, str(path))),
+            ]
             try:
                 done = subprocess.run(
                     command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=self.limit_s

@@ -3,12 +3,14 @@
 kept. Prints a Markdown table: requests per second that kept all their objectives (mean over the seeds, least and
 largest), and that as a multiple of the first row and of the best fixed budget of sarathi-serve.
 
-    bench/policies/accelgen.py [TACTUS] [--part goodput|window] [--setting NAME] [--rates 0.8,1.0] [--seeds 1,2,3]
-                               [--requests 1000] [--only ROW/ROW/...] [--keep FOLDER] [-o FILE.json]
+    bench/policies/accelgen.py [TACTUS] [--part goodput|published|window] [--setting NAME] [--rates 0.8,1.0]
+                               [--seeds 1,2,3] [--requests 1000] [--only ROW/ROW/...] [--keep FOLDER] [-o FILE.json]
 
-`--part window` prints throughput and times to completion instead, a table for each rate. Requests and tokens per
-second stand there twice: over the whole run, until the last request is answered, and in a window from a fifth to four
-fifths of the arrivals (`--warmup`, `--measure` of `tactus sim`), while the load lasts.
+`--part published` has the policy as published, its ablations and each of this project's amendments by itself, a column
+for each setting (without `--setting` for the paper's four models). `--part window` prints throughput and times to
+completion, a table for each rate. Requests and tokens per second stand there twice: over the whole run, until the last
+request is answered, and in a window from a fifth to four fifths of the arrivals (`--warmup`, `--measure` of
+`tactus sim`), while the load lasts.
 
 The first row is sarathi-serve at the pivot's budget (the step size at which throughput saturates). Every seed draws its
 own requests, arrivals and objectives: 34 % of the prompts have 10 to 512 tokens, 52 % up to 4,096, 14 % up to 16,384
@@ -69,6 +71,7 @@ SETTINGS = {
         "rates": "0.15",
     },
 }
+PAPERS = tuple(SETTINGS)
 # The regime with the paper's own compute use (section 3.2: 61 to 64 % of the budget).
 SETTINGS["opt-13b-prompts"] = SETTINGS["opt-13b"] | {"answers": 32, "rates": "2.9"}
 BLOCK = 32
@@ -82,25 +85,40 @@ AMENDMENTS = (
 )
 
 
-def policies(pivot):
-    rows = {
-        f"sarathi-serve, {budget} tokens": ["--scheduler", "sarathi-serve", "--token-budget", str(budget)]
-        for budget in (pivot, 512, 384)
-    }
-    rows["sarathi-serve --budget slo"] = ["--scheduler", "sarathi-serve", "--budget", "slo"]
-    rows["vllm"] = ["--scheduler", "vllm", "--token-budget", str(pivot)]
-    rows["fastgen"] = ["--scheduler", "fastgen", "--token-budget", str(pivot)]
-    for preset in ("accelgen", "accelgen-no-chunk", "accelgen-no-order", "accelgen-no-batch"):
-        rows[preset] = ["--scheduler", preset]
+ALL = ("goodput", "published", "window")
+
+
+def policies(pivot, part):
+    """name -> flags of the part's rows."""
+    rows = []
+
+    def add(name, flags, *parts):
+        if part in parts:
+            rows.append((name, ["--scheduler", *flags]))
+
+    add(
+        "sarathi-serve, pivot" if part == "published" else f"sarathi-serve, {pivot} tokens",
+        ["sarathi-serve", "--token-budget", str(pivot)],
+        *ALL,
+    )
+    add("sarathi-serve, 512 tokens", ["sarathi-serve", "--token-budget", "512"], "goodput", "published")
+    add("sarathi-serve, 384 tokens", ["sarathi-serve", "--token-budget", "384"], "goodput")
+    add("sarathi-serve --budget slo", ["sarathi-serve", "--budget", "slo"], "goodput")
+    add("vllm", ["vllm", "--token-budget", str(pivot)], "goodput", "window")
+    add("fastgen", ["fastgen", "--token-budget", str(pivot)], *ALL)
+    add("accelgen", ["accelgen"], *ALL)
+    for preset in ("accelgen-no-chunk", "accelgen-no-order", "accelgen-no-batch"):
+        add(preset, [preset], "goodput")
     for era in ("completed", "prefilled", "off"):
-        rows[f"accelgen --era {era}"] = ["--scheduler", "accelgen", "--era", era]
-    for preset in ("accelgen-paper", "accelgen-paper-no-chunk", "accelgen-paper-no-order", "accelgen-paper-no-batch"):
-        rows[preset] = ["--scheduler", preset]
+        add(f"accelgen --era {era}", ["accelgen", "--era", era], "goodput")
+    add("accelgen-paper", ["accelgen-paper"], *ALL)
+    for preset in ("accelgen-paper-no-chunk", "accelgen-paper-no-order", "accelgen-paper-no-batch"):
+        add(preset, [preset], "published")
     for knob, value in AMENDMENTS:
-        rows[f"accelgen-paper --{knob} {value}"] = ["--scheduler", "accelgen-paper", f"--{knob}", value]
-    rows["larry"] = ["--scheduler", "larry", "--token-budget", str(pivot)]
-    rows["tactus"] = ["--scheduler", "tactus"]
-    return rows
+        add(f"accelgen-paper --{knob} {value}", ["accelgen-paper", f"--{knob}", value], "published")
+    add("larry", ["larry", "--token-budget", str(pivot)], "goodput", "window")
+    add("tactus", ["tactus"], "goodput", "window")
+    return dict(rows)
 
 
 def blocks_of(setting):
@@ -170,6 +188,7 @@ def write_workload(path, seed, rate, requests, isolated, answers=None):
             rows.writerow([f"{now:.6f}", prompt, output, f"{ttft:.3f}", f"{tbt:.3f}"])
 
 
+REFERENCES = ("sarathi-serve, pivot", "fastgen")
 WINDOW = (0.2, 0.6)  # shares of the requests: those that arrive before the window, and those that arrive in it
 
 
@@ -199,6 +218,30 @@ def figures_of(tactus, deployment, flags, requests, part):
     return found
 
 
+def spread(runs):
+    """Mean, least and largest goodput."""
+    goodput = [run["goodput"] for run in runs]
+    return f"{statistics.mean(goodput):.3f} ({min(goodput):.3f} to {max(goodput):.3f})"
+
+
+def published_table(columns):
+    """`columns`: what was measured, by the column's name."""
+    print("| | " + " | ".join(columns) + " |\n|---" + "|---" * len(columns) + "|")
+    for name in next(iter(columns.values())):
+        print(f"| {name} | " + " | ".join(spread(runs[name]) for runs in columns.values()) + " |")
+    best = {
+        label: max(statistics.mean(run["goodput"] for run in runs[name]) for name in runs if name in REFERENCES)
+        for label, runs in columns.items()
+    }
+    for name in ("accelgen-paper", "accelgen"):
+        over = (
+            f"{statistics.mean(run['goodput'] for run in runs[name]) / best[label]:.2f}" if best[label] > 0 else "-"
+            for label, runs in columns.items()
+            if name in runs
+        )
+        print(f"| *{name} over the better of {' and '.join(REFERENCES)}* | {' | '.join(over)} |")
+
+
 def goodput_table(figures, rates):
     mean = {
         name: {rate: statistics.mean(run["goodput"] for run in by_rate[rate]) for rate in rates}
@@ -211,8 +254,7 @@ def goodput_table(figures, rates):
     for name, by_rate in figures.items():
         line = f"| {name} |"
         for rate in rates:
-            goodput = [run["goodput"] for run in by_rate[rate]]
-            line += f" {mean[name][rate]:.3f} ({min(goodput):.3f} to {max(goodput):.3f}) |"
+            line += f" {spread(by_rate[rate])} |"
             for reference in references:
                 line += f" {mean[name][rate] / reference[rate]:.2f} |" if reference[rate] > 0 else " - |"
         print(line)
@@ -229,8 +271,8 @@ def window_table(figures, rate):
 
     first = next(iter(figures))
     print(
-        f"\n{rate:g}/s:\n\n| | goodput | requests/s to the drain | in the window | tokens/s to the drain | in the window"
-        " | mean JCT, s | P50 | P95 | P99 |\n|---|---|---|---|---|---|---|---|---|---|"
+        f"\n{rate:g}/s:\n\n| | goodput | requests/s to the drain | in the window | tokens/s to the drain |"
+        " in the window | mean JCT, s | P50 | P95 | P99 |\n|---|---|---|---|---|---|---|---|---|---|"
     )
     for name in figures:
         cells = [f"{mean(name, 'goodput'):.3f}"]
@@ -242,11 +284,40 @@ def window_table(figures, rate):
         print(f"| {name} | {' | '.join(cells)} |")
 
 
+def measure(args, name):
+    """Row -> rate -> what each seed has, in the setting of that name."""
+    setting = SETTINGS[name]
+    deployment = setting["deployment"] + ["--device", "a100", "--kv-blocks", str(blocks_of(setting))]
+    rows = policies(setting["pivot"], args.part)
+    if args.only:
+        rows = {row: rows[row] for row in args.only.split("/")}
+    isolated = isolated_ms(args.tactus, deployment, setting["longest"])
+    rates = rates_of(args, name)
+    figures = {row: {rate: [] for rate in rates} for row in rows}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = args.keep or pathlib.Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        for rate in rates:
+            for seed in (int(seed) for seed in args.seeds.split(",")):
+                path = folder / f"{name}-{rate:g}-{seed}.csv"
+                write_workload(path, seed, rate, args.requests, isolated, setting.get("answers"))
+                for row, flags in rows.items():
+                    flags = ["--workload", f"trace:{path}", *flags]
+                    figures[row][rate].append(figures_of(args.tactus, deployment, flags, args.requests, args.part))
+    return figures
+
+
+def rates_of(args, name):
+    return [float(rate) for rate in (args.rates or SETTINGS[name]["rates"]).split(",")]
+
+
 def main():
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("tactus", nargs="?", default="build/release/tactus")
-    parse.add_argument("--part", choices=("goodput", "window"), default="goodput")
-    parse.add_argument("--setting", choices=SETTINGS, default="llama-3-70b")
+    parse.add_argument("--part", choices=ALL, default="goodput")
+    parse.add_argument(
+        "--setting", choices=SETTINGS, help=f"default: {PAPERS[0]}; of `--part published` {', '.join(PAPERS)}"
+    )
     parse.add_argument("--rates", help="requests per second; default: the setting's")
     parse.add_argument("--seeds", default="1,2,3")
     parse.add_argument("--requests", type=int, default=1000)
@@ -254,37 +325,30 @@ def main():
     parse.add_argument("--keep", type=pathlib.Path, help="folder for the workloads")
     parse.add_argument("-o", "--output", help="write all figures there, as JSON")
     args = parse.parse_args()
-    setting = SETTINGS[args.setting]
-    deployment = setting["deployment"] + ["--device", "a100", "--kv-blocks", str(blocks_of(setting))]
-    rates = [float(rate) for rate in (args.rates or setting["rates"]).split(",")]
-    seeds = [int(seed) for seed in args.seeds.split(",")]
-    rows = policies(setting["pivot"])
+    names = [args.setting] if args.setting else PAPERS if args.part == "published" else PAPERS[:1]
     if args.only:
+        rows = policies(SETTINGS[names[0]]["pivot"], args.part)
         for name in args.only.split("/"):
             if name not in rows:
                 parse.error(f"--only: no row is named '{name}'; the rows of this setting are: {' / '.join(rows)}")
-        rows = {name: rows[name] for name in args.only.split("/")}
-    isolated = isolated_ms(args.tactus, deployment, setting["longest"])
-    figures = {name: {rate: [] for rate in rates} for name in rows}
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = args.keep or pathlib.Path(scratch)
-        folder.mkdir(parents=True, exist_ok=True)
-        for rate in rates:
-            for seed in seeds:
-                path = folder / f"{args.setting}-{rate:g}-{seed}.csv"
-                write_workload(path, seed, rate, args.requests, isolated, setting.get("answers"))
-                for name, flags in rows.items():
-                    flags = ["--workload", f"trace:{path}", *flags]
-                    figures[name][rate].append(
-                        figures_of(args.tactus, deployment, flags, args.requests, args.part)
-                    )
-    if args.part == "window":
-        for rate in rates:
-            window_table(figures, rate)
+    if args.rates and len(names) > 1:
+        parse.error(f"--rates {args.rates} is of one setting: name it with --setting")
+    found = {name: measure(args, name) for name in names}
+    if args.part == "published":
+        published_table(
+            {
+                f"{name}, {rate:g}/s": {row: by_rate[rate] for row, by_rate in figures.items()}
+                for name, figures in found.items()
+                for rate in rates_of(args, name)
+            }
+        )
+    elif args.part == "window":
+        for rate in rates_of(args, names[0]):
+            window_table(found[names[0]], rate)
     else:
-        goodput_table(figures, rates)
+        goodput_table(found[names[0]], rates_of(args, names[0]))
     if args.output:
-        pathlib.Path(args.output).write_text(json.dumps(figures, indent=1))
+        pathlib.Path(args.output).write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

@@ -328,7 +328,9 @@ class Running(unittest.TestCase):
         )
         [row] = run.run_claims({"p": ("Paper", [c])}, self.fresh(), 2, calibrate=())
         self.assertEqual((row["ours"], row["verdict"], row["why"]), (1, "disagrees", "published"))
-        self.assertEqual((row["shipped"]["ours"], row["shipped"]["verdict"], row["shipped"]["why"]), (6, "reproduced", ""))
+        self.assertEqual(
+            (row["shipped"]["ours"], row["shipped"]["verdict"], row["shipped"]["why"]), (6, "reproduced", "")
+        )
         self.assertIn("--rate 6", row["shipped"]["commands"]["a"])
         self.assertEqual(row["shipped"]["variants"].keys(), row["variants"].keys(), "both have wrong step times")
         two = [dict(row, id="both"), dict(row, id="one", shipped=None, verdict="reproduced", why="")]
