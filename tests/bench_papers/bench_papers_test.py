@@ -6,6 +6,7 @@ tests/bench_papers/bench_papers_test.py [TACTUS]
 """
 
 import contextlib
+import dataclasses
 import io
 import json
 import math
@@ -393,6 +394,9 @@ class Running(unittest.TestCase):
         )
         self.assertIn("--rate 6", row["shipped"]["commands"]["a"])
         self.assertEqual(row["shipped"]["variants"].keys(), row["variants"].keys(), "both have wrong step times")
+        neither = dataclasses.replace(c, expects=Between(9, None, 7))
+        [other] = run.run_claims({"p": ("Paper", [neither])}, self.fresh(), 2)
+        self.assertEqual((other["why"], other["shipped"]["why"]), ("published", "ships"))
         two = [dict(row, id="both"), dict(row, id="one", shipped=None, verdict="reproduced", why="")]
         text = report.markdown(
             [
