@@ -76,14 +76,15 @@ URGENT = (
     " KV and steps from those that could be kept, and are computed again after each preemption"
 )
 LONG_STEPS = (
-    "equation 6 takes a step's time for proportional to its tokens and knows nothing of the KV that decodes read: below"
-    " capacity the published policy's steps last longer than the gaps that they were sized for (`--accelgen-model on`"
+    "equation 6 takes a step's time for proportional to its tokens and knows nothing of the KV that decodes read, so"
+    " that the published policy's steps last longer than the gaps that they were sized for (`--accelgen-model on`"
     " mends it)"
 )
 DRAIN = (
     "to the drain every system has served the same requests, so that an order gains little there and loses what it"
     " computes twice; `ag-tokens-window` and `ag-requests-window` are of a window"
 )
+KEEPS_UP = "the machine keeps up with this load: hardly a request waits, whatever the order"
 AGAIN = "what is preempted for urgent requests is computed again"
 LONG_FIRST = (
     "what is preempted for others is computed again, and short requests do not go first: larry, which serves them"

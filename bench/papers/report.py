@@ -42,9 +42,7 @@ def shipped(row):
 
 def both(rows):
     """(label, row of what it says) of all that was measured: the paper's algorithms, then what ships."""
-    if not any(shipped(r) for r in rows):
-        return [("", r) for r in rows]
-    return [(PUBLISHED, r) for r in rows] + [(SHIPPED, shipped(r)) for r in rows if shipped(r)]
+    return [(PUBLISHED if shipped(r) else "", r) for r in rows] + [(SHIPPED, shipped(r)) for r in rows if shipped(r)]
 
 
 def ours(row):
@@ -167,8 +165,7 @@ def reasons(rows):
         if r["why"]:
             grouped.setdefault(r["why"], {}).setdefault(f"`{r['id']}`", []).append(label)
     if grouped:
-        two = any(shipped(r) for r in rows)
-        named = lambda name, labels: name if not two or len(labels) == 2 else f"{name} ({labels[0]})"
+        named = lambda name, labels: f"{name} ({labels[0]})" if labels in ([PUBLISHED], [SHIPPED]) else name
         lines += ["", "Where ours differs:", ""]
         lines += [wrapped(f"- {', '.join(named(*i) for i in ids.items())}: {why}.") for why, ids in grouped.items()]
     if failed := [(label, r) for label, r in both(rows) if r["errors"]]:
