@@ -26,9 +26,9 @@ void StepLog::Ran(int32_t replica, const StepPlan& plan, TimeNs start_ns, TimeNs
   const StepShape shape = ShapeOf(plan, &chunks_);
   int64_t behind = 0;
   for (const ChunkShape& chunk : shape.chunks) behind += chunk.context_tokens;
-  const auto line = fmt::format("{},{},{},{},{},{},{},{}\n", replica, ExactSeconds(start_ns), ExactSeconds(end_ns),
-                                shape.prefill_tokens(), behind, shape.decodes, shape.decode_context_tokens,
-                                plan.budget_tokens);
+  const auto line =
+      fmt::format("{},{},{},{},{},{},{},{}\n", replica, ExactSeconds(start_ns), ExactSeconds(end_ns),
+                  shape.prefill_tokens(), behind, shape.decodes, shape.decode_context_tokens, plan.budget_tokens);
   std::fwrite(line.data(), 1, line.size(), file_);
 }
 
