@@ -315,7 +315,7 @@ def sensitivity():
         yield Claim(
             f"ag-{claim}-falls",
             "6.4, figure 13",
-            "and least over the one before, of those between",
+            f"and least over the one before, of those between ({at})",
             "never falls",
             Between(0.97, None),
             **runs,
