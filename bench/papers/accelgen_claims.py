@@ -60,10 +60,7 @@ def ablations():
     )
     ships = {
         "goodput": "what a part is worth depends on how far the machine is overloaded, which the paper does not say",
-        "jct": (
-            "first come, first served, what is late stands at the head and preempts what runs, more than three times as"
-            " often as in order of slack"
-        ),
+        "jct": "first come, first served, what is late stands at the head of the queue and preempts what runs",
     }
     ships["attainment"] = ships["goodput"]
     for variant, papers in (
