@@ -118,7 +118,7 @@ class Progress {
 };
 
 int Write(const SimCommandOptions& options, const SimReport& report, const KeptSeries* series) {
-  if (!options.json) std::printf("%s", RunTable(report.run).c_str());
+  if (!options.json) std::printf("%s%s", RunTable(report.run).c_str(), report.text.c_str());
   if (!options.json && series != nullptr) std::printf("\n%s", series->Table().c_str());
   const Status written = WriteResult(report.json, options.json, options.output);
   return written.ok() ? kExitOk : FailSim(written, kExitFailed);

@@ -4,10 +4,15 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <unordered_map>
 
+#include <fmt/format.h>
+
+#include "base/printable.h"
 #include "base/rng.h"
 #include "predict/predictor.h"
 #include "sched/scheduler.h"
+#include "sim/kept_bound.h"
 
 namespace tactus {
 namespace {
@@ -41,6 +46,64 @@ struct Known {
   int64_t work_tokens = 0;
 };
 
+// What reaches the engine with objectives, whatever becomes of it: the same in every run of an open load.
+class Load {
+ public:
+  void Submitted(const WorkloadRequest& r, TimeNs arrival_ns, const SimRequest& request) {
+    follows_ = follows_ || r.arrival_ns < 0;
+    for (const int64_t id : r.block_ids) ++blocks_[id];
+    if (!request.slo.any()) return;
+    const int64_t output = std::min<int64_t>(request.output_tokens, request.stop.max_tokens);
+    const int64_t shared = r.prefix_id >= 0 ? r.shared_tokens : 0;
+    requests_.push_back({arrival_ns, request.prompt_tokens, output, shared, request.slo});
+    ids_.push_back(r.block_ids);
+  }
+
+  // Without a prefix cache nothing is shared.
+  std::vector<AskedRequest> Requests(bool prefix_caching) const {
+    constexpr int64_t kIdTokens = 512;  // WorkloadRequest::block_ids
+    std::vector<AskedRequest> requests = requests_;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      for (const int64_t id : ids_[i]) requests[i].shared_tokens += blocks_.at(id) > 1 ? kIdTokens : 0;
+      if (!prefix_caching) requests[i].shared_tokens = 0;
+    }
+    return requests;
+  }
+  bool follows() const { return follows_; }  // some come when others end
+  bool empty() const { return requests_.empty(); }
+
+ private:
+  std::vector<AskedRequest> requests_;
+  std::vector<std::vector<int64_t>> ids_;        // of each its blocks
+  std::unordered_map<int64_t, int32_t> blocks_;  // how often each stands in the load; looked up, never gone through
+  bool follows_ = false;
+};
+
+// Why no bound is known of such a simulation; empty: one is.
+std::string WhyUnbounded(const SimulationConfig& c, const Load& load) {
+  if (load.empty()) return "no request states an objective";
+  if (load.follows() || c.concurrency > 0) return "requests come when others end, so arrivals depend on the schedule";
+  if (c.step_spread.any()) return "steps vary (--step-noise), so none has a least time";
+  if (c.draft_acceptance > 0) return "guesses (--speculation) make tokens that have no step of their own";
+  if (c.warmup.given() || c.measure.given()) return "only a part of the run is measured (--warmup, --measure)";
+  return "";
+}
+
+KeptBoundMachine MachineOf(const SimulationConfig& c) {
+  KeptBoundMachine m;
+  m.step_time = c.step_time;
+  m.kv_tokens = c.scheduler.limits.blocks_total * c.scheduler.limits.block_size;
+  m.max_num_seqs = c.scheduler.limits.max_num_seqs;
+  m.context = c.scheduler.limits.max_model_len;
+  m.replicas = 0;
+  for (int32_t i = 0; i < c.replicas; ++i) {
+    const double slowness = c.slowness.empty() ? 1 : c.slowness[static_cast<size_t>(i) % c.slowness.size()];
+    m.replicas += 1 / slowness;
+    m.quickest = i == 0 ? slowness : std::min(m.quickest, slowness);
+  }
+  return m;
+}
+
 class Search {
  public:
   Search(const SimulationJob& base, const OracleOptions& options,
@@ -49,14 +112,24 @@ class Search {
     base_.config.requests_out.clear();
     base_.config.steps_out.clear();
     base_.config.trace_out.clear();
-    progress_.total = static_cast<int64_t>(sched::Presets().size()) + 4 + options.swaps;
+    for (const sched::PresetInfo& preset : sched::Presets()) {
+      if (std::find(options.without.begin(), options.without.end(), preset.name) == options.without.end())
+        starts_.push_back(&preset);
+    }
+    progress_.total = static_cast<int64_t>(starts_.size()) + 4 + options.swaps;
   }
 
   Result<OracleResult> Run() {
     TACTUS_RETURN_IF_ERROR(TryPresets());
     if (going_) TryOrders();
     if (going_ && start_) TrySwaps();
-    return OracleResult{best_->result, from_, presets_, tried_, kept_};
+    OracleResult result{best_->result, from_, presets_, tried_, kept_, std::nullopt, "the search was stopped"};
+    if (!looked_) return result;
+    result.unbounded = WhyUnbounded(base_.config, load_);
+    if (!result.unbounded.empty()) return result;
+    const std::vector<AskedRequest> asked = load_.Requests(base_.config.prefix_caching);
+    result.most_kept = MostKept(asked, MachineOf(base_.config));
+    return result;
   }
 
  private:
@@ -97,11 +170,11 @@ class Search {
 
   Status TryPresets() {
     std::vector<SimulationJob> jobs;
-    for (const sched::PresetInfo& preset : sched::Presets()) jobs.push_back(JobOf(preset));
+    for (const sched::PresetInfo* preset : starts_) jobs.push_back(JobOf(*preset));
     const auto results = RunAll(jobs);
     Status first;
     for (size_t i = 0; i < jobs.size(); ++i) {
-      const char* name = sched::Presets()[i].name;
+      const char* name = starts_[i]->name;
       if (!results[i].ok() && first.ok()) first = results[i].status();
       const auto entry = Read(results[i]);
       presets_.emplace_back(name, entry ? std::optional<double>(entry->score.goodput) : std::nullopt);
@@ -114,7 +187,10 @@ class Search {
   // What is known of each request, from a run of the best preset.
   std::vector<Known> Look() {
     std::vector<Known> known;
-    SimulationJob job = JobOf(sched::Presets()[best_preset_]);
+    SimulationJob job = JobOf(*starts_[best_preset_]);
+    job.config.on_submit = [&](const WorkloadRequest& r, TimeNs arrival_ns, const SimRequest& request) {
+      load_.Submitted(r, arrival_ns, request);
+    };
     job.config.on_done = [&](const WorkloadRequest& r, int32_t, const RequestDoneEvent& d) {
       const auto at = static_cast<size_t>(r.index);
       if (known.size() <= at) known.resize(at + 1);
@@ -123,6 +199,7 @@ class Search {
       known[at] = {d.scheduled_ns, d.arrival_ns + allowed, r.prompt_tokens + r.output_tokens};
     };
     RunAll({job});
+    looked_ = going_;
     return known;
   }
 
@@ -158,7 +235,7 @@ class Search {
         {"least work first", sorted([](const Known& k) { return k.work_tokens; })},
     };
     for (const bool of_best : {true, false}) {
-      with_order_ = JobOf(sched::Presets()[best_preset_]).config.scheduler;
+      with_order_ = JobOf(*starts_[best_preset_]).config.scheduler;
       if (!of_best) with_order_.preset = sched::SchedulerConfig().preset;
       with_order_.order = "priority";
       std::vector<SimulationJob> jobs;
@@ -215,7 +292,10 @@ class Search {
   std::optional<Entry> best_, start_;  // of all, and the one that swaps improve
   std::string from_;
   std::vector<std::pair<std::string, std::optional<double>>> presets_;
-  size_t best_preset_ = 0;
+  std::vector<const sched::PresetInfo*> starts_;
+  size_t best_preset_ = 0;  // of them
+  Load load_;
+  bool looked_ = false;  // the load is known
   sched::SchedulerConfig with_order_;
   std::vector<int32_t> order_;
   size_t count_ = 0;
@@ -223,6 +303,31 @@ class Search {
 };
 
 }  // namespace
+
+Result<std::vector<std::string>> ParseOracleWithout(const std::string& names) {
+  std::vector<std::string> without;
+  std::string known;
+  for (const sched::PresetInfo& preset : sched::Presets())
+    known += std::string(known.empty() ? "" : ", ") + preset.name;
+  if (names.empty()) return without;
+  for (size_t at = 0; at <= names.size();) {
+    const size_t end = std::min(names.find(',', at), names.size());
+    const std::string name = names.substr(at, end - at);
+    at = end + 1;
+    const auto is = [&](const sched::PresetInfo& preset) { return name == preset.name; };
+    if (std::none_of(sched::Presets().begin(), sched::Presets().end(), is)) {
+      return InvalidArgument(
+          fmt::format("--oracle-without: '{}' is no preset; leave out any of: {}", Printable(name), known),
+          "oracle-without");
+    }
+    if (std::find(without.begin(), without.end(), name) == without.end()) without.push_back(name);
+  }
+  if (without.size() == sched::Presets().size()) {
+    return InvalidArgument("--oracle-without leaves out every preset, and the search begins with one: name fewer",
+                           "oracle-without");
+  }
+  return without;
+}
 
 Result<OracleResult> RunOracle(const SimulationJob& base, const OracleOptions& options,
                                const std::function<bool(const OracleProgress&)>& keep_going) {

@@ -45,6 +45,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   double sample = 0.01;
   int64_t plan_seed = 0;
   std::string planner_lengths = "sampled";
+  std::string oracle_without;
   // Output
   std::string requests_out, steps_out, warmup, measure;
   bool exact_percentiles = false;
@@ -182,6 +183,9 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
     v.Field("planner-lengths", planner_lengths,
             {.choices = "sampled|known",
              .help = "what the plan knows of how long answers are: what its sample has measured, or all"});
+    v.Field("oracle-without", oracle_without,
+            {.help = "with --scheduler oracle: presets that its search does not begin with, by comma, so that how far "
+                     "one of them is behind does not follow from its own schedule"});
     v.Group("Output");
     v.Field(
         "exact-percentiles", exact_percentiles,
@@ -213,7 +217,8 @@ struct SimSetup {
   int64_t kv_bytes_per_token = 0;               // 0: not known
   std::unique_ptr<WorkloadStream> workload;
   std::function<Result<std::unique_ptr<WorkloadStream>>()> open_workload;  // the same again, for another run
-  bool oracle = false;             // the best that can be found, instead of one preset (sim/oracle.h)
+  bool oracle = false;  // the best that can be found, instead of one preset (sim/oracle.h)
+  std::vector<std::string> oracle_without;
   std::vector<std::string> notes;  // start-up lines: cost model, memory plan, budget, what was adjusted
 };
 

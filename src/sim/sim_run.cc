@@ -63,6 +63,7 @@ Result<SimReport> RunOne(const SimOptions& options, const SimSetup& setup, Clock
 Result<SimReport> RunSearch(const SimOptions& options, const SimSetup& setup, Clock& clock, const SimWatch& watch) {
   const TimeNs begin_ns = clock.NowNs();
   OracleOptions oracle;
+  oracle.without = setup.oracle_without;
   oracle.threads = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
   const SimulationJob job{setup.config, setup.open_workload};
   TACTUS_ASSIGN_OR_RETURN(OracleResult best, RunOracle(job, oracle, watch.search));
@@ -70,10 +71,18 @@ Result<SimReport> RunSearch(const SimOptions& options, const SimSetup& setup, Cl
       MakeReport(options, setup, std::move(best.run), "oracle: " + best.from, SecondsSince(begin_ns, clock));
   Json presets = Json::object();
   for (const auto& [name, goodput] : best.presets) presets[name] = goodput ? Json(*goodput) : Json(nullptr);
+  const ObjectiveCounts& counts = report.run.objectives;
   report.json["oracle"] = {{"from", best.from},
+                           {"without", setup.oracle_without},
                            {"presets", std::move(presets)},
                            {"swaps_tried", best.swaps_tried},
-                           {"swaps_kept", best.swaps_kept}};
+                           {"swaps_kept", best.swaps_kept},
+                           {"kept", counts.kept},
+                           {"upper_bound", best.most_kept ? Json(*best.most_kept) : Json(nullptr)}};
+  report.text = fmt::format("\nthe best: {}\nkept all their objectives: {} of {} requests; {}\n", best.from, counts.kept,
+                            counts.stated,
+                            best.most_kept ? fmt::format("no schedule keeps more than {}", *best.most_kept)
+                                           : fmt::format("no upper bound is known: {}", best.unbounded));
   return report;
 }
 

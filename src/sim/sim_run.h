@@ -25,6 +25,7 @@ struct SimWatch {
 struct SimReport {
   RunResult run;
   Json json;
+  std::string text;      // for people, beside the result's table; may be empty
   bool finished = true;  // every request has ended
   SimProgress progress;  // of one simulation
 };

@@ -11,6 +11,7 @@
 #include "loop/replica.h"
 #include "predict/predictor.h"
 #include "route/balancer.h"
+#include "sim/oracle.h"
 #include "sim/sim_options.h"
 
 namespace tactus {
@@ -366,6 +367,13 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   TACTUS_RETURN_IF_ERROR(PlanMemory(o, &setup));
   TACTUS_RETURN_IF_ERROR(OpenWorkload(o, texts, &setup));
   setup.oracle = sched::FindSearch(o.scheduler) != nullptr;
+  TACTUS_ASSIGN_OR_RETURN(setup.oracle_without, ParseOracleWithout(o.oracle_without));
+  if (!setup.oracle && !setup.oracle_without.empty()) {
+    return InvalidArgument(fmt::format("--oracle-without {} is for --scheduler oracle, and the scheduler is {}: leave "
+                                       "one of the two out",
+                                       Printable(o.oracle_without), Printable(o.scheduler)),
+                           "oracle-without");
+  }
   if (setup.oracle) {
     for (const std::string* choice : {&o.order, &o.admission, &o.composition, &o.budget, &o.preemption, &o.predictor}) {
       if (!choice->empty())

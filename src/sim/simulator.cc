@@ -384,6 +384,7 @@ void Simulation::Impl::Enter(Live* live) {
     leave(prepared.status().message());
     return;
   }
+  if (config.on_submit) config.on_submit(work, live->arrival_ns, *request);
   prepared->user = live;
   prepared->arrival_ns = live->arrival_ns;
   const auto handle = r.loop().Submit(std::move(prepared).value());

@@ -84,6 +84,8 @@ struct SimulationConfig {
   std::string trace_out;           // binary step trace (one replica: this file, else FILE.0, FILE.1, ...)
   std::function<void(int32_t replica, const StepPlan&, TimeNs start_ns, TimeNs end_ns)> on_step;
   std::function<void(const WorkloadRequest&, int32_t replica, const RequestDoneEvent&)> on_done;
+  // A request that could run, as it reaches the engine; those that no engine of this size takes are not shown.
+  std::function<void(const WorkloadRequest&, TimeNs arrival_ns, const SimRequest&)> on_submit;
   RunRecorder* recorder = nullptr;  // of this one run; outlives it, and is closed by its owner
   EventSink* observer = nullptr;    // sees every replica's events too
 };

@@ -241,6 +241,28 @@ class SimTest(unittest.TestCase):
             "plan", json.loads(tactus(*BASE[:-1], *prefix, "--concurrency", 8, "--scheduler", "blend", "--json").stdout)
         )
 
+    def test_the_oracle_is_bounded_and_may_begin_without_a_preset(self):
+        crowd = [*BASE, "--rate", 40, "--requests", 30, "--slo", "ttft=100ms,tbt=20ms", "--scheduler", "oracle"]
+        alone = [*crowd, "--oracle-without", "tactus,accelgen"]
+        r = result(*alone)
+        oracle = r["oracle"]
+        self.assertEqual(oracle["without"], ["tactus", "accelgen"])
+        self.assertFalse({"tactus", "accelgen"} & set(oracle["presets"]))
+        self.assertIn("accelgen-no-batch", oracle["presets"])
+        self.assertEqual(oracle["kept"], r["classes"][""]["kept"])
+        self.assertLessEqual(oracle["kept"], oracle["upper_bound"])
+        self.assertLessEqual(oracle["upper_bound"], 30)
+        table = tactus(*alone).stdout
+        self.assertIn(f"no schedule keeps more than {oracle['upper_bound']}\n", table)
+        self.assertIsNone(result(*crowd, "--concurrency", 4, "--rate", 0)["oracle"]["upper_bound"])
+        for flags, said in [
+            (["--oracle-without", "larri"], "'larri' is no preset; leave out any of: "),
+            (["--oracle-without", "larry", "--scheduler", "fcfs"], "is for --scheduler oracle"),
+        ]:
+            done = tactus(*crowd, *flags)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(said, done.stderr)
+
     def test_lists_files_and_configuration(self):
         listed = json.loads(tactus("sim", "--list", "--json").stdout)
         self.assertIn("llama-3.1-70b", listed["models"])

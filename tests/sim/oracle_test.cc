@@ -78,6 +78,50 @@ TEST(Oracle, TheSearchFindsTheOrderThatKeepsTheObjective) {
   EXPECT_EQ(result.run.completed, 48);
 }
 
+TEST(Oracle, BeginsWithoutThePresetsThatAreLeftOut) {
+  LinearModel model;
+  const auto all = Checked(RunOracle(Job(model), {.swaps = 0, .threads = 1}));
+  const std::string best = all.from.starts_with("preset ") ? all.from.substr(7) : "tactus";
+  const auto without = Checked(RunOracle(Job(model), {.without = {best, "vllm"}, .swaps = 0, .threads = 1}));
+  EXPECT_EQ(without.presets.size(), sched::Presets().size() - 2);
+  for (const auto& [name, value] : without.presets) {
+    EXPECT_NE(name, best);
+    EXPECT_NE(name, "vllm");
+  }
+  EXPECT_NE(without.from, "preset " + best);
+}
+
+TEST(Oracle, NamesThatAreLeftOutArePresets) {
+  EXPECT_EQ(*ParseOracleWithout(""), std::vector<std::string>());
+  EXPECT_EQ(*ParseOracleWithout("tactus,accelgen,tactus"), (std::vector<std::string>{"tactus", "accelgen"}));
+  const Status unknown = ParseOracleWithout("tactus,larri").status();
+  EXPECT_EQ(unknown.param(), "oracle-without");
+  EXPECT_NE(unknown.message().find("'larri'"), std::string::npos) << unknown.message();
+  EXPECT_NE(unknown.message().find("larry, "), std::string::npos) << unknown.message();
+  EXPECT_FALSE(ParseOracleWithout("tactus,").ok());
+  std::string every;
+  for (const sched::PresetInfo& preset : sched::Presets()) every += std::string(every.empty() ? "" : ",") + preset.name;
+  EXPECT_EQ(ParseOracleWithout(every).status().param(), "oracle-without");
+}
+
+TEST(Oracle, SaysWhyNoBoundIsKnown) {
+  LinearModel model;
+  const OracleOptions quick{.swaps = 0, .threads = 1};
+  EXPECT_TRUE(Checked(RunOracle(Job(model), quick)).most_kept.has_value());
+  const auto why = [&](const std::function<void(SimulationJob*)>& change) {
+    SimulationJob job = Job(model);
+    change(&job);
+    const OracleResult result = Checked(RunOracle(job, quick));
+    EXPECT_FALSE(result.most_kept.has_value());
+    return result.unbounded;
+  };
+  EXPECT_NE(why([](SimulationJob* job) { job->config.slo = {}; }).find("objective"), std::string::npos);
+  EXPECT_NE(why([](SimulationJob* job) { job->config.concurrency = 4; }).find("arrivals"), std::string::npos);
+  EXPECT_NE(why([](SimulationJob* job) { job->config.step_spread.decodes_only = 0.1; }).find("--step-noise"),
+            std::string::npos);
+  EXPECT_NE(why([](SimulationJob* job) { job->config.warmup.requests = 1; }).find("--warmup"), std::string::npos);
+}
+
 TEST(Oracle, SaysWhyNothingRunsAndWhenItWasInterrupted) {
   LinearModel model;
   SimulationJob job = Job(model);

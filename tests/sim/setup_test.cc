@@ -439,6 +439,9 @@ TEST(SetUp, WhatIsWrongIsNamed) {
   EXPECT_EQ(status_of([](auto* o) { o->scheduler = "oracle", o->trace_out = "t"; }).param(), "trace-out");
   EXPECT_EQ(status_of([](auto* o) { o->scheduler = "oracle", o->requests_out = "r"; }).param(), "requests-out");
   EXPECT_TRUE(status_of([](auto* o) { o->scheduler = "oracle"; }).ok());
+  EXPECT_TRUE(status_of([](auto* o) { o->scheduler = "oracle", o->oracle_without = "tactus"; }).ok());
+  EXPECT_EQ(status_of([](auto* o) { o->scheduler = "oracle", o->oracle_without = "none"; }).param(), "oracle-without");
+  EXPECT_EQ(status_of([](auto* o) { o->oracle_without = "tactus"; }).param(), "oracle-without");
   // 131,072 bytes per token: a block of 16 has 2 MiB.
   const Status swap = status_of([](auto* o) { o->swap_space.bytes = (2 << 20) - 1; });
   EXPECT_EQ(swap.param(), "swap-space");
