@@ -192,6 +192,7 @@ KEPT = (
     "decision_us",
     "duration_s",
     "requests",
+    "oracle",
 )
 
 
@@ -363,8 +364,8 @@ def part_goodput(args, simulations, traces, settings=SETTINGS):
     others = args.presets.split(",") if args.presets else OTHERS
     figures = run_cells(args, simulations, traces, ["tactus", *others], settings)
     print(
-        "| setting | load | `tactus` | kept | best other | | ratio, median | least to largest | throughput of"
-        " `sarathi-serve` |\n" + "|---" * 9 + "|"
+        "| setting | load | `tactus`, requests/s | kept | best other | requests/s | ratio, median | least to largest |"
+        " throughput of `sarathi-serve` |\n" + "|---" * 9 + "|"
     )
     ratios = {}
     for name, rows in figures.items():
@@ -405,10 +406,9 @@ def part_goodput(args, simulations, traces, settings=SETTINGS):
         )
         for row in others
     }
-    print(
-        "`tactus` over each, geometric mean: "
-        + ", ".join(f"{row} {value:.2f}" for row, value in sorted(geometric.items(), key=lambda kv: kv[1]))
-    )
+    print("\n| preset | `tactus` over it, geometric mean |\n|---|---|")
+    for row, value in sorted(geometric.items(), key=lambda kv: kv[1]):
+        print(f"| {row} | {value:.2f} |")
     return figures
 
 
