@@ -242,8 +242,8 @@ class SimTest(unittest.TestCase):
         )
 
     def test_the_oracle_is_bounded_and_may_begin_without_a_preset(self):
-        crowd = [*BASE, "--rate", 40, "--requests", 30, "--slo", "ttft=100ms,tbt=20ms", "--scheduler", "oracle"]
-        alone = [*crowd, "--oracle-without", "tactus,accelgen"]
+        crowd = [*BASE, "--requests", 30, "--slo", "ttft=100ms,tbt=20ms", "--scheduler"]
+        alone = [*crowd, "oracle", "--rate", 40, "--oracle-without", "tactus,accelgen"]
         r = result(*alone)
         oracle = r["oracle"]
         self.assertEqual(oracle["without"], ["tactus", "accelgen"])
@@ -254,12 +254,12 @@ class SimTest(unittest.TestCase):
         self.assertLessEqual(oracle["upper_bound"], 30)
         table = tactus(*alone).stdout
         self.assertIn(f"no schedule keeps more than {oracle['upper_bound']}\n", table)
-        self.assertIsNone(result(*crowd, "--concurrency", 4, "--rate", 0)["oracle"]["upper_bound"])
+        self.assertIsNone(result(*crowd, "oracle", "--concurrency", 4)["oracle"]["upper_bound"])
         for flags, said in [
-            (["--oracle-without", "larri"], "'larri' is no preset; leave out any of: "),
-            (["--oracle-without", "larry", "--scheduler", "fcfs"], "is for --scheduler oracle"),
+            (["oracle", "--oracle-without", "larri"], "'larri' is no preset; leave out any of: "),
+            (["fcfs", "--oracle-without", "larry"], "is for --scheduler oracle"),
         ]:
-            done = tactus(*crowd, *flags)
+            done = tactus(*crowd, *flags, "--rate", 40)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertIn(said, done.stderr)
 
