@@ -125,6 +125,7 @@ struct ChoiceTraits {
   bool can_preempt = false;        // preemption
   bool makes_room = false;         // preemption: running sequences give way to waiting ones (GivesWay)
   bool splits_prompts = false;     // composition
+  bool one_prompt = false;         // composition: a step computes of one prompt at most
   bool pauses = false;             // composition: --max-num-seqs limits who computes, whoever is left out keeps its KV
   bool needs_predictor = false;    // order, admission: asks SchedulerLimits::predictor
   bool reserves_context = false;   // admission: sets aside max-model-len for every sequence

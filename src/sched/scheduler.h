@@ -111,6 +111,10 @@ class Scheduler {
   const NoteLayout& notes() const { return notes_; }         // of the views that it plans from
   const NoteLayout& client_notes() const { return client_notes_; }
   int64_t max_step_tokens() const { return traits_.max_tokens; }
+  // Whether whole prompts of several sequences share a step, each of a sequence that sets its context aside.
+  bool computes_whole_contexts() const {
+    return traits_.reserves_context && !traits_.splits_prompts && !traits_.one_prompt;
+  }
   bool swaps() const { return preemption_->Mode() == PreemptMode::kSwap; }  // where there is swap space
   int64_t outgrown() const { return outgrown_; }  // runs ended because a reservation was too small, so far
   // B, or fewer when tau is smaller: every decode fits a step.

@@ -52,8 +52,9 @@ TEST_F(FacadeTest, GreedyIsTheSameAloneInABatchFromTheCacheAndUnderEverySchedule
     EXPECT_EQ(batch[static_cast<size_t>(i)]->choices[0].tokens, alone) << i;
     EXPECT_GT(batch[static_cast<size_t>(i)]->usage.cached_tokens, 0) << i;
   }
-  for (const char* scheduler : {"vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt", "sarathi",
-                                "chunked-only", "hybrid-only", "s3", "pia", "trail", "ltr", "larry", "fastserve"}) {
+  for (const char* scheduler :
+       {"vllm", "vllm-v0", "orca", "orca-best", "request-level", "fastgen", "no-preempt", "sarathi", "chunked-only",
+        "hybrid-only", "s3", "pia", "trail", "ltr", "larry", "fastserve"}) {
     EngineOptions o = Options();
     o.scheduler = scheduler;
     o.threads = 1;

@@ -54,8 +54,8 @@ TEST(Registry, ThePresetsAreThere) {
     EXPECT_NE(std::string(p.starvation), "");
   }
   for (const char* name :
-       {"sarathi-serve", "vllm", "vllm-v0", "orca", "request-level", "fastgen", "no-preempt", "sarathi", "chunked-only",
-        "hybrid-only", "s3", "pia", "trail", "trail-oracle", "ltr", "larry"}) {
+       {"sarathi-serve", "vllm", "vllm-v0", "orca", "orca-best", "request-level", "fastgen", "no-preempt", "sarathi",
+        "chunked-only", "hybrid-only", "s3", "pia", "trail", "trail-oracle", "ltr", "larry"}) {
     EXPECT_TRUE(names.count(name)) << name;
   }
 }

@@ -121,6 +121,16 @@ TEST(Room, HalfDonePromptsGoOnWhole) {
   }
 }
 
+// Orca at its best computes one whole prompt beside the decodes, and the other in the next step.
+TEST(Room, OnePromptHybridTakesOneWholePrompt) {
+  HarnessConfig c = PresetConfig("orca-best");
+  StepBed bed(c);
+  bed.Decoding(4, 2);
+  bed.Waiting(12);
+  bed.Waiting(6);
+  EXPECT_EQ(bed.Plan(), "0:5+1* 1:0+12*");
+}
+
 // Sarathi computes one prompt's chunk per step, whoever else is half done or waits.
 TEST(Room, DecodeMaximalTakesOneChunk) {
   StepBed bed(PresetConfig("sarathi", 64));

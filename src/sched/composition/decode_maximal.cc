@@ -9,7 +9,7 @@ namespace {
 
 class DecodeMaximal final : public Composition {
  public:
-  void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
+  void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = traits->one_prompt = true; }
   void Compose(StepContext& step) override {
     step.RunDecodes();
     // The prompt that has started goes on; there are several only after a failed or rolled-back step.
