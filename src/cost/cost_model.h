@@ -67,6 +67,10 @@ struct KvPlan {
   int64_t kv_bytes_per_device = 0;
 };
 
+// The step whose activations a memory plan has room for: of max_step_tokens, or of one context where that is less.
+// Where whole prompts of all sequences may share a step: of all tokens that KV memory holds, at most max_step_tokens.
+enum class LargestStep : uint8_t { kOfOneContext, kOfAllThatKvHolds };
+
 // A part of a step's time: an operator, over all layers and stages.
 struct StepPart {
   std::string name;  // "gate and up products", "attention of chunks"
@@ -82,7 +86,12 @@ class CostModel : public StepTimeModel {
 
   // kInvalidArgument when the model does not fit its devices: names bytes needed, bytes there, and the tp x pp that
   // fits.
-  virtual Result<KvPlan> PlanKv(double memory_utilization, int32_t block_size, int64_t max_step_tokens) const = 0;
+  // `largest`: how many tokens the largest step has.
+  virtual Result<KvPlan> PlanKv(double memory_utilization, int32_t block_size, int64_t max_step_tokens,
+                                LargestStep largest) const = 0;
+  Result<KvPlan> PlanKv(double memory_utilization, int32_t block_size, int64_t max_step_tokens) const {
+    return PlanKv(memory_utilization, block_size, max_step_tokens, LargestStep::kOfOneContext);
+  }
 
   // "llama-3.1-8b on h100, tp 1: GEMM fitted (median error 3.1 %), attention fitted (5 %), ..."
   virtual std::string Describe() const = 0;

@@ -61,7 +61,9 @@ class HybridModel final : public CostModel {
   DurationNs StageTimeNs(const StepShape& shape, int32_t stage) const override;
   DurationNs SendTimeNs(const StepShape& shape) const override;
 
-  Result<KvPlan> PlanKv(double memory_utilization, int32_t block_size, int64_t max_step_tokens) const override;
+  using CostModel::PlanKv;
+  Result<KvPlan> PlanKv(double memory_utilization, int32_t block_size, int64_t max_step_tokens,
+                        LargestStep largest) const override;
   std::string Describe() const override;
   std::vector<StepPart> StepParts(const StepShape& shape) const override;
   std::string Extrapolation(const StepShape& most) const override;

@@ -23,6 +23,17 @@ int64_t ActivationBytes(const ModelSpec& m, int32_t tp, int64_t max_step_tokens)
          kRuntimeBytes;
 }
 
+// The largest n from 0 to `most` of which `fits` holds, which it does up to some n.
+template <class Fits>
+int64_t LargestThatFits(int64_t most, const Fits& fits) {
+  int64_t low = 0, high = std::max<int64_t>(0, most);
+  while (low < high) {
+    const int64_t middle = low + (high - low + 1) / 2;
+    fits(middle) ? low = middle : high = middle - 1;
+  }
+  return low;
+}
+
 }  // namespace
 
 int64_t WeightBytesPerDevice(const ModelSpec& m, const WeightFormat& format, int32_t tp, int32_t pp) {
@@ -36,7 +47,8 @@ int64_t WeightBytesPerDevice(const ModelSpec& m, const WeightFormat& format, int
   return static_cast<int64_t>(static_cast<double>(layers * layer) * format.weight_bytes) + 2 * tables;
 }
 
-Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64_t max_step_tokens) const {
+Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64_t max_step_tokens,
+                                   LargestStep largest) const {
   if (!(utilization > 0 && utilization <= 1)) {
     return InvalidArgument(fmt::format("--gpu-memory-utilization is {}; it is a share in (0, 1]", utilization),
                            "gpu-memory-utilization");
@@ -47,19 +59,30 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
                     max_step_tokens));
   }
   const int32_t tp = deployment_.tp, pp = deployment_.pp;
-  // A step beyond the longest prompt's worth of every sequence would not be planned either.
-  const int64_t step_tokens = std::min(max_step_tokens, std::max<int64_t>(model_.context, 16384));
   KvPlan plan;
   plan.kv_bytes_per_token = static_cast<int64_t>(
       2.0 * static_cast<double>(model_.layers * model_.kv_heads * model_.head_dim) * attention_.kv_bytes);
   plan.weight_bytes_per_device = WeightBytesPerDevice(model_, format_, tp, pp);
-  plan.activation_bytes_per_device = ActivationBytes(model_, tp, step_tokens);
   const auto usable = static_cast<int64_t>(static_cast<double>(device_.memory_bytes) * utilization);
   // The stage with the most layers decides.
   const auto token_bytes = static_cast<int64_t>(attention_.BytesPerToken() * static_cast<double>(StageLayers(0)));
+  // A step beyond the longest prompt's worth of every sequence would not be planned either.
+  int64_t step_tokens = std::min(max_step_tokens, std::max<int64_t>(model_.context, 16384));
+  if (largest == LargestStep::kOfAllThatKvHolds) {
+    const int64_t room = usable - plan.weight_bytes_per_device;
+    const int64_t blocks = LargestThatFits(room / (token_bytes * block_size), [&](int64_t n) {
+      return n * token_bytes * block_size + ActivationBytes(model_, tp, std::min(max_step_tokens, n * block_size)) <=
+             room;
+    });
+    step_tokens = std::min(max_step_tokens, std::max<int64_t>(1, blocks) * block_size);
+  }
+  plan.activation_bytes_per_device = ActivationBytes(model_, tp, step_tokens);
   const int64_t left = usable - plan.weight_bytes_per_device - plan.activation_bytes_per_device;
   if (left >= token_bytes * block_size) {
     plan.num_blocks = left / (token_bytes * block_size);
+    // What is left over would hold KV whose tokens no step could compute at once.
+    if (largest == LargestStep::kOfAllThatKvHolds && step_tokens < max_step_tokens)
+      plan.num_blocks = std::min(plan.num_blocks, step_tokens / block_size);
     plan.kv_bytes_per_device = plan.num_blocks * block_size * token_bytes;
     return plan;
   }

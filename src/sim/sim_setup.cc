@@ -99,7 +99,7 @@ Result<sched::SchedulerConfig> AskedScheduler(const SimOptions& o, const SimSetu
 // What the memory plan asks of a scheduler.
 struct AskedMemory {
   int64_t max_step_tokens = 0;
-  bool swaps = false;
+  bool swaps = false, whole_contexts = false;
   std::string preemption;
 };
 
@@ -114,7 +114,8 @@ Result<AskedMemory> AskMemory(const sched::SchedulerConfig& c, const StepTimeMod
   services.step_time = step_time;
   TACTUS_ASSIGN_OR_RETURN(const auto asked, Replica::Create(std::move(config), std::move(services)));
   const sched::Scheduler& scheduler = asked->scheduler();
-  return AskedMemory{scheduler.max_step_tokens(), scheduler.swaps(), scheduler.config().preemption};
+  return AskedMemory{scheduler.max_step_tokens(), scheduler.swaps(), scheduler.computes_whole_contexts(),
+                     scheduler.config().preemption};
 }
 
 // Context and KV memory of a replica.
@@ -146,9 +147,11 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
           "--swap-space is not used: preemption {} recomputes; --preemption swap would use it", asked.preemption));
     }
     // A composition of whole prompts has no bound in simulation; its activations are planned for one prompt of full
-    // length.
-    auto plan = setup->cost->PlanKv(o.gpu_memory_utilization, c.limits.block_size,
-                                    std::min(most, std::max(context, int64_t{8192})));
+    // length. Where every sequence reserves its context, and prompts share a step, they are planned for all of them, as
+    // the engines did whose memory the papers state so (docs/cost_model.md, "KV memory").
+    const auto largest = asked.whole_contexts ? cost::LargestStep::kOfAllThatKvHolds : cost::LargestStep::kOfOneContext;
+    const int64_t planned = asked.whole_contexts ? c.limits.max_num_seqs * context : std::max(context, int64_t{8192});
+    auto plan = setup->cost->PlanKv(o.gpu_memory_utilization, c.limits.block_size, std::min(most, planned), largest);
     if (plan.ok()) {
       setup->kv_bytes_per_token = kv_bytes_per_token = plan->kv_bytes_per_token;
       if (blocks == 0) blocks = plan->num_blocks;

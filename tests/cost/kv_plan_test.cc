@@ -114,6 +114,21 @@ TEST_F(KvPlanTest, ActivationsOfAStepWithoutALimit) {
   EXPECT_EQ(Model(deep).PlanKv(0.9, 16, 18000)->activation_bytes_per_device, 18000 * token + rest);
 }
 
+// Where a step may hold whole prompts of all sequences, a token in KV is a token of the largest step too.
+TEST_F(KvPlanTest, ActivationsOfAllThatKvHolds) {
+  const int64_t token = 2 * (3 * 96 + 3 * 64), rest = 256 * 1000 * 12 + kRuntime;
+  const int64_t weights = Model(Small()).PlanKv(0.9, 16, 1)->weight_bytes_per_device;
+  const auto usable = static_cast<int64_t>(0.9 * static_cast<double>(kMemory));
+  const auto plan = Model(Small()).PlanKv(0.9, 16, int64_t{1} << 40, LargestStep::kOfAllThatKvHolds);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->num_blocks, (usable - weights - rest) / (16 * (192 + token)));
+  EXPECT_EQ(plan->activation_bytes_per_device, plan->num_blocks * 16 * token + rest);
+  // At most 2,048 tokens: as a step of so many.
+  const auto few = Model(Small()).PlanKv(0.9, 16, 2048, LargestStep::kOfAllThatKvHolds);
+  ASSERT_TRUE(few.ok()) << few.status().message();
+  EXPECT_EQ(few->num_blocks, Model(Small()).PlanKv(0.9, 16, 2048)->num_blocks);
+}
+
 // A token's K and V: 2 x 3 layers x 2 heads x 8 x 2 bytes = 192. What is left is cut into blocks of 16 of them.
 TEST_F(KvPlanTest, BlocksAreWhatIsLeft) {
   const auto plan = Model(Small()).PlanKv(0.5, 16, 2048);

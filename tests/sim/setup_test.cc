@@ -48,6 +48,27 @@ TEST(SetUp, AModelOnADeviceHasItsContextAndMemoryPlan) {
   EXPECT_EQ(setup->workload->count(), 50);
 }
 
+// Steps without a limit: one prompt's activations are planned for, unless whole prompts of sequences that each set
+// their context aside may share a step.
+TEST(SetUp, MemoryIsPlannedForThePromptsThatAStepMayHold) {
+  const auto blocks = [](const std::string& scheduler, bool reserve_full) {
+    SimOptions o = Options();
+    o.scheduler = scheduler;
+    o.step_limit = "none";
+    o.max_model_len = 8192;
+    o.reserve_full = reserve_full;
+    const auto setup = SetUpSimulation(o, {});
+    EXPECT_TRUE(setup.ok()) << scheduler << ": " << setup.status().ToString();
+    return setup.ok() ? setup->config.scheduler.limits.blocks_total : 0;
+  };
+  const int64_t one_prompt = blocks("orca", false);
+  EXPECT_EQ(blocks("orca-best", true), one_prompt) << "a step computes one prompt";
+  // A token takes 131,072 bytes of KV and 2 x (3 x 14,336 + 3 x 4,096) = 110,592 of activations.
+  const int64_t all = blocks("orca", true);
+  EXPECT_NEAR(static_cast<double>(all) / static_cast<double>(one_prompt), 131072.0 / (131072 + 110592), 0.02)
+      << "a step may compute all that KV holds";
+}
+
 // A named model with a context of the asker's: a prompt that the model was not made for is served, and a shorter one
 // holds.
 TEST(SetUp, TheContextOfANamedModelCanBeOverridden) {
