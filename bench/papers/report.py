@@ -17,6 +17,8 @@ OURS = (
     "largest",
     "difference",
     "verdict",
+    "tie",
+    "other_with",
     "why",
     "variants",
     "what_ifs",
@@ -66,6 +68,28 @@ def range_text(row):
     )
 
 
+def paper_value(row):
+    return row["paper_value"] + (f" (derived: {row['derived']})" if row.get("derived") else "")
+
+
+def verdict_text(row):
+    """The verdict; that it is a tie, and which step times within what is known would make it another."""
+    other = ", ".join(row.get("other_with", []))
+    return (
+        row["verdict"]
+        + (", a tie: within 1 %" if row.get("tie") else "")
+        + (f"; {'not' if row['verdict'] == REPRODUCED else REPRODUCED} with {other}" if other else "")
+    )
+
+
+def within_tenth(row):
+    """Whether ours is within 10 % of a figure of the paper: yes, no, or - where it has a bound and no figure."""
+    aim, ours = row["aim"], row["ours"]
+    if ours is None or None in (aim["low"], aim["high"]) or not aim["low"] < aim["value"] < aim["high"]:
+        return "-"
+    return "yes" if abs(ours - aim["value"]) <= (0.1 + 1e-9) * abs(aim["value"]) else "no"
+
+
 def counts(rows):
     found = collections.Counter(row["verdict"] for row in rows)
     return ", ".join(f"{found[name]} {name}" for name in ORDER if found[name])
@@ -95,11 +119,11 @@ def plain(results):
         ] + [""]
         for r in rows:
             lines.append(
-                f"  {r['id']:<26} paper {r['paper_value']:<22} ours {ours(r):<26} {r['difference']:<9} {r['verdict']}"
+                f"  {r['id']:<26} paper {paper_value(r):<22} ours {ours(r):<26} {r['difference']:<9} {verdict_text(r)}"
             )
             if other := shipped(r):
                 label = f"{SHIPPED} {ours(other)}"
-                lines.append(f"  {'':<55} {label:<31} {other['difference']:<9} {other['verdict']}")
+                lines.append(f"  {'':<55} {label:<31} {other['difference']:<9} {verdict_text(other)}")
             lines += textwrap.wrap(
                 f"{r['claim']} ({r['section']})", 130, initial_indent="      ", subsequent_indent="      "
             )
@@ -147,14 +171,17 @@ def pictures(results, folder):
 
 def table_heads(rows):
     """Of the columns that say what came out."""
-    more = ["difference", "verdict"] + (["with wrong step times"] if any(r["variants"] for r in rows) else [])
+    more = ["difference", "within 10 %", "verdict"] + (
+        ["with wrong step times"] if any(r["variants"] for r in rows) else []
+    )
     labels = [PUBLISHED, SHIPPED] if any(shipped(r) for r in rows) else ["ours"]
     return [head for label in labels for head in (label, *more)]
 
 
 def figures(row, heads):
     """A row's cells under those heads. A claim without a variant of this project has the same twice."""
-    cells = lambda r: [ours(r), r["difference"], r["verdict"]] + [range_text(r)] * ("with wrong step times" in heads)
+    wrong = "with wrong step times" in heads
+    cells = lambda r: [ours(r), r["difference"], within_tenth(r), verdict_text(r)] + [range_text(r)] * wrong
     return cells(row) + (cells(shipped(row) or row) if SHIPPED in heads else [])
 
 
@@ -186,13 +213,14 @@ def reasons(rows):
 
 def markdown(results, folder="papers"):
     """The tables of docs/papers.md; the pictures are in `folder` beside it."""
-    lines = ["| paper | claims | " + " | ".join(ORDER) + " |", "|---" * (2 + len(ORDER)) + "|"]
+    lines = ["| paper | claims | " + " | ".join(ORDER) + " | within 10 % |", "|---" * (3 + len(ORDER)) + "|"]
     for _, _, title, mine in by_paper(results):
         for label, rows in sides(mine).items():
+            near = collections.Counter(within_tenth(r) for r in rows)
             lines.append(
                 f"| {cell(title)}{label and ', ' + label} | {len(rows)} | "
                 + " | ".join(str(sum(r["verdict"] == v for r in rows)) for v in ORDER)
-                + " |"
+                + f" | {near['yes']} of {near['yes'] + near['no']} |"
             )
     for result, name, title, mine in by_paper(results):
         heads = table_heads(mine)
@@ -211,7 +239,7 @@ def markdown(results, folder="papers"):
         ]
         for r in mine:
             lines.append(
-                f"| {cell(r['claim'])} (`{r['id']}`) | {cell(r['section'])} | {cell(r['paper_value'])} |"
+                f"| {cell(r['claim'])} (`{r['id']}`) | {cell(r['section'])} | {cell(paper_value(r))} |"
                 f" {reproduced_if(r)} | " + " | ".join(figures(r, heads)) + " |"
             )
         lines += reasons(mine)

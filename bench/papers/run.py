@@ -39,7 +39,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 import calibration  # noqa: E402
 import files  # noqa: E402
-from claims import DIRECTION, DISAGREES, FAILED, check, measured, side, sim_of, verdict  # noqa: E402
+from claims import DIRECTION, DISAGREES, FAILED, REPRODUCED, check, measured, side, sim_of, verdict  # noqa: E402
 from simulations import SimulationFailed, Simulations, commands_of  # noqa: E402
 
 import report  # noqa: E402
@@ -199,6 +199,7 @@ def finished(row):
         "section": claim.section,
         "claim": claim.says,
         "paper_value": claim.paper,
+        "derived": claim.derived,
         "unit": claim.unit,
         "ours": value,
         "least": found[1] if found else None,
@@ -206,6 +207,7 @@ def finished(row):
         "aim": claim.expects.aim(),
         "difference": claim.expects.difference(value) if found else "",
         "verdict": said,
+        "tie": said in (DIRECTION, DISAGREES) and claim.expects.neutral is not None and side(claim, value) == 0,
         "why": (shipped and claim.shipped_why or claim.why) if said in (DIRECTION, DISAGREES) else "",
         "stands_in": claim.stands_in,
         "model": claim.model,
@@ -213,6 +215,7 @@ def finished(row):
         "variants": variants,
         "what_ifs": what_ifs,
         "turns": turns(claim, variants),
+        "other_with": other_with(claim, said, variants),
         "commands": dict(commands_of(claim, shipped)),
         "errors": row["errors"],
         "measured": len(row["values"]) + len(row["variants"]),
@@ -236,6 +239,16 @@ def turns(claim, variants):
     if UNCHANGED not in variants:
         return []
     return [name for name, value in variants.items() if side(claim, value) == -side(claim, variants[UNCHANGED]) != 0]
+
+
+def other_with(claim, said, variants):
+    """The unknowns of the paper's engine under which a claim that is reproduced would not be, or one that is not would
+    be."""
+    return [
+        name
+        for name in calibration.unknowns(claim.model)
+        if variants.get(name) is not None and claim.expects.holds(variants[name]) != (said == REPRODUCED)
+    ]
 
 
 def main():

@@ -156,6 +156,21 @@ class Turns(unittest.TestCase):
         self.assertIn("roofline", names)
         self.assertEqual(calibration.variants("nothing known"), {})
 
+    def test_what_is_unknown_of_the_papers_engine_is_said_where_it_decides(self):
+        self.assertEqual(calibration.unknowns("nothing known"), {})
+        self.assertEqual(calibration.variants("gpt-3 a100")["host 5 ms"], ("--cpu-overhead", "5ms"))
+        c = claim(Near(6, 0.3), model="gpt-3 a100")
+        row = {"paper": "p", "claim": c, "values": [28], "errors": []}
+        found = {run.UNCHANGED: 28, "host 5 ms": 7, "host 10 ms": 3.7, "products x 1.14": 6}
+        self.assertEqual(run.finished(row | {"variants": found})["other_with"], ["host 5 ms"], "products are known")
+        self.assertEqual(run.finished(row | {"values": [6], "variants": found})["other_with"], ["host 10 ms"])
+
+    def test_within_a_hundredth_of_no_effect_is_a_tie(self):
+        for value, tie in ((0.995, True), (0.98, False), (1.02, False)):
+            c = claim(claims.ABOVE_ONE, unit="x")
+            row = {"paper": "p", "claim": c, "values": [value], "errors": [], "variants": {}}
+            self.assertEqual(run.finished(row)["tie"], tie, value)
+
     def test_another_engine_is_no_error_of_the_cost_model(self):
         self.assertEqual(
             calibration.what_ifs("8b a100, 70b h100"), {}, "whose engine is not known: one kernel is among the errors"
@@ -321,7 +336,7 @@ class Running(unittest.TestCase):
         neither = dataclasses.replace(c, expects=Between(9, None, 7))
         [other] = run.run_claims({"p": ("Paper", [neither])}, self.fresh(), 2)
         self.assertEqual((other["why"], other["shipped"]["why"]), ("published", "ships"))
-        two = [dict(row, id="both"), dict(row, id="one", shipped=None, verdict="reproduced", why="")]
+        two = [dict(row, id="both"), dict(row, id="one", shipped=None, verdict="reproduced", tie=False, why="")]
         text = report.markdown(
             [
                 {
@@ -337,9 +352,9 @@ class Running(unittest.TestCase):
         for part in (
             "| Paper, as published | 2 | 1 | 0 | 1 | 0 |",
             "| Paper, as shipped | 2 | 2 | 0 | 0 | 0 |",
-            "| as published | difference | verdict | with wrong step times | as shipped | difference | verdict |",
-            "| at least 5 | 1 | -80 % | disagrees | 1 to 1 | 6 | within | reproduced | 6 to 6 |",
-            "| at least 5 | 1 | -80 % | reproduced | 1 to 1 | 1 | -80 % | reproduced | 1 to 1 |",
+            "| as published | difference | within 10 % | verdict | with wrong step times | as shipped | difference |",
+            "| at least 5 | 1 | -80 % | - | disagrees, a tie: within 1 % | 1 to 1 | 6 | within | - | reproduced | 6 to 6 |",
+            "| at least 5 | 1 | -80 % | - | reproduced | 1 to 1 | 1 | -80 % | - | reproduced | 1 to 1 |",
             "- `both` (as published): published.",
         ):
             self.assertIn(part, text)
@@ -429,12 +444,30 @@ class Report(unittest.TestCase):
             ]
         )
         self.assertIn(
-            "| a \\| b (`c`) | 1 | 2 | 1.8 to 2.2 | 1.5 (1.4 to 1.6) | -25 % | direction only | 0.5 to 1.5; turns under"
-            " roofline |",
+            "| a \\| b (`c`) | 1 | 2 | 1.8 to 2.2 | 1.5 (1.4 to 1.6) | -25 % | no | direction only | 0.5 to 1.5; turns"
+            " under roofline |",
             text,
         )
         for part in ("`c`: because.", "- another.", "- 10 %."):
             self.assertIn(part, text)
+
+    def test_within_a_tenth_of_a_figure(self):
+        for row, said in (
+            ({"ours": 2.2}, "yes"),
+            ({"ours": 2.21}, "no"),
+            ({"ours": None}, "-"),
+            ({"aim": {"value": 2, "low": None, "high": 2}}, "-"),
+            ({"aim": {"value": 2, "low": 2, "high": 3}}, "-"),
+        ):
+            self.assertEqual(report.within_tenth(self.ROW | row), said, row)
+
+    def test_ties_unknowns_and_derived_figures_are_said(self):
+        row = self.ROW | {"verdict": "disagrees", "tie": True, "other_with": ["host 5 ms"], "derived": "a fifth of 10"}
+        self.assertEqual(report.verdict_text(row), "disagrees, a tie: within 1 %; reproduced with host 5 ms")
+        self.assertEqual(report.paper_value(row), "2 (derived: a fifth of 10)")
+        row = self.ROW | {"verdict": "reproduced", "other_with": ["a", "b"]}
+        self.assertEqual(report.verdict_text(row), "reproduced; not with a, b")
+        self.assertEqual((report.verdict_text(self.ROW), report.paper_value(self.ROW)), ("direction only", "2"))
 
     def test_what_failed_is_said(self):
         text = report.markdown(
