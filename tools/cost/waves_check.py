@@ -12,7 +12,9 @@ Near knots: two measured sizes of 64 to 1,024 tokens, 16 apart, with a multiple 
 it); the row between them is hidden. fitted.cc puts all of the rise at that edge (kUnmeasured).
 
 Single tokens: DIR/profiles/layers_hf_*.csv have every size up to 128. Of products that rise by more than 5 % from 64 to
-72 tokens, the share of the rise that is there at 65.
+72 tokens, the share of the rise that is there at 65. --wheel FILE (the package of import_aiconfigurator.py) measured
+both sides of larger edges: how much longer 257 tokens take than 256, and 512 than 257, of products with n and k from
+2,048 on.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ import pathlib
 import numpy as np
 import pandas as pd
 from devices import devices
+from import_aiconfigurator import Wheel, load
 
 TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (64, 128, 0.8), (64, 64, 0.65))
 KNOTS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 SHARES = (0, 0.3, 0.5, 0.7, 1)
 TILE_ROWS = 64
 NEAR = 16
+EDGE = ((225, 256), (256, 257), (257, 512))
 
 
 def waves_us(device, m: int, n: int, k: int) -> float:
@@ -115,9 +119,19 @@ def single_tokens(data: pathlib.Path, name: str) -> None:
     print(f"{name} single tokens: {len(shares)} of {of} products rise by more than 5 % from 64 to 72{share}")
 
 
+def both_sides(wheel: Wheel, name: str) -> None:
+    rows = load(wheel, name, "vllm").table("gemm")
+    us = rows[(rows["dtype"] == "bfloat16") & (rows["n"] >= 2048) & (rows["k"] >= 2048)].pivot_table(
+        index=["n", "k"], columns="m", values="us"
+    )
+    rises = [f"{low} to {high}: {100 * ((us[high] / us[low]).median() - 1):+.0f} %" for low, high in EDGE]
+    print(f"{name} both sides of an edge: {len(us)} products; median rise from {', '.join(rises)}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=pathlib.Path, required=True)
+    parser.add_argument("--wheel", type=pathlib.Path, help="aiconfigurator_core-0.12.0-*.whl")
     args = parser.parse_args()
     for name in ("a100", "h100", "a40"):
         device, errors = devices()[name], {share: [] for share in SHARES}
@@ -141,6 +155,8 @@ def main() -> None:
         near_knots(args.data, name)
     for name in ("a6000", "rtx3090", "h100"):
         single_tokens(args.data, name)
+    for name in ("h100", "h200", "b200") if args.wheel else ():
+        both_sides(Wheel(args.wheel), name)
 
 
 if __name__ == "__main__":
