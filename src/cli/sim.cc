@@ -207,6 +207,7 @@ int SimCommand(const Args& args) {
       {"sweep", SimSweepCommand},
       {"compare", SimCompareCommand},
       {"step", SimStepCommand},
+      {"chunk", SimChunkCommand},
   };
   for (const auto& [name, command] : kCommands) {
     if (!args.empty() && args[0] == name) return command(Args(args.begin() + 1, args.end()));

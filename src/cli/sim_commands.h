@@ -14,6 +14,7 @@ int SimCapacityCommand(const Args& args);
 int SimSweepCommand(const Args& args);
 int SimCompareCommand(const Args& args);
 int SimStepCommand(const Args& args);
+int SimChunkCommand(const Args& args);
 
 // One line on stderr, "tactus sim step: ..."; returns `code`.
 int FailOf(const char* command, const Status& status, int code);

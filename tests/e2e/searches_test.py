@@ -1,5 +1,5 @@
-"""`tactus sim capacity`, `sweep`, `compare` and `step` as scripts call them: what they print, exit statuses, what an
-interrupt keeps."""
+"""`tactus sim capacity`, `sweep`, `compare`, `step` and `chunk` as scripts call them: what they print, exit statuses,
+what an interrupt keeps."""
 
 import csv
 import json
@@ -479,6 +479,31 @@ class SearchesTest(unittest.TestCase):
         self.wrong(["step", "--device", "h100", "--chunk", "5"], "--model is missing")
         longest = self.json("step", *DEPLOYMENT, "--decodes", "1000000000x1000000000")
         self.assertGreater(longest["step_ms"], 0)
+
+    def test_a_chunk_is_the_fastest_of_its_candidates(self):
+        deployment = ("--model", "llama-13b", "--device", "a6000", "--attention-kernels", "two")
+        found = self.json("chunk", *deployment, "--ratio", 15, "--sequence-tokens", 1024, "--sequences", 18)
+        self.assertEqual((found["prompt_tokens"], found["answer_tokens"]), (960, 64))
+        self.assertAlmostEqual(found["balanced_step_tokens"], 15 * 17, msg="C = P:D x (B - 1)")
+        best, rows = found["best"], found["candidates"]
+        self.assertEqual(best["step_tokens"], 256, "the paper's choice, at which chunks and decodes balance")
+        self.assertEqual(best["tokens_per_s"], max(row["tokens_per_s"] for row in rows))
+        for row in rows:
+            self.assertEqual(row["ties_with_best"], row["tokens_per_s"] >= 0.99 * best["tokens_per_s"])
+            self.assertLessEqual(row["chunk_tokens"] + row["decodes_beside"], row["step_tokens"])
+            self.assertGreaterEqual(row["chunks"] * row["chunk_tokens"], 960)
+            tokens = row["chunks"] * row["decodes_beside"] + row["steps_of_decodes"] * 18
+            self.assertGreaterEqual(tokens, 64 - 1e-9, "an answer has all of its tokens")
+        text = tactus("chunk", *deployment, "--prompt-tokens", 960, "--answer-tokens", 64, "--sequences", 18).stdout
+        self.assertIn("best: --token-budget 256", text)
+
+    def test_a_chunk_needs_requests(self):
+        self.wrong(["chunk", *DEPLOYMENT, "--sequences", 8], "prompts of 0 and answers of 0 tokens", "--ratio")
+        lengths = ["--prompt-tokens", 900, "--answer-tokens", 100]
+        self.wrong(["chunk", *DEPLOYMENT, *lengths], "--sequences is 0", "at least 2")
+        self.wrong(["chunk", *DEPLOYMENT, *lengths, "--ratio", 3, "--sequences", 8], "not both")
+        self.wrong(["chunk", *DEPLOYMENT, "--ratio", 3, "--sequences", 8], "--sequence-tokens")
+        self.wrong(["chunk", "--device", "h100", *lengths, "--sequences", 8], "--model is missing")
 
     def test_a_price_makes_a_cost(self):
         r = self.json(*LOAD, "--rate", 4, "--tp", 2, "--device-hour-price", 3)
