@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Time to first token under LARRY beside fcfs, no-preempt and trail-oracle, on the deployments and lengths of its
 paper.
-Prints one Markdown table per setting and load: percentiles of the time to the first token, in seconds, and of that time
-per prompt token, in milliseconds; each the median over the seeds. The last columns count the seeds in which LARRY's
-percentile is the lower one.
+Prints one Markdown table per setting, arrivals and load: percentiles of the time to the first token, in seconds, of that
+time per prompt token, in milliseconds, and of the time to the whole answer, in seconds; each the median over the seeds.
+The last columns count the seeds in which LARRY's percentile of the time to the first token is the lower one.
 
     bench/policies/larry.py [TACTUS] [--settings 70b-code,8b-chat,...] [--loads 0.7,0.8,0.95] [--seeds 1,2,3,4,5]
-                            [--requests 4000] [--arrivals poisson] [--lambdas 0.001,0.1,1] [-o FILE.json]
+                            [--requests 4000] [--arrivals poisson,gamma:2] [--lambdas 0.001,0.1,1] [-o FILE.json]
 
 Load is the arrival rate as a share of the rate at which the deployment works off requests that are all there at once
-(fcfs, mean over the seeds). The paper's arrivals, those of Azure Functions, are not at hand: `--arrivals` stands in.
+(fcfs, mean over the seeds). The paper's arrivals, those of Azure Functions, are not at hand: `--arrivals` stands in. gamma:CV draws gaps of a gamma
+distribution whose coefficient of variation is CV: 1 would be Poisson, 2 and 4 are bursts.
 Every scheduler has steps of 1,024 tokens and learns nothing of an answer's length, trail-oracle excepted.
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import statistics
@@ -28,8 +30,12 @@ SETTINGS = {
     "8b-code": [*SMALL, "--workload", "code"],
     "8b-chat": [*SMALL, "--workload", "chat"],
 }
-FIGURES = [("TTFT", "ttft_ms", 1e-3), ("per token", "normalized_ttft_ms", 1)]
 PERCENTILES = ["p50", "p95", "p99"]
+FIGURES = [
+    ("TTFT", "ttft_ms", 1e-3, PERCENTILES),
+    ("per token", "normalized_ttft_ms", 1, PERCENTILES),
+    ("answer", "e2e_ms", 1e-3, PERCENTILES[:2]),
+]
 
 
 def policies(lambdas):
@@ -77,7 +83,7 @@ def simulate(tactus, setting, requests, seed, rate, arrivals, flags):
 
 def table(title, figures, seeds):
     """`figures`: row -> seed -> (name, percentile) -> value."""
-    columns = [(name, at) for name, _, _ in FIGURES for at in PERCENTILES]
+    columns = [(name, at) for name, _, _, percentiles in FIGURES for at in percentiles]
     print(f"\n{title}\n")
     print(
         "| |"
@@ -105,7 +111,7 @@ def main():
     parse.add_argument("--loads", default="0.7,0.8,0.95")
     parse.add_argument("--seeds", default="1,2,3,4,5")
     parse.add_argument("--requests", type=int, default=4000)
-    parse.add_argument("--arrivals", default="poisson")
+    parse.add_argument("--arrivals", default="poisson", help="as tactus sim has them, a table each")
     parse.add_argument("--lambdas", default="", help="further values of --larry-lambda, a row each")
     parse.add_argument("-o", "--output", help="write all figures there, as JSON")
     args = parse.parse_args()
@@ -117,17 +123,19 @@ def main():
             simulate(args.tactus, setting, args.requests, seed, 1e6, "constant", rows["fcfs"])["request_throughput"]
             for seed in seeds
         )
-        for load in (float(load) for load in args.loads.split(",")):
+        for arrivals, load in itertools.product(args.arrivals.split(","), map(float, args.loads.split(","))):
             figures = {row: {} for row in rows}
             for seed in seeds:
                 for row, flags in rows.items():
-                    result = simulate(args.tactus, setting, args.requests, seed, load * most, args.arrivals, flags)
+                    result = simulate(args.tactus, setting, args.requests, seed, load * most, arrivals, flags)
                     figures[row][seed] = {
-                        (name, at): result[key][at] * unit for name, key, unit in FIGURES for at in PERCENTILES
+                        (name, at): result[key][at] * unit
+                        for name, key, unit, percentiles in FIGURES
+                        for at in percentiles
                     }
                     figures[row][seed]["preempted"] = 100 * result["preemptions"] / args.requests
-            table(f"{setting}, load {load:g} ({load * most:.3g} requests/s), {args.arrivals}", figures, seeds)
-            kept[f"{setting} {load:g}"] = {
+            table(f"{setting}, load {load:g} ({load * most:.3g} requests/s), {arrivals}", figures, seeds)
+            kept[f"{setting} {arrivals} {load:g}"] = {
                 row: {seed: {str(key): value for key, value in by.items()} for seed, by in by_seed.items()}
                 for row, by_seed in figures.items()
             }
