@@ -122,6 +122,11 @@ SchedulerLimits Limits(const LengthPredictor* predictor, NoteLayout* notes) {
 
 namespace {
 
+// Of the item of a slot in a step: goes up, and now and then starts again as after a preemption.
+int32_t Position(int step, SlotId slot) {
+  return (step + slot) % 50;
+}
+
 // An instance that is made in the middle of a run and goes on beside the first, with notes of its own.
 class Latecomer {
  public:
@@ -235,11 +240,12 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       for (const SlotId s : view.running) {
         // By turns, so that some are left out for long and are served again then.
         const bool turn = (s / 4 + step / 20) % 2 == 0;
-        if (rng.Uniform() < (turn ? 0.7 : 0.02)) items.push_back({.slot = s, .count = 1});
+        if (rng.Uniform() < (turn ? 0.7 : 0.02))
+          items.push_back({.slot = s, .first_position = Position(step, s), .count = 1});
       }
       order->Planned(view, items);
       if (latecomer) latecomer->Planned(view, items);
-      for (const StepItem& item : items) reference->Served(view, item.slot);
+      for (const StepItem& item : items) reference->Served(view, item);
       t.ClearChanges();
     }
   }

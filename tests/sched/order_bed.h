@@ -43,7 +43,7 @@ struct Reference {
   virtual void Forget() {}
   virtual void Queued(const StepView&, SlotId) {}
   virtual void Admitted(const StepView&, SlotId) {}
-  virtual void Served(const StepView&, SlotId) {}
+  virtual void Served(const StepView&, const StepItem&) {}
   virtual void BeforeWalk(const StepView&) {}
   virtual Key KeyOf(const StepView& view, SlotId s) const = 0;
 };

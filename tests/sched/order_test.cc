@@ -126,7 +126,8 @@ TEST(Order, GroupedGoesByWindows) {
   CheckAgainstSort(MakeGroupedOrder, &reference);
 }
 
-// Promoted after 12 steps in none of which it was, whether it waited or ran, for 6 of its own.
+// Promoted after 12 steps in none of which it was, whether it waited or ran, for 6 of its own; for more where these
+// have computed nothing that it had not computed before.
 TEST(Order, RankPromotesWhoWasNotServedForTooLong) {
   struct : Predicting {
     struct State {
@@ -134,20 +135,37 @@ TEST(Order, RankPromotesWhoWasNotServedForTooLong) {
       int64_t since = 0;
       int64_t promoted_since = 0;
       int64_t quantum = 0;
+      int32_t reached = 0;         // positions that it has computed at some time
+      bool brought = false;        // one more, since it was promoted
+      bool again_is_free = false;  // a promotion has brought none
     };
     std::map<int64_t, State> state;  // by arrival: slots are reused
+    int promotions_that_went_on = 0;
     void Forget() override { state.clear(); }
     void Queued(const StepView& view, SlotId s) override {
       Predicting::Queued(view, s);
       state.try_emplace(view.seq.arrival_order[s], predicted.at(s), view.step);
     }
-    void Served(const StepView& view, SlotId s) override {
-      State& st = state.at(view.seq.arrival_order[s]);
+    void Served(const StepView& view, const StepItem& item) override {
+      State& st = state.at(view.seq.arrival_order[item.slot]);
       if (view.step - st.since >= 12) {
-        if (st.quantum == 0) st.promoted_since = st.since;
+        if (st.quantum == 0) {
+          st.promoted_since = st.since;
+          st.brought = false;
+        }
         st.quantum = 6;
       }
-      st.quantum = std::max<int64_t>(0, st.quantum - 1);
+      const bool is_new = item.first_position + item.count > st.reached;
+      st.brought = st.brought || is_new;
+      const bool counts = is_new || !st.again_is_free;
+      if (st.quantum == 1 && counts && !st.brought) {
+        st.again_is_free = true;
+        st.quantum = 6;
+        ++promotions_that_went_on;
+      } else if (st.quantum > 0 && counts) {
+        --st.quantum;
+      }
+      st.reached = std::max(st.reached, item.first_position + item.count);
       st.since = view.step + 1;
     }
     Key KeyOf(const StepView& view, SlotId s) const override {
@@ -158,6 +176,7 @@ TEST(Order, RankPromotesWhoWasNotServedForTooLong) {
     }
   } reference;
   CheckAgainstSort(MakeRankOrder, &reference);
+  EXPECT_GT(reference.promotions_that_went_on, 0);
 }
 
 // Queues as lists, front and back. Steps take a third of a second: quanta of 0.2, 0.4, 0.8 ... s are 1, 2, 3, 5 ...
@@ -190,8 +209,8 @@ TEST(Order, MlfqSinksToTheFrontAndPromotesAtItsLooks) {
       if (view.step % 9 != 0) return;
       for (auto& [arrival, st] : state) st.promoted |= view.now_ns - st.since_ns >= 4 * kSecond;
     }
-    void Served(const StepView& view, SlotId s) override {
-      State& st = state.at(view.seq.arrival_order[s]);
+    void Served(const StepView& view, const StepItem& item) override {
+      State& st = state.at(view.seq.arrival_order[item.slot]);
       if (st.promoted) st = {.place = -static_cast<double>(view.step)};
       st.computing = true;
       st.since_ns = view.now_ns;

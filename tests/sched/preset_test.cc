@@ -485,6 +485,25 @@ TEST(Ltr, ThePromotedGoLongestUnservedFirst) {
   EXPECT_LE(h.outputs()[long_one].done_event.done_ns, 16 * kMillisecond);
 }
 
+// Memory for one of two, whose prompts take six steps of four tokens; a threshold of five steps, a quantum of three. A
+// promotion lasts until three tokens are there that were not before, however often the prompt is computed again.
+TEST(Ltr, WhatIsComputedAgainUsesUpNoQuantum) {
+  KnownLengths predictor({9});
+  HarnessConfig c = LtrConfig(&predictor);
+  c.num_blocks = 9;
+  c.max_model_len = 36;
+  c.scheduler.limits.token_budget = 4;
+  *c.scheduler.limits.policy.Find<int64_t>("ltr-starvation-steps") = 5;
+  *c.scheduler.limits.policy.Find<int64_t>("ltr-quantum-steps") = 3;
+  Harness h(c);
+  const std::vector<RequestHandle> both = {AddRequest(&h, 24, 9), AddRequest(&h, 24, 9)};
+  EXPECT_EQ(h.Run(200), "") << "neither ends: each loses its KV before it has a token more";
+  EXPECT_GT(h.loop().Stats().preemptions, 2) << "neither takes the other's KV";
+  for (const RequestHandle handle : both) {
+    EXPECT_LE(h.outputs()[handle].done_event.preemptions, 3) << "18 tokens in turns of three: at most three each";
+  }
+}
+
 // --- larry ---
 
 // One place. A prompt of half the memory has waited 10 ms longer than a small one, which is worth 1 point. Two wait:

@@ -4,7 +4,9 @@
 // --ltr-quantum-steps steps of its own.
 //
 // Ours: the promoted go longest unserved first, not by predicted length, which would bound nothing where more are
-// promoted than fit.
+// promoted than fit. And no promotion ends before it has brought anything: one whose whole quantum went into computing
+// again what a preemption had dropped goes on, and from then on such steps use up nothing of this sequence's quantum.
+// Without that the next of the promoted would take the KV, over and over, and no answer would end.
 #include <algorithm>
 #include <functional>
 #include <vector>
@@ -34,6 +36,9 @@ struct RankNote {
   int64_t since_step;      // the first that it has not been in
   int64_t promoted_since;  // since_step when it was promoted
   int32_t quantum_left;    // more than 0: it is promoted, and so many of its steps will be first
+  int32_t reached;         // behind the last position that it has computed, also where a preemption has dropped it
+  bool brought;            // this promotion: a position that it had not computed before
+  bool again_is_free;      // what it computes again uses up nothing of its quantum
 };
 
 // Steps and lengths are far from it.
@@ -72,10 +77,20 @@ class RankOrder final : public PromotingOrder {
       RankNote& note = note_.At(view.notes, item.slot);
       const bool promoted = IsPromoted(view, item.slot);
       if (view.step - note.since_step >= threshold_) {
-        if (note.quantum_left == 0) note.promoted_since = note.since_step;
+        if (note.quantum_left == 0) {
+          note.promoted_since = note.since_step;
+          note.brought = false;
+        }
         note.quantum_left = quantum_;
       }
-      if (note.quantum_left > 0) --note.quantum_left;
+      const int32_t end = item.first_position + item.count - item.draft_tokens;
+      note.brought |= end > note.reached;
+      if (note.quantum_left > 0 && (end > note.reached || !note.again_is_free) && --note.quantum_left == 0 &&
+          !note.brought) {
+        note.again_is_free = true;
+        note.quantum_left = quantum_;
+      }
+      note.reached = std::max(note.reached, end);
       if (promoted && note.quantum_left == 0) NoteReranked(item.slot);  // till then it goes by when it was promoted
       note.since_step = view.step + 1;
       Watch(view, item.slot);
