@@ -91,12 +91,22 @@ struct SimulatedFigures {
   int64_t cut_outputs = 0;      // answers cut at max_tokens
   int64_t rows_dropped = 0;     // rows of the workload's file without a prompt or an answer
   int64_t replicas = 1;
-  // Sequences that were moved between replicas, that stayed because they ended first or found no room, and tokens whose
-  // KV was sent; absent: they stay where they are.
+  // Sequences that were moved between replicas, of these such that a preemption had met first and that moved without
+  // KV, sequences that stayed after all, and tokens whose KV was sent; absent: they stay where they are.
   struct Migrations {
-    int64_t moved = 0, failed = 0, tokens = 0;
+    int64_t moved = 0, without_kv = 0, failed = 0, tokens = 0;
+    // Of those that stayed: it ended first; it computed more on its way than room was reserved for; the destination had
+    // no room; the destination refused it.
+    int64_t ended = 0, outgrew = 0, no_room = 0, refused = 0;
   };
   std::optional<Migrations> migrations;
+  // Replicas that came and went by load: how often one started and one was drained, and how many there were on average
+  // over the whole run, those that start and those that are drained included; absent: all are there throughout.
+  struct Scaling {
+    int64_t least = 0, most = 0, started = 0, drained = 0;
+    double mean_replicas = 0;
+  };
+  std::optional<Scaling> scaling;
   // Requests with an objective that no schedule can keep: it is below the shortest step, one of one token.
   int64_t objectives_below_a_step = 0;
   double shortest_step_ms = 0;

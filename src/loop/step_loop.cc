@@ -229,7 +229,8 @@ void StepLoop::Impl::Movable(std::vector<RunningSequence>* sequences) const {
     if (!table.holds_kv(s)) continue;
     const PreparedRequest& in = live_.slot(s).request->in;
     if (in.choices.size() != 1 || in.request->prompt_logprobs) continue;
-    sequences->push_back({in.handle, in.request->priority, table.columns().computed_committed[s]});
+    sequences->push_back(
+        {in.handle, in.request->priority, table.columns().computed_committed[s], table.columns().known_committed[s]});
   }
 }
 

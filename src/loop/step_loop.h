@@ -96,6 +96,7 @@ class StepLoop {
     RequestHandle handle = 0;
     int32_t priority = 0;
     int32_t tokens = 0;  // whose KV it holds
+    int32_t known = 0;   // tokens of its prompt and its answer so far, whose KV it will hold in a few steps
   };
   void Movable(std::vector<RunningSequence>* sequences) const;
   // As TransferKind::kReadEntered, at once; also by whoever has seen Run return. No blocks: there are none.

@@ -115,9 +115,19 @@ void AddSimulated(const SimulatedFigures& s, Json* out) {
   j["cut_outputs"] = s.cut_outputs;
   j["rows_dropped"] = s.rows_dropped;
   j["replicas"] = s.replicas;
+  j["scaling"] = nullptr;
+  if (const auto& c = s.scaling) {
+    j["scaling"] = {{"least", c->least},
+                    {"most", c->most},
+                    {"started", c->started},
+                    {"drained", c->drained},
+                    {"mean_replicas", c->mean_replicas}};
+  }
   j["migrations"] = nullptr;
   if (const auto& m = s.migrations)
-    j["migrations"] = {{"moved", m->moved}, {"failed", m->failed}, {"tokens", m->tokens}};
+    j["migrations"] = {{"moved", m->moved},     {"without_kv", m->without_kv}, {"failed", m->failed},
+                       {"tokens", m->tokens},   {"ended", m->ended},           {"outgrew", m->outgrew},
+                       {"no_room", m->no_room}, {"refused", m->refused}};
   j["objectives_below_a_step"] = s.objectives_below_a_step;
   j["shortest_step_ms"] = s.shortest_step_ms;
 }

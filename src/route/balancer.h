@@ -23,15 +23,19 @@ struct ReplicaView {
   int64_t outstanding_tokens = 0;    // prompt tokens of those
   int32_t running = 0;               // sequences that hold KV
   int64_t waiting_tokens = 0;        // prompt tokens in its queue
-  int64_t free_kv_tokens = 0;        // of its KV memory, less what its queue will take: below 0 where that is more
-  int64_t kv_tokens = 0;             // all of it; 0: it has not been asked yet
-  int64_t step_tokens = 0;           // that a step computes at most
+  // Of its KV memory, less what its queue will take, and less the headroom of requests of high priority that are there:
+  // below 0 where that is more.
+  int64_t free_kv_tokens = 0;
+  int64_t kv_tokens = 0;      // all of it; 0: it has not been asked yet
+  int64_t step_tokens = 0;    // that a step computes at most
+  int32_t high_priority = 0;  // requests of high priority that are there
 };
 
 struct RouteRequest {
   int32_t prompt_tokens = 0;
   std::span<const Hash128> keys = {};  // of its prompt's full blocks, where they are known
   int32_t block_size = 0;              // tokens of one
+  bool high_priority = false;          // of those that have headroom (Fleet::SetHeadroom)
 };
 
 class PrefixIndex;

@@ -54,6 +54,7 @@ void Fleet::Routed(int32_t replica, const RouteRequest& request) {
   view.outstanding_tokens += request.prompt_tokens;
   view.waiting_tokens += request.prompt_tokens;
   view.free_kv_tokens -= request.prompt_tokens;
+  if (request.high_priority && view.high_priority++ == 0) view.free_kv_tokens -= headroom_tokens_;
   if (info_.wants_prefixes) prefixes_.Routed(replica, request.keys, request.block_size, request.prompt_tokens);
 }
 
@@ -71,7 +72,8 @@ void Fleet::Told(int32_t replica, const ReplicaState& state, int64_t routed_sinc
   ReplicaView& view = views_[static_cast<size_t>(replica)];
   view.running = state.running;
   view.waiting_tokens = state.waiting_tokens + routed_since;
-  view.free_kv_tokens = state.free_kv_tokens - view.waiting_tokens;
+  view.high_priority = state.high_priority;
+  view.free_kv_tokens = state.free_kv_tokens - view.waiting_tokens - (state.high_priority > 0 ? headroom_tokens_ : 0);
   view.step_tokens = state.step_tokens;
   if (view.kv_tokens != state.kv_tokens) prefixes_.SetCapacity(replica, std::min(state.kv_tokens, kMostRemembered));
   view.kv_tokens = state.kv_tokens;

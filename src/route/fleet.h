@@ -24,6 +24,7 @@ struct ReplicaState {
   int64_t free_kv_tokens = 0;  // cached prefixes that nobody uses included
   int64_t kv_tokens = 0;
   int64_t step_tokens = 0;
+  int32_t high_priority = 0;  // requests of high priority that are there, running or waiting
 };
 
 class Fleet {
@@ -50,6 +51,11 @@ class Fleet {
   // `routed_since`: prompt tokens routed there after it was asked, which it need not have counted.
   void Told(int32_t replica, const ReplicaState& state, int64_t routed_since = 0);
   void SetReady(int32_t replica, bool ready);
+  // Headroom of high priority (Llumnix, OSDI 2024, 4.4, virtual usage): so many tokens of KV memory count as taken at
+  // every replica that has requests of high priority, all of them together. Others are placed elsewhere and move away,
+  // and steps there stay short. 0: none. Ours: a request that waits there has it too, so that it holds between two
+  // answers of a replica.
+  void SetHeadroom(int64_t tokens) { headroom_tokens_ = tokens; }
 
  private:
   Fleet(const BalancerInfo& info, int32_t replicas, uint64_t seed);
@@ -59,6 +65,7 @@ class Fleet {
   std::vector<ReplicaView> views_;
   PrefixIndex prefixes_;
   double mean_prompt_, mean_output_;
+  int64_t headroom_tokens_ = 0;
 };
 
 }  // namespace tactus::route

@@ -4,8 +4,13 @@
 
 namespace tactus::route {
 
+double Freeness(int64_t free_kv_tokens, int32_t sequences) {
+  const auto free = static_cast<double>(free_kv_tokens);
+  return free < 0 ? free : free / std::max(1, sequences);
+}
+
 double FreenessOf(const ReplicaView& replica) {
-  return static_cast<double>(replica.free_kv_tokens) / std::max(1, replica.running);
+  return Freeness(replica.free_kv_tokens, replica.running);
 }
 
 std::vector<MovePair> PairReplicas(std::span<const ReplicaView> replicas, const std::vector<bool>& draining,
@@ -55,10 +60,11 @@ std::vector<MovePair> PairReplicas(std::span<const ReplicaView> replicas, const 
   return pairs;
 }
 
-int32_t ChooseToMove(std::span<const MovableSequence> sequences) {
+int32_t ChooseToMove(std::span<const MovableSequence> sequences, int64_t room_tokens) {
   int32_t best = -1;
   for (size_t i = 0; i < sequences.size(); ++i) {
     const MovableSequence& s = sequences[i];
+    if (s.tokens > room_tokens) continue;
     if (best >= 0) {
       const MovableSequence& b = sequences[static_cast<size_t>(best)];
       if (s.priority < b.priority || (s.priority == b.priority && s.tokens >= b.tokens)) continue;

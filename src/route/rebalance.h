@@ -24,6 +24,9 @@ struct MovePair {
   bool operator==(const MovePair&) const = default;
 };
 
+// Tokens for each of so many; of tokens that are missing (below 0) all. Ours: shared out, a debt would be the smaller
+// the more sequences have it, and the replica with the longest queue the freest.
+double Freeness(int64_t free_kv_tokens, int32_t sequences);
 // Tokens per running sequence.
 double FreenessOf(const ReplicaView& replica);
 
@@ -38,9 +41,10 @@ std::vector<MovePair> PairReplicas(std::span<const ReplicaView> replicas, const 
 struct MovableSequence {
   uint64_t handle = 0;
   int32_t priority = 0;  // lower runs first
-  int64_t tokens = 0;    // whose KV it holds
+  int64_t tokens = 0;    // whose KV it holds, or will once its prompt is computed
 };
-// The one of least priority, and of these the shortest, which costs least to move: its index, or -1.
-int32_t ChooseToMove(std::span<const MovableSequence> sequences);
+// Of those that fit the room at the other end the one of least priority, and of these the shortest, which costs least
+// to move: its index, or -1.
+int32_t ChooseToMove(std::span<const MovableSequence> sequences, int64_t room_tokens);
 
 }  // namespace tactus::route

@@ -16,32 +16,39 @@ DurationNs Migrations::TimeOf(int64_t tokens) const {
   return config_.latency_ns + static_cast<DurationNs>(bytes / config_.bytes_per_s * 1e9);
 }
 
-void Migrations::Decide(std::span<const route::ReplicaView> replicas) {
-  for (const route::MovePair& pair : route::PairReplicas(replicas, {})) {
+int32_t Migrations::Coming(int32_t replica) const {
+  return static_cast<int32_t>(std::count_if(
+      moves_.begin(), moves_.end(), [replica](const Move& m) { return m.to == replica && m.stage != Stage::kOver; }));
+}
+
+void Migrations::Decide(std::span<const route::ReplicaView> replicas, const std::vector<bool>& draining) {
+  for (const route::MovePair& pair : route::PairReplicas(replicas, draining)) {
     const bool busy = std::any_of(moves_.begin(), moves_.end(), [&](const Move& m) {
       return m.stage != Stage::kOver && (m.from == pair.from || m.to == pair.to || m.to == pair.from);
     });
-    if (!busy) Begin(pair);
+    if (!busy) Begin(pair, replicas[static_cast<size_t>(pair.to)].free_kv_tokens);
   }
 }
 
-void Migrations::Begin(const route::MovePair& pair) {
+void Migrations::Begin(const route::MovePair& pair, int64_t room_tokens) {
   host_.loop(pair.from).Movable(&running_);
   movable_.clear();
-  for (const auto& s : running_) movable_.push_back({s.handle, s.priority, s.tokens});
-  const int32_t chosen = route::ChooseToMove(movable_);
+  // With its whole prompt, also where that is still being computed: what holds little now is not what will be short,
+  // and its room would be outgrown before it has moved.
+  for (const auto& s : running_) movable_.push_back({s.handle, s.priority, s.known});
+  const int32_t chosen = route::ChooseToMove(movable_, room_tokens);
   if (chosen < 0) return;
-  const route::MovableSequence& sequence = movable_[static_cast<size_t>(chosen)];
+  const StepLoop::RunningSequence& sequence = running_[static_cast<size_t>(chosen)];
   while (!moves_.empty() && moves_.front().stage == Stage::kOver) moves_.pop_front();
   Move& move = moves_.emplace_back();
   move.from = pair.from;
   move.to = pair.to;
   move.handle = sequence.handle;
-  move.tokens = static_cast<int32_t>(sequence.tokens);
-  move.blocks = BlocksOf(sequence.tokens + TimeOf(sequence.tokens) / kShortStepNs) + kSpareBlocks;
+  move.tokens = sequence.tokens;
+  move.blocks = BlocksOf(sequence.known + TimeOf(sequence.tokens) / kShortStepNs) + kSpareBlocks;
   host_.loop(move.to).Transfer(
       {.kind = TransferKind::kReserve, .blocks = move.blocks, .answer = [this, &move](TransferAnswer answer) {
-         if (!answer.status.ok()) return GiveUp(&move);
+         if (!answer.status.ok()) return GiveUp(&move, &Figures::no_room);
          move.import = answer.import;
          move.stage = Stage::kFirstRound;
          move.due_ns = clock_.NowNs() + TimeOf(move.tokens);
@@ -67,7 +74,7 @@ void Migrations::Go(Move* move) {
     move->stage = Stage::kPausing;
     host_.loop(move->from)
         .Transfer({.kind = TransferKind::kPause, .handle = move->handle, .answer = [this, move](TransferAnswer answer) {
-                     if (!answer.status.ok()) return GiveUp(move);
+                     if (!answer.status.ok()) return GiveUp(move, &Figures::ended);
                      move->standing = std::move(answer.standing);
                      move->stage = Stage::kLastRound;
                      const int64_t rest = std::max(0, move->standing.computed_tokens - move->tokens);
@@ -78,23 +85,27 @@ void Migrations::Go(Move* move) {
   }
   // Cancels do not come in simulations, and it has been paused: it is still there.
   StepLoop& from = host_.loop(move->from);
-  const bool fits = BlocksOf(move->standing.computed_tokens) <= move->blocks && move->standing.computed_tokens > 0;
+  // One that a preemption has met moves without KV, as between servers, and is computed where there is room for it.
+  const int32_t tokens = move->standing.computed_tokens;
+  const bool fits = BlocksOf(tokens) <= move->blocks;
   RequestHandle arrived = 0;
   if (fits) {
-    moved_tokens_ += move->standing.computed_tokens;
     arrived = host_.arrive(move->from, move->handle, move->to,
                            {.standing = std::move(move->standing), .import = move->import, .generated_keys = {}});
   }
   from.Transfer({.kind = arrived != 0 ? TransferKind::kLeave : TransferKind::kResume, .handle = move->handle});
   host_.wake(move->from);
-  if (arrived == 0) return GiveUp(move);
+  if (arrived == 0) return GiveUp(move, fits ? &Figures::refused : &Figures::outgrew);
   host_.wake(move->to);
-  ++moved_;
+  ++figures_.moved;
+  figures_.without_kv += tokens == 0;
+  figures_.tokens += tokens;
   move->stage = Stage::kOver;
 }
 
-void Migrations::GiveUp(Move* move) {
-  ++failed_;
+void Migrations::GiveUp(Move* move, Cause why) {
+  ++figures_.failed;
+  ++(figures_.*why);
   move->stage = Stage::kOver;
   move->due_ns = kNever;
   if (move->import == 0) return;

@@ -14,6 +14,7 @@
 #include "loop/step_loop.h"
 #include "route/rebalance.h"
 #include "sim/simulator.h"
+#include "tactus/run_result.h"
 
 namespace tactus {
 
@@ -31,15 +32,17 @@ class Migrations {
   Migrations(const SimulationConfig::Migration& config, int32_t block_size, Clock* clock, Host host)
       : config_(config), block_size_(block_size), clock_(*clock), host_(std::move(host)) {}
 
-  // Begins a move for each pair of replicas that are to have one and are in none.
-  void Decide(std::span<const route::ReplicaView> replicas);
+  // Begins a move for each pair of replicas that are to have one and are in none. `draining`: as PairReplicas.
+  void Decide(std::span<const route::ReplicaView> replicas, const std::vector<bool>& draining);
+  // Sequences that are on their way to the replica.
+  int32_t Coming(int32_t replica) const;
   // Goes on with what is due.
   void AdvanceTo(TimeNs now_ns);
   TimeNs NextNs() const;
 
-  int64_t moved() const { return moved_; }
-  int64_t moved_tokens() const { return moved_tokens_; }
-  int64_t failed() const { return failed_; }  // the sequence ended first, or there was no room
+  using Figures = SimulatedFigures::Migrations;
+  using Cause = int64_t Figures::*;  // why one stayed
+  const Figures& figures() const { return figures_; }
 
  private:
   enum class Stage : uint8_t { kRoom, kFirstRound, kPausing, kLastRound, kOver };
@@ -52,9 +55,9 @@ class Migrations {
     int32_t blocks = 0, tokens = 0;  // of the room; sent in the first round
     SequenceStanding standing;
   };
-  void Begin(const route::MovePair& pair);
+  void Begin(const route::MovePair& pair, int64_t room_tokens);
   void Go(Move* move);
-  void GiveUp(Move* move);
+  void GiveUp(Move* move, Cause why);
   DurationNs TimeOf(int64_t tokens) const;
   int32_t BlocksOf(int64_t tokens) const { return static_cast<int32_t>((tokens + block_size_ - 1) / block_size_); }
 
@@ -65,7 +68,7 @@ class Migrations {
   std::deque<Move> moves_;  // in order of their beginning; those that are over go from the front
   std::vector<StepLoop::RunningSequence> running_;  // scratch, as is the next
   std::vector<route::MovableSequence> movable_;
-  int64_t moved_ = 0, moved_tokens_ = 0, failed_ = 0;
+  Figures figures_;
 };
 
 }  // namespace tactus

@@ -28,6 +28,10 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
   std::string replica_slowness;
   double migration_gbytes_per_s = -1;
   DurationText migration_latency{1'000'000};
+  int64_t priority_headroom = 0;
+  int64_t most_replicas = 0;
+  double scale_up_below = 10, scale_down_above = 60;
+  DurationText scale_after{10'000'000'000}, replica_start_time{30'000'000'000};
   std::string weight_dtype = "bfloat16", kv_dtype = "bfloat16";
   std::string backend, attention_kernels = "auto", cost_scale, cpu_overhead, overlap = "off";
   double overlap_interference = -1;
@@ -79,6 +83,27 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
                      "the freest; 0: sequences stay where they are; -1: 8 with llumnix, else 0"});
     v.Field("migration-latency", migration_latency,
             {.unit = "duration", .help = "time of a round of such a move beside its bytes; each has two"});
+    v.Field(
+        "priority-headroom", priority_headroom,
+        {.unit = "tokens",
+         .min = 0,
+         .max = 1 << 30,
+         .help = "with llumnix: KV memory that counts as taken at a replica beside requests whose priority is below "
+                 "0, so that others stay away and steps are short; 0: none"});
+    v.Field(
+        "most-replicas", most_replicas,
+        {.unit = "replicas",
+         .min = 0,
+         .max = 4096,
+         .help = "--replicas start, and more come up to so many and go again by load, that is by the KV memory left "
+                 "per running sequence (freeness); 0: their number stays"});
+    v.Field("scale-up-below", scale_up_below,
+            {.unit = "tokens", .help = "a replica starts where the mean freeness is below this"});
+    v.Field("scale-down-above", scale_down_above,
+            {.unit = "tokens", .help = "a replica is drained where the mean freeness is above this"});
+    v.Field("scale-after", scale_after, {.unit = "duration", .help = "once it has been so for so long"});
+    v.Field("replica-start-time", replica_start_time,
+            {.unit = "duration", .help = "from the start of such a replica until it takes requests"});
     v.Field("cost", cost,
             {.help = "where step times come from: auto, fitted, roofline, or a file of `tactus profile`"});
     v.Field("step-noise", step_noise,

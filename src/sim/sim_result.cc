@@ -132,7 +132,12 @@ RunResult Simulation::Outcome() const {
   }
   // Steps of the whole run, whatever part of it is measured.
   const double run_s = r.served ? static_cast<double>(last_end_ns() - first_arrival_ns()) * 1e-9 : r.duration_s;
-  const double device_s = run_s * static_cast<double>(s.replicas.size());
+  double replicas_used = static_cast<double>(s.replicas.size());
+  if (s.scaler != nullptr && last_end_ns() > first_arrival_ns()) {
+    replicas_used = static_cast<double>(s.scaler->UsedNs(first_arrival_ns(), last_end_ns())) /
+                    static_cast<double>(last_end_ns() - first_arrival_ns());
+  }
+  const double device_s = run_s * replicas_used;
   if (s.config.meter != nullptr && device_s > 0) {
     f.mfu = flops / (s.config.meter->peak_flops() * device_s);
     f.mbu = bytes / (s.config.meter->peak_bandwidth() * device_s);
@@ -145,8 +150,10 @@ RunResult Simulation::Outcome() const {
   f.objectives_below_a_step = s.objectives_below_a_step;
   f.shortest_step_ms = static_cast<double>(s.shortest_step_ns) * kToMs;
   f.replicas = static_cast<int64_t>(s.replicas.size());
-  if (s.migrations != nullptr)
-    f.migrations = {s.migrations->moved(), s.migrations->failed(), s.migrations->moved_tokens()};
+  if (s.migrations != nullptr) f.migrations = s.migrations->figures();
+  if (s.scaler != nullptr) {
+    f.scaling = {s.config.scaling->least, s.config.replicas, s.scaler->started(), s.scaler->drained(), replicas_used};
+  }
   if (s.job != nullptr) {
     r.plan = s.job->Figures(run_s);
     r.plan->achieved_sharing = r.engine->prefix_sharing;

@@ -17,9 +17,12 @@ double SecondsSince(TimeNs begin_ns, Clock& clock) {
 }
 
 // Of all devices over the run's whole duration, for each million of `tokens_per_s`; null without a price.
-Json CostPerMillion(const SimOptions& o, const SimSetup& setup, std::optional<double> tokens_per_s) {
+Json CostPerMillion(const SimOptions& o, const SimSetup& setup, const RunResult& run,
+                    std::optional<double> tokens_per_s) {
   if (o.device_hour_price <= 0 || setup.cost == nullptr || tokens_per_s.value_or(0) <= 0) return nullptr;
-  const double price_per_s = o.device_hour_price * static_cast<double>(o.tp * o.pp * o.replicas) / 3600;
+  const auto& scaling = run.simulated->scaling;
+  const double replicas = scaling ? scaling->mean_replicas : static_cast<double>(o.replicas);
+  const double price_per_s = o.device_hour_price * static_cast<double>(o.tp * o.pp) * replicas / 3600;
   return price_per_s / *tokens_per_s * 1e6;
 }
 
@@ -34,10 +37,10 @@ SimReport MakeReport(const SimOptions& o, const SimSetup& setup, RunResult run, 
   const cost::StepSpread& spread = setup.config.step_spread;
   j["step_noise"] =
       spread.any() ? Json{{"with_prompts", spread.with_prompts}, {"decodes_only", spread.decodes_only}} : Json(nullptr);
-  j["devices"] = setup.cost != nullptr ? Json(o.tp * o.pp * o.replicas) : Json(nullptr);
+  j["devices"] = setup.cost != nullptr ? Json(o.tp * o.pp * setup.config.replicas) : Json(nullptr);
   const auto prompt_rate = run.input_token_throughput(), output_rate = run.output_token_throughput();
-  j["cost_per_million_tokens"] = CostPerMillion(o, setup, prompt_rate.value_or(0) + output_rate.value_or(0));
-  j["cost_per_million_output_tokens"] = CostPerMillion(o, setup, output_rate);
+  j["cost_per_million_tokens"] = CostPerMillion(o, setup, run, prompt_rate.value_or(0) + output_rate.value_or(0));
+  j["cost_per_million_output_tokens"] = CostPerMillion(o, setup, run, output_rate);
   j["kv_blocks"] = setup.config.scheduler.limits.blocks_total;
   j["max_model_len"] = setup.config.scheduler.limits.max_model_len;
   j["seed"] = o.seed;

@@ -321,16 +321,96 @@ Status SetUpMigration(const SimOptions& o, SimSetup* setup) {
   const double gbytes_per_s = o.migration_gbytes_per_s >= 0 ? o.migration_gbytes_per_s
                               : balancer->moves             ? kUsualGbytesPerS
                                                             : 0;
-  if (gbytes_per_s <= 0 || o.replicas < 2 || o.offline) return Status();
+  if (gbytes_per_s <= 0 || c.replicas < 2 || o.offline) return Status();
   if (setup->kv_bytes_per_token == 0) {
     if (!asked) return Status();
     return InvalidArgument("--migration-gbytes-per-s needs --model and --device: the size of a token's KV is not known",
                            "migration-gbytes-per-s");
   }
-  // A quarter of the KV memory: who has less room than that left takes nothing.
-  const int64_t room = std::max<int64_t>(1, c.scheduler.limits.blocks_total / 4);
+  // Host memory of the same size as the KV memory, so that what fits that finds its room on the way there.
+  const int64_t room = c.scheduler.limits.blocks_total;
   c.migration = {gbytes_per_s * 1e9, o.migration_latency.ns, setup->kv_bytes_per_token, room};
   setup->notes.push_back(fmt::format("sequences move between replicas at {} GB/s", gbytes_per_s));
+  return Status();
+}
+
+// Replicas that come and go by load.
+Status SetUpScaling(const SimOptions& o, SimSetup* setup) {
+  SimulationConfig& c = setup->config;
+  const SimOptions defaults;
+  if (o.most_replicas == 0) {
+    for (const auto& [flag, given] :
+         {std::pair{"scale-up-below", o.scale_up_below != defaults.scale_up_below},
+          std::pair{"scale-down-above", o.scale_down_above != defaults.scale_down_above},
+          std::pair{"scale-after", o.scale_after.ns != defaults.scale_after.ns},
+          std::pair{"replica-start-time", o.replica_start_time.ns != defaults.replica_start_time.ns}}) {
+      if (!given) continue;
+      return InvalidArgument(
+          fmt::format("--{} is for a fleet that grows and shrinks: say how far with --most-replicas", flag), flag);
+    }
+    return Status();
+  }
+  if (o.most_replicas <= o.replicas) {
+    return InvalidArgument(fmt::format("--most-replicas is {}, and --replicas, which always are there, {}: it must be "
+                                       "more",
+                                       o.most_replicas, o.replicas),
+                           "most-replicas");
+  }
+  if (o.offline) {
+    return InvalidArgument(fmt::format("--most-replicas {} is for a load that arrives: an offline job gives every "
+                                       "replica its shard at the beginning; give --replicas alone",
+                                       o.most_replicas),
+                           "most-replicas");
+  }
+  if (o.scale_up_below >= o.scale_down_above) {
+    return InvalidArgument(fmt::format("--scale-up-below is {} and --scale-down-above {}: between them there must be "
+                                       "room, or replicas start and are drained in turn",
+                                       o.scale_up_below, o.scale_down_above),
+                           "scale-up-below");
+  }
+  c.replicas = static_cast<int32_t>(o.most_replicas);
+  c.scaling = {.least = static_cast<int32_t>(o.replicas),
+               .start_below = o.scale_up_below,
+               .drain_above = o.scale_down_above,
+               .after_ns = o.scale_after.ns,
+               .starting_ns = o.replica_start_time.ns};
+  setup->notes.push_back(
+      fmt::format("{} to {} replicas: one starts below {} tokens of KV memory per running sequence, "
+                  "one is drained above {}",
+                  o.replicas, o.most_replicas, o.scale_up_below, o.scale_down_above));
+  return Status();
+}
+
+// Headroom of requests of high priority.
+Status SetUpHeadroom(const SimOptions& o, SimSetup* setup) {
+  if (o.priority_headroom == 0) return Status();
+  const auto bad = [&](const std::string& why) {
+    return InvalidArgument(fmt::format("--priority-headroom {} {}", o.priority_headroom, why), "priority-headroom");
+  };
+  TACTUS_ASSIGN_OR_RETURN(const route::BalancerInfo* balancer, route::FindBalancer(o.balancer));
+  if (!balancer->moves)
+    return bad(
+        fmt::format("keeps KV memory free for a balancer that goes by what is free: '{}' does not; give "
+                    "--balancer llumnix",
+                    o.balancer));
+  if (std::max(o.replicas, o.most_replicas) < 2 || o.offline)
+    return bad(
+        "moves others to another replica, and there is one, or none that takes them: give --replicas 2 or more, "
+        "without --offline");
+  const int64_t kv_tokens = setup->config.scheduler.limits.blocks_total * setup->config.scheduler.limits.block_size;
+  if (o.priority_headroom >= kv_tokens)
+    return bad(
+        fmt::format("is not below a replica's KV memory of {} tokens: nothing else could run beside a request of "
+                    "high priority; give less",
+                    kv_tokens));
+  if (!setup->workload->has_high_priority())
+    return bad(
+        fmt::format("is for requests whose priority is below 0, and '{}' states none: give a lengths: or trace: "
+                    "file with a column priority",
+                    o.workload));
+  setup->config.priority_headroom = o.priority_headroom;
+  setup->notes.push_back(
+      fmt::format("requests whose priority is below 0 have a headroom of {} tokens at a replica", o.priority_headroom));
   return Status();
 }
 
@@ -402,7 +482,9 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   c.balancer = o.balancer;
   c.balancer_polls = o.balancer_polls;
   TACTUS_ASSIGN_OR_RETURN(c.slowness, ParseSlowness(o.replica_slowness));
+  TACTUS_RETURN_IF_ERROR(SetUpScaling(o, &setup));
   TACTUS_RETURN_IF_ERROR(SetUpMigration(o, &setup));
+  TACTUS_RETURN_IF_ERROR(SetUpHeadroom(o, &setup));
   c.concurrency = o.concurrency;
   c.client_gap_ns = o.client_gap.ns;
   c.max_queue = o.max_queue;

@@ -71,7 +71,9 @@ Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& c
     TACTUS_ASSIGN_OR_RETURN(impl->step_log, StepLog::Create(config.steps_out));
   }
   TACTUS_RETURN_IF_ERROR(impl->MakeReplicas());
+  impl->fleet->SetHeadroom(config.priority_headroom);
   impl->MakeMigrations();
+  impl->MakeScaler();
   impl->AskReplicas();
   if (config.job) TACTUS_RETURN_IF_ERROR(impl->MakeJob());
   impl->shortest_step_ns = ShortestStepNs(*config.step_time);
@@ -223,78 +225,6 @@ void Simulation::Impl::Place(const WorkloadRequest& work, TimeNs arrival_ns) {
   Enter(NewLive(work, arrival_ns, fleet->Route(RouteOf(work))));
 }
 
-route::RouteRequest Simulation::Impl::RouteOf(const WorkloadRequest& work) {
-  route::RouteRequest route;
-  route.prompt_tokens = RoutedTokens(work);
-  if (!fleet->wants_prefixes() || !limits.prefix_caching) return route;
-  placement_keys.clear();
-  AppendPromptKeys(work, route.prompt_tokens, limits.block_size, &placement_keys);
-  route.keys = placement_keys;
-  route.block_size = limits.block_size;
-  return route;
-}
-
-void Simulation::Impl::AskReplicas() {
-  for (size_t i = 0; i < replicas.size(); ++i) {
-    const EngineStats s = replicas[i].loop().Stats();
-    const int64_t total = config.scheduler.limits.blocks_total;
-    fleet->Told(static_cast<int32_t>(i), {.running = static_cast<int32_t>(s.running),
-                                          .waiting_tokens = s.waiting_tokens,
-                                          .free_kv_tokens = (total - s.kv_blocks_in_use) * limits.block_size,
-                                          .kv_tokens = total * limits.block_size,
-                                          .step_tokens = replicas[i].core->scheduler().max_step_tokens()});
-  }
-  if (migrations != nullptr) {
-    views.clear();
-    for (int32_t i = 0; i < fleet->size(); ++i) views.push_back(fleet->view(i));
-    migrations->Decide(views);
-  }
-  if (fleet->wants_state() || migrations != nullptr)
-    next_poll_ns = clock.NowNs() + static_cast<DurationNs>(1e9 / config.balancer_polls);
-}
-
-void Simulation::Impl::MakeMigrations() {
-  if (!config.migration || replicas.size() < 2 || config.job) return;
-  Migrations::Host host;
-  host.loop = [this](int32_t i) -> StepLoop& { return replicas[static_cast<size_t>(i)].loop(); };
-  host.wake = [this](int32_t i) {
-    SimReplica& r = replicas[static_cast<size_t>(i)];
-    r.next_ns = std::min(r.next_ns, clock.NowNs());
-  };
-  host.arrive = [this](int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported) {
-    return Arrive(from, handle, to, std::move(imported));
-  };
-  migrations = std::make_unique<Migrations>(*config.migration, limits.block_size, &clock, std::move(host));
-}
-
-RequestHandle Simulation::Impl::Arrive(int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported) {
-  Live* live = nullptr;
-  for (Live& l : live_records) {
-    if (l.request != nullptr && l.replica == from && l.handle == handle) live = &l;
-  }
-  TACTUS_CHECK_MSG(live != nullptr, "a sequence moves that no request of the simulation has");
-  SimReplica& r = replicas[static_cast<size_t>(to)];
-  auto prepared = Prepare(live->work, live->request);
-  if (!prepared.ok() || !AddImported(std::move(imported), limits, &*prepared).ok()) return 0;
-  prepared->user = live;
-  const auto arrived = r.loop().Submit(std::move(prepared).value());
-  if (!arrived.ok()) return 0;
-  live->handle = *arrived;
-  live->replica = to;
-  r.executor->Expect(*arrived, *live->request);
-  if (limits.prefix_caching) r.owners.Add(*arrived, OwnerOf(live->work));
-  fleet->Routed(to, RouteOf(live->work));
-  return *arrived;
-}
-
-// What the replica keeps of a request that goes on at another one.
-void Simulation::Impl::Left(int32_t index, const RequestDoneEvent& d) {
-  SimReplica& r = replicas[static_cast<size_t>(index)];
-  fleet->Ended(index, RoutedTokens(static_cast<Live*>(d.user)->work), -1);
-  r.executor->Forget(d.handle);
-  if (limits.prefix_caching) r.owners.Remove(d.handle);
-}
-
 Simulation::Impl::Live* Simulation::Impl::NewLive(const WorkloadRequest& work, TimeNs arrival_ns, int32_t at) {
   Live* live = NewLive();
   live->work = work;
@@ -393,6 +323,7 @@ void Simulation::Impl::Enter(Live* live) {
     return;
   }
   live->handle = *handle;
+  r.high_priority += IsHighPriority(work);
   if (migrations != nullptr) live->request = request;
   r.executor->Expect(*handle, *request);
   if (limits.prefix_caching) r.owners.Add(*handle, OwnerOf(work));
@@ -440,6 +371,7 @@ void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
     fleet->Ended(index, RoutedTokens(live->work), d.refused ? -1 : d.completion_tokens);
     ++ended;
     last_end_ns = std::max(last_end_ns, d.done_ns);
+    r.high_priority -= IsHighPriority(live->work);
     r.executor->Forget(live->handle);
     if (limits.prefix_caching) r.owners.Remove(live->handle);
     if (log != nullptr) d.refused ? log->Refused(live->work, d.done_ns) : log->Ended(live->work, index, d);

@@ -22,6 +22,7 @@
 #include "loop/events.h"
 #include "loop/run_recorder.h"
 #include "obs/run_window.h"
+#include "route/scaling.h"
 #include "sched/scheduler.h"
 #include "sim/planned_job.h"
 #include "sim/sim_executor.h"
@@ -59,6 +60,10 @@ struct SimulationConfig {
     int64_t room_blocks = 0;    // host memory of a replica for those that come
   };
   std::optional<Migration> migration;
+  // Replicas come and go by load (route/scaling.h), at the times at which they are asked; `replicas` is the most there
+  // can be. Nothing: all are there from the beginning to the end.
+  std::optional<route::ScalingOptions> scaling;
+  int64_t priority_headroom = 0;  // KV tokens (route::Fleet::SetHeadroom), of requests whose priority is below 0
 
   // Load.
   std::optional<PlannedLoad> job;  // all requests are there from the beginning, and run as their plan has it

@@ -9,6 +9,7 @@
 #include "loop/metrics.h"
 #include "loop/replica.h"
 #include "route/fleet.h"
+#include "route/scaling.h"
 #include "sim/migrations.h"
 #include "sim/prompt_keys.h"
 #include "sim/request_log.h"
@@ -45,15 +46,16 @@ struct Simulation::Impl {
     std::unique_ptr<SimDrafts> drafts;  // null: no guesses
     std::unique_ptr<Replica> core;
     StepLoop& loop() const { return core->loop(); }
-    OwnerTable owners;        // with prefix caching
-    TimeNs next_ns = kNever;  // when it has something to do
+    OwnerTable owners;          // with prefix caching
+    TimeNs next_ns = kNever;    // when it has something to do
+    int32_t high_priority = 0;  // requests of high priority that are there
   };
 
   Impl(const SimulationConfig& c, WorkloadStream* w) : config(c), workload(*w) {}
   Status MakeReplicas();
   Status MakeReplica(int32_t index);
 
-  // --- events (simulator.cc) ---
+  // --- events (simulator.cc; of the fleet: simulated_fleet.cc) ---
   void FillClosedLoop();
   void AdvanceTo(TimeNs t);
   bool FetchArrival();
@@ -69,9 +71,13 @@ struct Simulation::Impl {
   TimeNs NextEventNs() const;
   void AskReplicas();
   void MakeMigrations();
+  void MakeScaler();
+  void Scale();
+  void CopyViews();
   RequestHandle Arrive(int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported);
   void Left(int32_t replica, const RequestDoneEvent& d);
   route::RouteRequest RouteOf(const WorkloadRequest& work);
+  static bool IsHighPriority(const WorkloadRequest& work) { return work.priority < 0; }
   int32_t RoutedTokens(const WorkloadRequest& work) const {
     return static_cast<int32_t>(std::min<int64_t>(work.prompt_tokens, limits.max_model_len));
   }
@@ -88,6 +94,7 @@ struct Simulation::Impl {
   ManualClock clock;
   std::unique_ptr<route::Fleet> fleet;
   std::unique_ptr<Migrations> migrations;  // null: sequences stay where they are
+  std::unique_ptr<route::Scaler> scaler;   // null: the number of replicas stays as it is
   std::vector<route::ReplicaView> views;   // scratch
   TimeNs next_poll_ns = kNever;            // when the replicas are asked next what they do
   std::vector<Hash128> placement_keys;     // of the request that is being placed, where the balancer wants them

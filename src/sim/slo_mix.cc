@@ -37,6 +37,7 @@ class MixedStream final : public WorkloadStream {
   int64_t rows_dropped() const override { return stream_->rows_dropped(); }
   bool states_objectives() const override { return true; }
   bool predicts_lengths() const override { return stream_->predicts_lengths(); }
+  bool has_high_priority() const override { return stream_->has_high_priority(); }
   bool Next(WorkloadRequest* request) override {
     if (!stream_->Next(request)) return false;
     DrawObjectives(mix_, seed_, alone_, request);

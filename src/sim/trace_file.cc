@@ -421,6 +421,7 @@ class TraceParser {
     file_->rows_.push_back(row);
     file_->states_objectives_ = file_->states_objectives_ || row.slo.any() || row.slo_class > 0;
     file_->predicts_lengths_ = file_->predicts_lengths_ || row.predicted_output_tokens > 0;
+    file_->has_high_priority_ = file_->has_high_priority_ || row.priority < 0;
     file_->shares_text_ = file_->shares_text_ || row.num_hash_ids > 0 || row.shared_tokens > 0;
     return Status();
   }

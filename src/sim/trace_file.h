@@ -56,6 +56,7 @@ class TraceFile {
   bool shares_text() const { return shares_text_; }              // some row has hash ids or a shared prefix
   bool states_objectives() const { return states_objectives_; }  // some row has an objective or a class
   bool predicts_lengths() const { return predicts_lengths_; }    // some row has predicted_output_tokens
+  bool has_high_priority() const { return has_high_priority_; }  // some row's priority is below 0
   int64_t dropped() const { return dropped_; }  // rows with a length of 0, which some public traces have
 
  private:
@@ -63,7 +64,7 @@ class TraceFile {
   std::vector<int64_t> ids_;
   int64_t dropped_ = 0;
   std::vector<std::string> texts_ = {""};
-  bool shares_text_ = false, states_objectives_ = false, predicts_lengths_ = false;
+  bool shares_text_ = false, states_objectives_ = false, predicts_lengths_ = false, has_high_priority_ = false;
   friend class TraceParser;
 };
 

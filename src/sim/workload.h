@@ -92,6 +92,7 @@ class WorkloadStream {
   virtual int64_t rows_dropped() const { return 0; }        // of the file: no prompt or no output
   virtual bool states_objectives() const { return false; }  // some requests state an objective or a class
   virtual bool predicts_lengths() const { return false; }   // some requests state predicted_output_tokens
+  virtual bool has_high_priority() const { return false; }  // some requests' priority is below 0
 };
 
 // The first `count` requests (0: as many as the file has), sorted by arrival; a file's rows repeat when it has fewer.

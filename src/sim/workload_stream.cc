@@ -170,6 +170,7 @@ class FileStream final : public WorkloadStream {
   int64_t rows_dropped() const override { return file_->dropped(); }
   bool states_objectives() const override { return file_->states_objectives(); }
   bool predicts_lengths() const override { return file_->predicts_lengths(); }
+  bool has_high_priority() const override { return file_->has_high_priority(); }
   bool NextTurn(const WorkloadRequest&, WorkloadRequest*) override { return false; }
 
   bool Next(WorkloadRequest* r) override {

@@ -73,6 +73,36 @@ TEST(Llumnix, TakesTheFreestReplica) {
   EXPECT_EQ(llumnix->Pick({}, {.replicas = replicas}), 1) << "100, 150 and 120 tokens for each in flight";
   replicas[1].free_kv_tokens = -1000;
   EXPECT_EQ(llumnix->Pick({}, {.replicas = replicas}), 2);
+  // Where memory is short everywhere, the one that is short of the least: a queue of forty shares no debt.
+  replicas = {{.outstanding_requests = 40, .free_kv_tokens = -8000},
+              {.outstanding_requests = 10, .free_kv_tokens = -3000}};
+  EXPECT_EQ(llumnix->Pick({}, {.replicas = replicas}), 1);
+}
+
+// Llumnix 4.4: the headroom is a replica's, however many of high priority are there, and goes with the last of them.
+TEST(Fleet, HighPriorityHasHeadroomWhereItIs) {
+  const auto fleet = Make(2, "llumnix");
+  fleet->SetHeadroom(3000);
+  const auto tell = [&](int32_t high_priority) {
+    for (const int32_t i : {0, 1})
+      fleet->Told(
+          i, {.running = 2, .free_kv_tokens = 5000, .kv_tokens = 9000, .high_priority = i == 0 ? high_priority : 0});
+  };
+  tell(1);
+  EXPECT_EQ(fleet->view(0).free_kv_tokens, 2000);
+  EXPECT_EQ(fleet->view(1).free_kv_tokens, 5000);
+  tell(2);
+  EXPECT_EQ(fleet->view(0).free_kv_tokens, 2000) << "together, not each";
+  tell(0);
+  EXPECT_EQ(fleet->view(0).free_kv_tokens, 5000);
+  // From the moment in which it is routed, before the replica is asked again.
+  EXPECT_EQ(fleet->Route({.prompt_tokens = 10, .high_priority = true}), 0);
+  EXPECT_EQ(fleet->view(0).free_kv_tokens, 5000 - 10 - 3000);
+  EXPECT_EQ(fleet->Route({.prompt_tokens = 10}), 1) << "others stay away";
+  fleet->Routed(0, {.prompt_tokens = 10, .high_priority = true});
+  EXPECT_EQ(fleet->view(0).free_kv_tokens, 5000 - 20 - 3000);
+  fleet->Routed(1, {.prompt_tokens = 10});
+  EXPECT_EQ(fleet->view(1).free_kv_tokens, 5000 - 20) << "a request without it takes none";
 }
 
 // SAL 4.2: between two answers of a replica what was routed there waits, and takes its memory.

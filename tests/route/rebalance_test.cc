@@ -40,6 +40,13 @@ TEST(Rebalance, ALoneSequenceStaysWhereItIs) {
   EXPECT_TRUE(PairReplicas(replicas, {}).empty()) << "it would have no more room per sequence elsewhere";
 }
 
+TEST(Rebalance, ADebtIsNotSharedOut) {
+  EXPECT_EQ(FreenessOf(Replica(10, 3000)), 300);
+  EXPECT_EQ(FreenessOf(Replica(10, -3000)), -3000) << "a tenth of it would make the longest batch the freest";
+  const std::vector<ReplicaView> replicas = {Replica(40, -4000), Replica(5, -3000), Replica(5, 20000)};
+  EXPECT_EQ(PairReplicas(replicas, {}), (std::vector<MovePair>{{0, 2}}));
+}
+
 TEST(Rebalance, EverythingLeavesAReplicaThatIsDrained) {
   const std::vector<ReplicaView> replicas = {Replica(1, 90000), Replica(9, 1000), Replica(2, 800)};
   EXPECT_EQ(PairReplicas(replicas, {true, false, false}), (std::vector<MovePair>{{0, 2}}))
@@ -56,8 +63,11 @@ TEST(Rebalance, OneThatIsNotReadyTakesNothing) {
 
 TEST(Rebalance, TheLeastImportantAndThenTheShortestGoes) {
   const std::vector<MovableSequence> sequences = {{1, 0, 10}, {2, 5, 900}, {3, 5, 400}, {4, 5, 400}, {5, 1, 20}};
-  EXPECT_EQ(ChooseToMove(sequences), 2);
-  EXPECT_EQ(ChooseToMove({}), -1);
+  EXPECT_EQ(ChooseToMove(sequences, 1000), 2);
+  EXPECT_EQ(ChooseToMove(sequences, 400), 2);
+  EXPECT_EQ(ChooseToMove(sequences, 399), 4) << "what does not fit there stays, whatever its priority";
+  EXPECT_EQ(ChooseToMove(sequences, 5), -1);
+  EXPECT_EQ(ChooseToMove({}, 1000), -1);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ SimulationConfig Config(const StepTimeModel& model, double bytes_per_s) {
   c.replicas = kReplicas;
   c.balancer = "random";
   c.seed = 5;
-  if (bytes_per_s > 0) c.migration = {bytes_per_s, kMillisecond, 1 << 17, 100};
+  if (bytes_per_s > 0) c.migration = {bytes_per_s, kMillisecond, 1 << 17, 300};
   return c;
 }
 
@@ -38,14 +38,14 @@ struct Outcome {
   std::map<int64_t, int32_t> output_tokens;  // by index in the workload
 };
 
-Outcome Simulate(SimulationConfig c, double rate = 60, int64_t count = 400) {
+Outcome Simulate(SimulationConfig c, double rate = 60, int64_t count = 400,
+                 const std::string& workload = "random:in=300,out=200") {
   Outcome outcome;
   c.on_done = [&](const WorkloadRequest& work, int32_t, const RequestDoneEvent& d) {
     EXPECT_TRUE(outcome.output_tokens.emplace(work.index, d.completion_tokens).second) << "it ended twice";
     EXPECT_GE(d.first_token_ns, d.arrival_ns);
   };
-  auto stream =
-      WorkloadStream::Open(*ParseWorkload("random:in=300,out=200"), *ParseArrivals("poisson", rate), count, 1);
+  auto stream = WorkloadStream::Open(*ParseWorkload(workload), *ParseArrivals("poisson", rate), count, 1);
   EXPECT_TRUE(stream.ok()) << stream.status().ToString();
   auto simulation = Simulation::Create(c, stream->get());
   EXPECT_TRUE(simulation.ok()) << simulation.status().ToString();
@@ -69,6 +69,23 @@ TEST(SimulatedMigrations, MoveSequencesToWhereThereIsRoom) {
   EXPECT_EQ(move.output_tokens, stay.output_tokens) << "an answer has another length where it moved";
   EXPECT_EQ(move.json["output_token_throughput"].get<double>() * move.json["duration_s"].get<double>(),
             stay.json["output_token_throughput"].get<double>() * stay.json["duration_s"].get<double>());
+}
+
+// What is chosen counts with its whole prompt and finds its room, and what loses its KV on the way moves without it:
+// few moves come to nothing, though every replica is short of memory now and then and prompts are long.
+TEST(SimulatedMigrations, FewMovesFail) {
+  LinearModel model;
+  for (const char* prompts : {"random:in=300,out=200", "random:in=2000,out=60"}) {
+    SCOPED_TRACE(prompts);
+    const auto moves = Simulate(Config(model, 8e9), 60, 400, prompts).json["migrations"];
+    const int64_t moved = moves["moved"], failed = moves["failed"];
+    EXPECT_GT(moved, 5);
+    EXPECT_LT(failed, moved / 4) << moves.dump();
+    EXPECT_EQ(moves["outgrew"], 0) << "room was reserved for less than the prompt";
+    EXPECT_LT(moves["no_room"], failed / 2 + 3) << "it was sent where it does not fit";
+    EXPECT_EQ(failed, moves["ended"].get<int64_t>() + moves["outgrew"].get<int64_t>() +
+                          moves["no_room"].get<int64_t>() + moves["refused"].get<int64_t>());
+  }
 }
 
 TEST(SimulatedMigrations, FollowTheSeedAndTheBandwidth) {

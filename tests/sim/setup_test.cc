@@ -472,5 +472,51 @@ TEST(SetUp, WhatIsWrongIsNamed) {
             StatusCode::kNotFound);
 }
 
+// A fleet by load, and headroom: what is refused says which value, and what instead.
+TEST(SetUp, AFleetThatGrowsIsPlannedOrRefused) {
+  const auto set_up = [](const std::function<void(SimOptions*)>& change) {
+    SimOptions o = Options();
+    o.replicas = 2;
+    o.balancer = "llumnix";
+    change(&o);
+    return SetUpSimulation(o, {});
+  };
+  const auto refused = [&](const std::function<void(SimOptions*)>& change, const std::string& flag,
+                           const std::string& instead) {
+    const auto setup = set_up(change);
+    ASSERT_FALSE(setup.ok()) << flag;
+    EXPECT_EQ(setup.status().param(), flag) << setup.status().message();
+    EXPECT_NE(setup.status().message().find(instead), std::string::npos) << setup.status().message();
+  };
+  const auto grows = set_up([](auto* o) { o->most_replicas = 5, o->scale_up_below = 20; });
+  ASSERT_TRUE(grows.ok()) << grows.status().ToString();
+  EXPECT_EQ(grows->config.replicas, 5);
+  EXPECT_EQ(grows->config.scaling->least, 2);
+  EXPECT_EQ(grows->config.scaling->start_below, 20);
+  EXPECT_TRUE(grows->config.migration) << "what a drained replica runs moves";
+  EXPECT_FALSE(set_up([](auto*) {})->config.scaling);
+  refused([](auto* o) { o->most_replicas = 2; }, "most-replicas", "must be more");
+  refused([](auto* o) { o->most_replicas = 4, o->offline = true, o->rate = 0; }, "most-replicas", "--replicas alone");
+  refused([](auto* o) { o->most_replicas = 4, o->scale_up_below = 60; }, "scale-up-below", "--scale-down-above 60");
+  refused([](auto* o) { o->scale_up_below = 5; }, "scale-up-below", "--most-replicas");
+  refused([](auto* o) { o->scale_down_above = 5; }, "scale-down-above", "--most-replicas");
+  refused([](auto* o) { o->scale_after.ns = 1; }, "scale-after", "--most-replicas");
+  refused([](auto* o) { o->replica_start_time.ns = 1; }, "replica-start-time", "--most-replicas");
+
+  const std::string file =
+      WriteFile("high_priority.csv", "prompt_tokens,output_tokens,priority\n100,20,-1\n100,20,0\n");
+  const auto with_headroom = [&](SimOptions* o, int64_t tokens) {
+    o->workload = "lengths:" + file;
+    o->priority_headroom = tokens;
+  };
+  const auto headroom = set_up([&](auto* o) { with_headroom(o, 1600); });
+  ASSERT_TRUE(headroom.ok()) << headroom.status().ToString();
+  EXPECT_EQ(headroom->config.priority_headroom, 1600);
+  refused([&](auto* o) { with_headroom(o, 1600), o->balancer = "sal"; }, "priority-headroom", "--balancer llumnix");
+  refused([&](auto* o) { with_headroom(o, 1600), o->replicas = 1; }, "priority-headroom", "--replicas 2");
+  refused([&](auto* o) { with_headroom(o, 1600), o->kv_blocks = 100; }, "priority-headroom", "1600 tokens");
+  refused([&](auto* o) { o->priority_headroom = 1600; }, "priority-headroom", "column priority");
+}
+
 }  // namespace
 }  // namespace tactus

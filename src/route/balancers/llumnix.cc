@@ -2,9 +2,8 @@
 // all that wait have theirs, over the requests in flight there, which will want more of it (the paper: over those that
 // run; between two answers of a replica all would go to the same one). Which sequences move later is
 // route/rebalance.h's.
-#include <algorithm>
-
 #include "route/balancers.h"
+#include "route/rebalance.h"
 
 namespace tactus::route {
 namespace {
@@ -17,7 +16,7 @@ class Llumnix final : public Balancer {
     for (size_t i = 0; i < fleet.replicas.size(); ++i) {
       const ReplicaView& r = fleet.replicas[i];
       if (!r.ready) continue;
-      const double freeness = static_cast<double>(r.free_kv_tokens) / std::max(1, r.outstanding_requests);
+      const double freeness = Freeness(r.free_kv_tokens, r.outstanding_requests);
       if (best >= 0) {
         const ReplicaView& b = fleet.replicas[static_cast<size_t>(best)];
         if (freeness < most || (freeness == most && r.outstanding_tokens >= b.outstanding_tokens)) continue;

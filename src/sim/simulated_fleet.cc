@@ -1,0 +1,105 @@
+// What the replicas of a simulation are asked, who is told, and what follows from it: sequences that move, replicas
+// that start and are drained.
+#include "base/check.h"
+#include "sim/simulator_impl.h"
+
+namespace tactus {
+
+route::RouteRequest Simulation::Impl::RouteOf(const WorkloadRequest& work) {
+  route::RouteRequest route;
+  route.prompt_tokens = RoutedTokens(work);
+  route.high_priority = IsHighPriority(work);
+  if (!fleet->wants_prefixes() || !limits.prefix_caching) return route;
+  placement_keys.clear();
+  AppendPromptKeys(work, route.prompt_tokens, limits.block_size, &placement_keys);
+  route.keys = placement_keys;
+  route.block_size = limits.block_size;
+  return route;
+}
+
+void Simulation::Impl::AskReplicas() {
+  for (size_t i = 0; i < replicas.size(); ++i) {
+    const EngineStats s = replicas[i].loop().Stats();
+    const int64_t total = config.scheduler.limits.blocks_total;
+    fleet->Told(static_cast<int32_t>(i), {.running = static_cast<int32_t>(s.running),
+                                          .waiting_tokens = s.waiting_tokens,
+                                          .free_kv_tokens = (total - s.kv_blocks_in_use) * limits.block_size,
+                                          .kv_tokens = total * limits.block_size,
+                                          .step_tokens = replicas[i].core->scheduler().max_step_tokens(),
+                                          .high_priority = replicas[i].high_priority});
+  }
+  Scale();
+  if (migrations != nullptr) {
+    CopyViews();
+    migrations->Decide(views, scaler != nullptr ? scaler->draining() : std::vector<bool>());
+  }
+  if (fleet->wants_state() || migrations != nullptr || scaler != nullptr)
+    next_poll_ns = clock.NowNs() + static_cast<DurationNs>(1e9 / config.balancer_polls);
+}
+
+void Simulation::Impl::CopyViews() {
+  views.clear();
+  for (int32_t i = 0; i < fleet->size(); ++i) views.push_back(fleet->view(i));
+}
+
+void Simulation::Impl::MakeScaler() {
+  if (!config.scaling) return;
+  scaler = std::make_unique<route::Scaler>(*config.scaling, config.replicas);
+  for (int32_t i = 0; i < config.replicas; ++i) fleet->SetReady(i, scaler->standing(i) == route::ReplicaStanding::kOn);
+}
+
+void Simulation::Impl::Scale() {
+  if (scaler == nullptr) return;
+  CopyViews();
+  // A sequence that is on its way to a replica has none of its requests yet.
+  for (int32_t i = 0; i < fleet->size() && migrations != nullptr; ++i)
+    views[static_cast<size_t>(i)].outstanding_requests += migrations->Coming(i);
+  scaler->Look(views, clock.NowNs());
+  for (const int32_t i : scaler->changed()) fleet->SetReady(i, scaler->standing(i) == route::ReplicaStanding::kOn);
+}
+
+void Simulation::Impl::MakeMigrations() {
+  if (!config.migration || replicas.size() < 2 || config.job) return;
+  Migrations::Host host;
+  host.loop = [this](int32_t i) -> StepLoop& { return replicas[static_cast<size_t>(i)].loop(); };
+  host.wake = [this](int32_t i) {
+    SimReplica& r = replicas[static_cast<size_t>(i)];
+    r.next_ns = std::min(r.next_ns, clock.NowNs());
+  };
+  host.arrive = [this](int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported) {
+    return Arrive(from, handle, to, std::move(imported));
+  };
+  migrations = std::make_unique<Migrations>(*config.migration, limits.block_size, &clock, std::move(host));
+}
+
+RequestHandle Simulation::Impl::Arrive(int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported) {
+  Live* live = nullptr;
+  for (Live& l : live_records) {
+    if (l.request != nullptr && l.replica == from && l.handle == handle) live = &l;
+  }
+  TACTUS_CHECK_MSG(live != nullptr, "a sequence moves that no request of the simulation has");
+  SimReplica& r = replicas[static_cast<size_t>(to)];
+  auto prepared = Prepare(live->work, live->request);
+  if (!prepared.ok() || !AddImported(std::move(imported), limits, &*prepared).ok()) return 0;
+  prepared->user = live;
+  const auto arrived = r.loop().Submit(std::move(prepared).value());
+  if (!arrived.ok()) return 0;
+  replicas[static_cast<size_t>(live->replica)].high_priority -= IsHighPriority(live->work);
+  r.high_priority += IsHighPriority(live->work);
+  live->handle = *arrived;
+  live->replica = to;
+  r.executor->Expect(*arrived, *live->request);
+  if (limits.prefix_caching) r.owners.Add(*arrived, OwnerOf(live->work));
+  fleet->Routed(to, RouteOf(live->work));
+  return *arrived;
+}
+
+// What the replica keeps of a request that goes on at another one.
+void Simulation::Impl::Left(int32_t index, const RequestDoneEvent& d) {
+  SimReplica& r = replicas[static_cast<size_t>(index)];
+  fleet->Ended(index, RoutedTokens(static_cast<Live*>(d.user)->work), -1);
+  r.executor->Forget(d.handle);
+  if (limits.prefix_caching) r.owners.Remove(d.handle);
+}
+
+}  // namespace tactus
