@@ -3,12 +3,14 @@
 Markdown tables with
 the paper's values beside ours.
 
-    bench/offline/run.py [TACTUS] [-o FILE.json] [--parts mixes,grid,sources,sample,shards,planning,flat] [--jobs 2]
-    [--requests 400000]
+    bench/offline/run.py [TACTUS] [-o FILE.json] [--parts mixes,scan,grid,sources,sample,shards,planning,flat]
+    [--jobs 2] [--requests 400000] [--openvid-most 32768]
     bench/offline/run.py --report FILE.json
 
   mixes     the four jobs of the paper's table 2: fcfs, dfs, random, balance, blend, each with --overlap off and nano,
   on every deployment
+  scan      the four jobs in three sizes: blend beside the paper's dual scanner, with caps on the KV that is held and
+  on the KV that is expected
   grid      density 0.80 to 1.40 x sharing 0.05 to 0.45: dfs and blend, of 40,000 requests each as the paper's
   sources   the first two mixes with other compute-heavy sources (the paper's appendix A.2)
   sample    blend that has sampled 0.1 to 10 % of the answers, against blend that knows all lengths
@@ -60,6 +62,16 @@ SHARD_REQUESTS = 100_000  # of each: the job grows with the shards, or its longe
 SAMPLES = (0.001, 0.01, 0.1)
 SHARDS = (1, 2, 4, 8, 16)
 SHARDED = {"dfs": ("dfs",), "blend": ("blend",), "blend, lengths known": ("blend", "--planner-lengths", "known")}
+# The paper's scanner, with its caps on the KV that the ends hold, and on what they are expected to hold; and with the
+# step size of blend, which shows what the scanner alone costs.
+SCANS = {
+    "blend": ("blend",),
+    "dual scan": ("blend-dual-scan",),
+    "dual scan, steps as blend": ("blend-dual-scan", "--budget", "efficient"),
+    "dual scan, expected": ("blend-dual-scan", "--dual-scan-caps", "expected"),
+    "dual scan, expected, steps as blend": ("blend-dual-scan", "--dual-scan-caps", "expected", "--budget", "efficient"),
+}
+SCAN_REQUESTS = (400_000, 60_000, 40_000)
 PLANNED = (10_000, 40_000, 160_000, 640_000)
 INTERFERENCE = (0.0, 0.15, 0.26, 0.4, 0.6)
 
@@ -89,7 +101,13 @@ class Bench:
             if key not in self.files:
                 path = self.folder / f"job{len(self.files)}.csv"
                 rows = mixes.make(
-                    spec["density"], spec["sharing"], spec["requests"], spec["dense"], spec["seed"], self.args.data
+                    spec["density"],
+                    spec["sharing"],
+                    spec["requests"],
+                    spec["dense"],
+                    spec["seed"],
+                    self.args.data,
+                    self.args.openvid_most,
                 )
                 mixes.write(path, rows)
                 self.files[key] = path
@@ -178,6 +196,13 @@ def wanted(args):
                             ("--scheduler", "dfs", *LARGE_STEPS, "--overlap", overlap),
                             {"deployment": deployment, "order": LARGE_DFS, "overlap": overlap},
                         )
+                    )
+    if "scan" in parts:
+        for requests in SCAN_REQUESTS:
+            for mix in MIXES:
+                for order, flags in SCANS.items():
+                    runs.append(
+                        ("scan", job(*mix, requests), ("--overlap", "nano", "--scheduler", *flags), {"order": order})
                     )
     if "grid" in parts:
         for i in range(13):
@@ -268,16 +293,17 @@ def mixes_table(result):
         "### Orders",
         "",
         (
-            "Tokens per second of a replica; blend against the faster dfs with overlap (paper: +19.3 to +22.7 %, mean"
-            " 20.8 %), against dfs without (up to +44 %), against balance (mixes 1 and 2: +36 %); its share of the"
-            " practical bound (paper 86.6 %) and of the optimal sharing (at least 97 %)."
+            "Tokens per second of a replica; blend against the best other order, against the faster dfs with overlap"
+            " (paper: +19.3 to +22.7 %, mean 20.8 %), against dfs without (up to +44 %), against random (the paper's"
+            " NanoFlow-Balance; mixes 1 and 2: +36 %); its share of the practical bound (paper 86.6 %) and of the"
+            " optimal sharing (at least 97 %)."
         ),
         "",
         (
-            "| deployment, job | overlap | fcfs | dfs | random | balance | blend | dfs, large steps | over dfs | over"
-            " dfs, no overlap | over balance | of the bound | of optimal sharing |"
+            "| deployment, job | overlap | fcfs | dfs | random | balance | blend | dfs, large steps | over the best"
+            " other | over dfs | over dfs, no overlap | over random | of the bound | of optimal sharing |"
         ),
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     runs = of(result, "mixes")
     for deployment in distinct(r["labels"]["deployment"] for r in runs):
@@ -300,9 +326,35 @@ def mixes_table(result):
                     max((r["tokens_per_s"] for o, r in runs.items() if o in ("dfs", LARGE_DFS)), default=None)
                     for runs in (by, plain)
                 )
-                gains = [gain(t["blend"], best_dfs), gain(t["blend"], plain_dfs), gain(t["blend"], t.get("balance"))]
+                best = max((speed for order, speed in t.items() if order != "blend"), default=None)
+                gains = [gain(t["blend"], other) for other in (best, best_dfs, plain_dfs, t.get("random"))]
                 shares = [f"{100 * value:.1f} %" if value else "" for value in (share, sharing)]
                 lines.append(f"| {deployment}, {name} | {overlap} | {speeds} | {' | '.join(gains + shares)} |")
+    return "\n".join(lines)
+
+
+def scan_table(result):
+    runs = of(result, "scan")
+    if not runs:
+        return ""
+    others = [order for order in SCANS if order != "blend"]
+    lines = [
+        "### The paper's dual scanner",
+        "",
+        "Tokens per second with overlap, and against blend.",
+        "",
+        "| job | requests | blend | " + " | ".join(f"{order} | against blend" for order in others) + " |",
+        "|---" * (3 + 2 * len(others)) + "|",
+    ]
+    for requests in distinct(r["spec"]["requests"] for r in runs):
+        for name in distinct(mix_name(r["spec"]) for r in runs):
+            t = {
+                r["labels"]["order"]: r["tokens_per_s"]
+                for r in runs
+                if r["spec"]["requests"] == requests and mix_name(r["spec"]) == name
+            }
+            cells = [f"{t[o]:.0f} | {gain(t[o], t.get('blend'))}" if o in t else " | " for o in others]
+            lines.append(f"| {name} | {requests:,} | {t.get('blend', 0):.0f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -438,6 +490,7 @@ def report(result):
     parts = [
         f"{result['date'][:10]}, commit {result['commit']}, {result['machine']['cpu']}; `{result['command']}`",
         mixes_table(result),
+        scan_table(result),
         grid_table(result),
         pair_table(
             result, "sources", "Other sources", "dense", "Paper: up to +31 % with Azure's, up to +17 % with ShareGPT."
@@ -558,11 +611,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tactus", nargs="?", default=str(ROOT / "build/release/tactus"))
     parser.add_argument("-o", "--output", type=pathlib.Path)
-    parser.add_argument("--parts", default="mixes,grid,sources,sample,shards,planning,flat,overlap")
+    parser.add_argument("--parts", default="mixes,scan,grid,sources,sample,shards,planning,flat,overlap")
     parser.add_argument("--deployments", default=",".join(DEPLOYMENTS))
     parser.add_argument("--jobs", type=int, default=2, help="simulations at once")
     parser.add_argument("--requests", type=int, default=400_000)
     parser.add_argument("--grid-requests", type=int, default=GRID_REQUESTS, help="of each job of the grid")
+    parser.add_argument(
+        "--openvid-most",
+        type=int,
+        default=mixes.OPENVID_MOST,
+        choices=tuple(mixes.OPENVID_DRAWN_MEAN),
+        help="tokens of the longest drawn answer",
+    )
     parser.add_argument("--data", default="")
     parser.add_argument("--report", type=pathlib.Path, help="print the tables of this file, and end")
     args = parser.parse_args()
@@ -571,7 +631,7 @@ def main():
         print(report(result))
         return
     for kind, names, known in (
-        ("part", args.parts, "mixes,grid,sources,sample,shards,planning,flat,overlap"),
+        ("part", args.parts, "mixes,scan,grid,sources,sample,shards,planning,flat,overlap"),
         ("deployment", args.deployments, ",".join(DEPLOYMENTS)),
     ):
         if unknown := [n for n in names.split(",") if n not in known.split(",")]:

@@ -70,7 +70,8 @@ struct EngineStats {
   int64_t preemptions = 0, recomputed_tokens = 0;
   int64_t swap_blocks_total = 0, swap_blocks_used = 0;  // host memory of --swap-space
   int64_t swapped_sequences = 0, swapped_out_blocks = 0, swapped_in_blocks = 0;
-  int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;  // prompt tokens looked up in the prefix cache; found
+  // Prompt tokens looked up in the prefix cache by the first start of each sequence; found there.
+  int64_t prefix_query_tokens = 0, prefix_hit_tokens = 0;
   // Sequences, by how they ended (FinishReason).
   int64_t finished_stop = 0, finished_length = 0, finished_cancelled = 0, finished_error = 0;
   // Sequences that came from other engines, and that went to others (tactus/migration.h); KV blocks read out for those.

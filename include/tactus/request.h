@@ -50,11 +50,19 @@ struct Slo {
   bool operator==(const Slo&) const = default;
 };
 
-// Where the plan of a job puts a request among its others (docs/batch.md). The orders `dfs`, `balance` and `blend` go
-// by it; requests that no plan has placed go before those.
+// The end of a plan that a request is taken from, where both are scanned.
+enum class PlanEnd : uint8_t { kNone, kLeft, kRight };
+
+// Where the plan of a job puts a request among its others (docs/batch.md). The orders `dfs`, `balance`, `blend` and
+// `blend-dual-scan` go by it; requests that no plan has placed go before those.
 struct PlannedPlace {
   int32_t position = -1;  // in the order in which the job starts, from 0; -1: no plan has placed it
   int32_t kv_tokens = 0;  // whose K and V it will read per step, on average over its life; shared ones too
+
+  // Of a plan whose ends are scanned (`blend-dual-scan`).
+  PlanEnd end = PlanEnd::kNone;
+  int32_t density = 0;      // of the subtree that it is planned with, in millionths of the job's
+  int32_t step_tokens = 0;  // of a step that is as dense as the job while its decodes read the whole KV memory
 
   bool operator==(const PlannedPlace&) const = default;
 };

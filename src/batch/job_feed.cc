@@ -1,6 +1,8 @@
 #include "batch/job_feed.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -8,6 +10,13 @@
 #include "batch/start_order.h"
 
 namespace tactus::batch {
+namespace {
+
+int32_t Whole(double value) {
+  return static_cast<int32_t>(std::clamp(std::round(value), 0.0, double{std::numeric_limits<int32_t>::max()}));
+}
+
+}  // namespace
 
 JobFeed::JobFeed(std::shared_ptr<const PromptSet> prompts, PrefixTree tree, const BatchCostModel& cost,
                  const FeedOptions& options, std::vector<int32_t> elsewhere)
@@ -28,6 +37,7 @@ JobFeed::JobFeed(std::shared_ptr<const PromptSet> prompts, PrefixTree tree, cons
     }
   }
   left_ = to_run_;
+  if (options_.plan.order == PlanOrder::kBlendDualScan) end_of_.assign(state_.size(), PlanEnd::kNone);
   if (NeedsLengths(options_.plan.order) && options_.sample.share > 0) {
     sample_ = ChooseSample(tree_, *prompts_, options_.sample);
     std::erase_if(sample_, [this](int32_t request) { return state_[Index(request)] != State::kWaits; });
@@ -50,7 +60,9 @@ void JobFeed::MakePlan() {
   plan_ = Plan::Make(std::move(tree_), cost_, outputs, options_.plan);
   balance_.emplace(*plan_);
   if (begins) ahead_s_ = 0;
-  order_ = StartOrder(*plan_, *balance_, ahead_s_, plan_->sequences_at_once());
+  if (end_of_.empty()) order_ = StartOrder(*plan_, *balance_, ahead_s_, plan_->sequences_at_once());
+  left_at_ = 0;
+  right_at_ = plan_->size() - 1;
   // What is planned shares as the plan has it; what has been handed out is taken to share as much.
   const NodeTotals& totals = plan_->totals();
   double alone_s = 0;
@@ -92,6 +104,7 @@ std::optional<Start> JobFeed::Next() {
   }
   if (left_ == 0) return std::nullopt;
   if (stale_) MakePlan();
+  if (!end_of_.empty()) return NextOfBothEnds();
   while (true) {
     const int32_t position = order_[at_++], request = plan_->RequestAt(position);
     if (handed_out(request)) continue;
@@ -99,6 +112,29 @@ std::optional<Start> JobFeed::Next() {
     ahead_s_ += balance_->SecondsOf(*plan_, position);
     return Start{request, {.position = placed_++, .kv_tokens = KvTokensAt(position)}};
   }
+}
+
+Start JobFeed::NextOfBothEnds() {
+  while (handed_out(plan_->RequestAt(left_at_))) ++left_at_;
+  while (handed_out(plan_->RequestAt(right_at_))) --right_at_;
+  const auto of = [this](PlanEnd end) -> int32_t& { return of_end_[static_cast<size_t>(end)]; };
+  const PlanEnd end = of(PlanEnd::kLeft) <= of(PlanEnd::kRight) ? PlanEnd::kLeft : PlanEnd::kRight;
+  const int32_t position = end == PlanEnd::kLeft ? left_at_ : right_at_, request = plan_->RequestAt(position);
+  Take(request);
+  end_of_[Index(request)] = end;
+  ++of(end);
+  const double job_density = plan_->totals().density();
+  PlannedPlace place{.position = placed_++, .kv_tokens = KvTokensAt(position), .end = end};
+  if (job_density > 0) place.density = Whole(1e6 * plan_->UnitDensityAt(position) / job_density);
+  place.step_tokens = Whole(StepTokens());
+  return {request, place};
+}
+
+// As much compute as the job has for the time in which all KV is read: M rho, in tokens.
+double JobFeed::StepTokens() const {
+  const double token_s = cost_.flops_per_token / cost_.flops_per_s;
+  const double read_s = cost_.kv_bytes_per_token / cost_.bytes_per_s * static_cast<double>(options_.plan.kv_tokens);
+  return plan_->totals().density() * read_s / token_s;
 }
 
 void JobFeed::Take(int32_t request) {
@@ -118,6 +154,7 @@ void JobFeed::OnDone(int32_t request, int32_t output_tokens) {
   TACTUS_CHECK(state_[Index(request)] == State::kStarted);
   state_[Index(request)] = State::kDone;
   measured_[Index(request)] = output_tokens;
+  if (!end_of_.empty()) --of_end_[static_cast<size_t>(end_of_[Index(request)])];
   any_measured_ |= output_tokens > 0;
   done_s_ += SecondsOf(request, output_tokens);
   if (sample_left_ == 0 || !std::binary_search(sample_.begin(), sample_.end(), request)) return;

@@ -9,10 +9,14 @@
 // longest answers may take as long as a small job. They began together, so one that still runs is longer than those
 // that have ended. What was handed out is never planned again.
 //
+// Where the scheduler chooses between the ends of the plan (PlanOrder::kBlendDualScan), what is handed out comes from
+// the end of which fewer requests have not ended: the queue holds some of both, whichever the scheduler takes more of.
+//
 // Thread rule: one thread. Deterministic: the same job, options and lengths, told at the same moments, give the same
 // starts. Invariants: every request that is to run is handed out exactly once, none other is.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -42,6 +46,9 @@ inline constexpr int32_t kToRun = -1;
 
 // How many sequences a caller keeps waiting while JobFeed::provisional(): enough for the next step.
 inline constexpr int32_t kProvisionalWaiting = 8;
+// And where the scheduler scans the plan's ends: enough of both for the next step. What waits for longer goes by the
+// densities of an older plan.
+inline constexpr int32_t kScannedWaiting = 128;
 
 class JobFeed {
  public:
@@ -61,6 +68,8 @@ class JobFeed {
   bool sampling() const { return sample_left_ > 0; }
   // Most of the sample runs still: what comes next goes by a plan that is soon made anew.
   bool provisional() const { return sample_at_ == sample_.size() && sample_left_ > sample_size() / 16; }
+  // How many sequences a caller keeps waiting; 0: as many as its queue takes.
+  int32_t most_waiting() const { return provisional() ? kProvisionalWaiting : end_of_.empty() ? 0 : kScannedWaiting; }
   int32_t size() const { return to_run_; }  // requests that are to run
   int32_t sample_size() const { return static_cast<int32_t>(sample_.size()); }
   int32_t left() const { return left_; }  // not handed out
@@ -82,6 +91,9 @@ class JobFeed {
   std::vector<int32_t> Estimate();
   void CountWork(const std::vector<int32_t>& outputs);
   int32_t KvTokensAt(int32_t position) const;
+  double StepTokens() const;
+  // The next of the plan's two ends, and what the scheduler chooses by.
+  Start NextOfBothEnds();
   double SecondsOf(int32_t request, int32_t output_tokens) const;
 
   const std::shared_ptr<const PromptSet> prompts_;
@@ -103,8 +115,11 @@ class JobFeed {
   std::optional<StartBalance> balance_;
   std::vector<int32_t> order_;  // positions, in the order in which they start
   size_t at_ = 0;
-  double ahead_s_ = 0;  // the balance of what has been handed out by plans of estimates
-  int32_t placed_ = 0;  // have been given a place
+  int32_t left_at_ = 0, right_at_ = -1;  // positions: where the scan of either end has come to
+  std::vector<PlanEnd> end_of_;          // [request] that it was handed out from; empty: ends are not scanned
+  std::array<int32_t, 3> of_end_{};      // [PlanEnd] handed out, not ended
+  double ahead_s_ = 0;                   // the balance of what has been handed out by plans of estimates
+  int32_t placed_ = 0;                   // have been given a place
   int32_t to_run_ = 0, left_ = 0;
   double bound_s_ = 0;
   double work_s_ = 0, done_s_ = 0;  // of all that is to run, expected; of what is done

@@ -72,7 +72,7 @@ namespace {
 // What stays together, in the planned order: subtrees, or single requests.
 std::vector<int32_t> PlannedUnits(const PrefixTree& tree, const std::vector<NodeTotals>& totals,
                                   const PlanOptions& options) {
-  if (options.order == PlanOrder::kBlend) {
+  if (SortsSubtrees(options.order)) {
     std::vector<int32_t> units =
         SplitTree(tree, totals, options.split_share * static_cast<double>(totals[0].computed_tokens));
     SortDensest(totals, &units);
@@ -97,7 +97,7 @@ Plan Plan::Make(PrefixTree tree, const BatchCostModel& cost, const std::vector<i
   plan.order_ = options.order;
   plan.at_once_ = SequencesAtOnce(plan.tree_, outputs, options.sequences, options.kv_tokens);
   if (options.shared_reads) plan.read_ = ReadPrompts(plan.tree_, outputs, plan.at_once_);
-  const std::vector<NodeTotals> totals = options.order == PlanOrder::kBlend
+  const std::vector<NodeTotals> totals = SortsSubtrees(options.order)
                                              ? SortByDensity(&plan.tree_, cost, outputs, plan.read_)
                                              : SumSubtrees(plan.tree_, cost, outputs, plan.read_);
   plan.totals_ = totals[0];
@@ -129,9 +129,14 @@ void Plan::FindShared() {
 
 void Plan::AddUnits(const std::vector<int32_t>& units, const std::vector<NodeTotals>& totals) {
   leaves_.reserve(static_cast<size_t>(totals_.requests));
+  const bool keeps_density = order_ == PlanOrder::kBlendDualScan;
+  if (keeps_density) unit_density_.reserve(leaves_.capacity());
   for (const int32_t unit : units) {
+    const auto density = static_cast<float>(totals[static_cast<size_t>(unit)].density());
     for (int32_t i = unit; i < tree_[unit].end; ++i) {
-      if (tree_[i].is_leaf() && totals[static_cast<size_t>(i)].requests > 0) leaves_.push_back(i);
+      if (!tree_[i].is_leaf() || totals[static_cast<size_t>(i)].requests == 0) continue;
+      leaves_.push_back(i);
+      if (keeps_density) unit_density_.push_back(density);
     }
   }
 }

@@ -19,9 +19,21 @@ enum class PlanOrder : uint8_t {
   kFcfs,     // as the job names them
   kDfs,      // by the tree, in the order in which the job names its prefixes first: shares the most
   kRandom,   // shuffled
-  kBalance,  // by each request's own density, from both ends; ignores prefixes (NanoFlow-Balance)
+  kBalance,  // by each request's own density, from both ends; ignores prefixes (ours; NanoFlow-Balance is kRandom)
   kBlend,    // by the density of subtrees, from both ends
+
+  // The plan of kBlend; the scheduler chooses between its ends by the KV that they hold (the paper's dual scanner).
+  kBlendDualScan,
 };
+
+// Subtrees are sorted by density, split and kept together.
+inline bool SortsSubtrees(PlanOrder order) {
+  return order == PlanOrder::kBlend || order == PlanOrder::kBlendDualScan;
+}
+// A job starts from both ends of the plan.
+inline bool StartsFromBothEnds(PlanOrder order) {
+  return SortsSubtrees(order) || order == PlanOrder::kBalance;
+}
 
 struct PlanOptions {
   PlanOrder order = PlanOrder::kBlend;
@@ -49,6 +61,9 @@ class Plan {
   // Seconds that it computes where the one before it has left its prefix in the cache.
   double ComputeSecondsAt(int32_t position) const;
   double MemorySecondsAt(int32_t position) const;
+  // Of the subtree that it stays together with, what is shared there being computed once. Precondition: the order is
+  // kBlendDualScan.
+  double UnitDensityAt(int32_t position) const { return unit_density_[static_cast<size_t>(position)]; }
   PlanOrder order() const { return order_; }
   const PrefixTree& tree() const { return tree_; }
   const BatchCostModel& cost() const { return cost_; }
@@ -68,10 +83,11 @@ class Plan {
 
   PrefixTree tree_;
   BatchCostModel cost_;
-  std::vector<int32_t> leaves_;  // [position] node
-  std::vector<int32_t> shared_;  // [position]
-  std::vector<int32_t> output_;  // [position]
-  std::vector<double> read_;     // [request], ReadPrompts; empty: each reads its whole prompt
+  std::vector<int32_t> leaves_;      // [position] node
+  std::vector<int32_t> shared_;      // [position]
+  std::vector<int32_t> output_;      // [position]
+  std::vector<float> unit_density_;  // [position]; of kBlendDualScan alone
+  std::vector<double> read_;         // [request], ReadPrompts; empty: each reads its whole prompt
   NodeTotals totals_;
   double at_once_ = 0;
   PlanOrder order_ = PlanOrder::kBlend;

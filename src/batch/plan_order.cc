@@ -5,7 +5,8 @@
 namespace tactus::batch {
 namespace {
 
-constexpr std::array<const char*, 5> kNames{"fcfs", "dfs", "random", "balance", "blend"};  // as PlanOrder has them
+// As PlanOrder has them.
+constexpr std::array<const char*, 6> kNames{"fcfs", "dfs", "random", "balance", "blend", "blend-dual-scan"};
 
 }  // namespace
 

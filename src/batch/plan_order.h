@@ -16,7 +16,7 @@ const char* NameOf(PlanOrder order);
 std::string PlanOrderNames();  // "fcfs, dfs, ..."
 // It depends on how long answers are: a sample of the job runs first.
 inline bool NeedsLengths(PlanOrder order) {
-  return order == PlanOrder::kBalance || order == PlanOrder::kBlend;
+  return StartsFromBothEnds(order);
 }
 
 }  // namespace tactus::batch

@@ -66,7 +66,7 @@ class LongestFirst {
 
 std::vector<int32_t> StartOrder(const Plan& plan, const StartBalance& balance, double ahead_s, double sequences) {
   std::vector<int32_t> order(static_cast<size_t>(plan.size()));
-  if (plan.order() != PlanOrder::kBlend && plan.order() != PlanOrder::kBalance) {
+  if (!StartsFromBothEnds(plan.order())) {
     std::iota(order.begin(), order.end(), 0);
     return order;
   }

@@ -76,7 +76,8 @@ class LineOrder {
   void OnDone(int64_t line, int64_t output_tokens);
 
   bool planned() const { return feed_ != nullptr; }
-  bool provisional() const { return feed_ != nullptr && feed_->provisional(); }
+  // Sequences that are to wait at most; 0: as many as the queue takes.
+  int32_t most_waiting() const { return feed_ != nullptr ? feed_->most_waiting() : 0; }
   double done_share() const { return feed_ != nullptr ? feed_->done_share() : 0; }
   // That everything takes at least, by the last plan; 0: the machine's speed is not known.
   double bound_s() const { return feed_ != nullptr && IsRated(engine_.model()) ? feed_->bound_s() : 0; }

@@ -207,9 +207,10 @@ bool Runner::WaitToRead() {
       if (!stopped_.ok()) return false;
     }
     TellOrder();
-    if (!order_.provisional()) return true;
-    // What begins now is not planned well: as little as keeps the engine busy.
-    const int64_t room = options_.max_queue > 0 ? options_.max_queue - kProvisionalWaiting : 1;
+    const int32_t most = order_.most_waiting();
+    if (most == 0) return true;
+    // What waits goes by the plan as it is now: as little as keeps the engine busy.
+    const int64_t room = options_.max_queue > 0 ? options_.max_queue - most : 1;
     const Status status = engine_.WaitForRoom(static_cast<int32_t>(std::max<int64_t>(1, room)), kLookNs);
     if (status.code() != StatusCode::kDeadlineExceeded) return true;  // what else is wrong, the line's submission says
   }

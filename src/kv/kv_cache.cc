@@ -341,7 +341,8 @@ KvStart KvCache::Start(SlotId s, int32_t prompt_tokens, int32_t cover_tokens, in
   if (slot.swapped_tokens > 0) {
     impl.BringBack(s, match.blocks, plan);
   } else if (fork_from == kNoSlot) {
-    if (impl.config.prefix_caching && slot.keys != nullptr) {
+    if (impl.config.prefix_caching && slot.keys != nullptr && !slot.looked_up) {
+      slot.looked_up = true;
       impl.query_tokens += prompt_tokens;
       impl.hit_tokens += matched_tokens;
     }

@@ -30,12 +30,14 @@ struct KvCacheConfig {
 
 struct KvCacheStats {
   int64_t blocks_total = 0;
-  int64_t blocks_free = 0;          // hold nothing
-  int64_t blocks_cached = 0;        // hold a prefix that no live sequence uses: evictable
-  int64_t blocks_in_use = 0;        // in some live sequence's table
-  int64_t blocks_draining = 0;      // released, but a step in flight still uses them
-  int64_t blocks_reserved = 0;      // set aside, not drawn yet
-  int64_t prefix_query_tokens = 0;  // counters since the start
+  int64_t blocks_free = 0;      // hold nothing
+  int64_t blocks_cached = 0;    // hold a prefix that no live sequence uses: evictable
+  int64_t blocks_in_use = 0;    // in some live sequence's table
+  int64_t blocks_draining = 0;  // released, but a step in flight still uses them
+  int64_t blocks_reserved = 0;  // set aside, not drawn yet
+  // Counters since the start, of the first start of each sequence: what one that was preempted finds again is mostly
+  // its own KV, which nothing shares.
+  int64_t prefix_query_tokens = 0;
   int64_t prefix_hit_tokens = 0;
   int64_t evictions = 0;  // blocks
   int64_t swap_blocks_total = 0;

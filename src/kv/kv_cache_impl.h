@@ -67,6 +67,7 @@ struct KvCache::Impl {
   };
   struct alignas(64) Slot {  // what a step reads lies in its first line of the cache
     bool bound = false;
+    bool looked_up = false;  // its first start has been counted in query_tokens
     const std::vector<Hash128>* keys = nullptr;
     OwnKeys* own = nullptr;         // not null: its blocks are unlisted
     BlockId* table = nullptr;       // from its start until it gives its blocks back

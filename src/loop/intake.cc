@@ -45,11 +45,12 @@ Status CheckFits(const Request& request, int64_t prompt_tokens, const IntakeLimi
     return InvalidArgument(
         fmt::format("n is {}; it must be between 1 and {} (--max-queue)", request.n, limits.max_queue), "n");
   }
-  if (const PlannedPlace& place = request.planned; place.kv_tokens < 0 || place.position < -1) {
+  if (const PlannedPlace& place = request.planned;
+      place.kv_tokens < 0 || place.position < -1 || place.density < 0 || place.step_tokens < 0) {
     return InvalidArgument(
-        fmt::format(
-            "place in a plan: position {}, {} KV tokens; neither may be negative (but for position -1: no plan)",
-            place.position, place.kv_tokens),
+        fmt::format("place in a plan: position {}, {} KV tokens, density {}, {} tokens of a step; none may be negative "
+                    "(but for position -1: no plan)",
+                    place.position, place.kv_tokens, place.density, place.step_tokens),
         "planned");
   }
   const int64_t longest = prompt_tokens + request.stop.max_tokens;

@@ -16,7 +16,7 @@ namespace tactus::python {
 
 struct JobPlanOptions {
   batch::BatchCostModel cost;
-  std::string order;  // fcfs, dfs, random, balance, blend
+  std::string order;  // batch::PlanOrderNames()
   int32_t shards = 1;
   int64_t kv_tokens = 0;
   double split_share = 0;

@@ -5,6 +5,7 @@
 // is told all for comparison. Memory: the whole job. Thread rule: as Simulation.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,7 +56,11 @@ class PlannedJob {
   };
   // None: the replica's shard has all begun.
   std::optional<Start> Next(int32_t replica);
-  bool provisional(int32_t replica) const { return feeds_[static_cast<size_t>(replica)].provisional(); }
+  // How many may wait in a queue of `limit`.
+  int32_t MostWaiting(int32_t replica, int32_t limit) const {
+    const int32_t most = feeds_[static_cast<size_t>(replica)].most_waiting();
+    return most > 0 ? std::min(most, limit) : limit;
+  }
   // 0: it was refused.
   void OnDone(int32_t replica, int32_t number, int32_t output_tokens);
 

@@ -238,14 +238,12 @@ Simulation::Impl::Live* Simulation::Impl::NewLive(const WorkloadRequest& work, T
   return live;
 }
 
-// As the runner of a batch: a replica's queue is kept as full as it may be, but for the time in which the sample's
-// answers are awaited.
+// As the runner of a batch: a replica's queue is kept as full as the feed says (JobFeed::most_waiting).
 void Simulation::Impl::FillQueue(int32_t replica) {
   const auto i = static_cast<size_t>(replica);
   while (true) {
     const int64_t waiting = fleet->view(replica).outstanding_requests - replicas[i].loop().Stats().running;
-    if (waiting >= (job->provisional(replica) ? std::min(batch::kProvisionalWaiting, QueueLimit()) : QueueLimit()))
-      return;
+    if (waiting >= job->MostWaiting(replica, QueueLimit())) return;
     const auto start = job->Next(replica);
     if (!start) return;
     const TimeNs now_ns = clock.NowNs();

@@ -203,6 +203,13 @@ PlannedPlace ReadPlace(TraceCursor* in, bool of_format_6) {
   return place;
 }
 
+void ReadScanned(TraceCursor* in, PlannedPlace* place) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  place->end = static_cast<PlanEnd>(in->Bounded(1, 2));
+  place->density = static_cast<int32_t>(in->Bounded(0, kMost));
+  place->step_tokens = static_cast<int32_t>(in->Bounded(0, kMost));
+}
+
 ImportedSequence ReadImported(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
   ImportedSequence imported;
   imported.import = in->Varint();
@@ -287,7 +294,7 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
       return false;
     }
     const bool of_arrival = tag == TraceTag::kPlanned || tag == TraceTag::kPlace || tag == TraceTag::kRequestId ||
-                            tag == TraceTag::kImported || tag == TraceTag::kStored;
+                            tag == TraceTag::kImported || tag == TraceTag::kStored || tag == TraceTag::kScanned;
     if (of_arrival && pass->arrivals.empty()) {
       in->Fail();
       return false;
@@ -308,6 +315,9 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
       case TraceTag::kPlanned:
       case TraceTag::kPlace:
         pass->arrivals.back().request->planned = ReadPlace(in, tag == TraceTag::kPlanned);
+        break;
+      case TraceTag::kScanned:
+        ReadScanned(in, &pass->arrivals.back().request->planned);
         break;
       case TraceTag::kRequestId:
         pass->arrivals.back().request->id = in->String(kLongestRequestId);

@@ -19,12 +19,13 @@
 namespace tactus {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
-inline constexpr uint64_t kTraceVersion = 10;
+inline constexpr uint64_t kTraceVersion = 11;
 inline constexpr uint64_t kOldestTraceVersion = 2;  // still read: no drafts; 3: no classes of service, no request ids;
                                                     // 4: no gate; 5: no planned places; 6: places of another form;
                                                     // 7: nothing moves between engines; 8: nothing is on disk, drafts
                                                     // of another form, which no program but tests recorded;
-                                                    // 9: no plan says how likely a guess must be
+                                                    // 9: no plan says how likely a guess must be; 10: no plan's ends
+                                                    // are scanned
 
 inline constexpr size_t kLongestRequestId = 256;  // bytes; a longer one is not recorded
 
@@ -48,6 +49,7 @@ enum class TraceTag : uint8_t {
   kImported = 16,   // the arrival before it has run elsewhere
   kProposal = 17,   // a sequence waits for its next token, and what is guessed to follow it
   kStored = 18,     // what is kept on disk of the arrival before it
+  kScanned = 19,    // the end of the plan that the arrival before it was taken from, and what the end is chosen by
 };
 
 // Everything that a replay must be built with.

@@ -83,6 +83,12 @@ void TraceWriter::Arrival(const PreparedRequest& r) {
     buffer_.push_back(static_cast<uint8_t>(TraceTag::kPlace));
     PutVarint(static_cast<uint64_t>(place.position), &buffer_);
     PutVarint(static_cast<uint64_t>(std::max(0, place.kv_tokens)), &buffer_);
+    if (place.end != PlanEnd::kNone) {
+      buffer_.push_back(static_cast<uint8_t>(TraceTag::kScanned));
+      buffer_.push_back(static_cast<uint8_t>(place.end));
+      PutVarint(static_cast<uint64_t>(std::max(0, place.density)), &buffer_);
+      PutVarint(static_cast<uint64_t>(std::max(0, place.step_tokens)), &buffer_);
+    }
   }
   if (r.stored_blocks > 0 || r.stored_end != CacheEnd::kUnknown) {
     buffer_.push_back(static_cast<uint8_t>(TraceTag::kStored));

@@ -80,13 +80,13 @@ TEST(StartOrder, WhatHasBeenStartedIsAsDenseAsTheJob) {
       outputs.push_back(static_cast<int32_t>(rng.Uniform() < 0.1 ? rng.UniformInt(500, 900) : rng.UniformInt(1, 9)));
     }
     const PrefixTree tree = PrefixTree::Build(SetOf(job, 4));
-    for (const PlanOrder order : {PlanOrder::kBlend, PlanOrder::kBalance}) {
+    for (const PlanOrder order : {PlanOrder::kBlend, PlanOrder::kBlendDualScan, PlanOrder::kBalance}) {
       const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = order});
       // Told from the request itself: what it computes behind its neighbour's prefix, or alone.
       std::vector<double> compute_s;
       double all_compute_s = 0, all_memory_s = 0, largest_s = 0;
       for (int32_t i = 0; i < plan.size(); ++i) {
-        const int32_t shared = order == PlanOrder::kBlend ? plan.SharedWithPrevious(i) : 0;
+        const int32_t shared = order != PlanOrder::kBalance ? plan.SharedWithPrevious(i) : 0;
         compute_s.push_back(plan.cost().ComputeSeconds(plan.PromptAt(i), plan.OutputAt(i)) -
                             plan.cost().PrefixSeconds(shared));
         all_compute_s += compute_s.back();
@@ -163,7 +163,7 @@ TEST(Blend, SharesAsMuchAsDepthFirst) {
 TEST(StartOrder, TakesEveryPositionOnceFromTheEndsInwards) {
   const Mix mix(60, 300);
   const PrefixTree tree = PrefixTree::Build(SetOf(mix.job, 16));
-  for (const PlanOrder order : {PlanOrder::kBlend, PlanOrder::kBalance, PlanOrder::kDfs}) {
+  for (const PlanOrder order : {PlanOrder::kBlend, PlanOrder::kBlendDualScan, PlanOrder::kBalance, PlanOrder::kDfs}) {
     const Plan plan = Plan::Make(tree, Llama8bOnA100(), mix.outputs, {.order = order});
     const auto starts = batch::StartOrder(plan);
     int32_t left = 0, right = plan.size() - 1;

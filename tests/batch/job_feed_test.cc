@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <queue>
 #include <set>
 
@@ -72,8 +73,8 @@ std::vector<int32_t> RunAll(JobFeed* feed, size_t at_once) {
 TEST(JobFeed, HandsOutEveryRequestOnce) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
     const Job job = testing::RandomJob(seed, 60);
-    for (const PlanOrder order :
-         {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBalance, PlanOrder::kBlend}) {
+    for (const PlanOrder order : {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBalance,
+                                  PlanOrder::kBlend, PlanOrder::kBlendDualScan}) {
       FeedOptions options{.plan = {.order = order, .seed = seed}, .sample = {.share = 0.1, .seed = seed}};
       std::vector<int32_t> elsewhere(job.size(), kToRun);
       for (size_t i = 0; i < job.size(); i += 7) elsewhere[i] = static_cast<int32_t>(i % 2);
@@ -204,13 +205,79 @@ TEST(JobFeed, OnlyAnOrderThatNeedsUnknownLengthsSamples) {
   const Job unknown = TasksOfUnknownLength(100);
   Job known = unknown;
   for (auto& r : known) r.traits.output_is_known = true;
-  for (const PlanOrder order :
-       {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBalance, PlanOrder::kBlend}) {
-    const bool by_lengths = order == PlanOrder::kBalance || order == PlanOrder::kBlend;
+  for (const PlanOrder order : {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBalance,
+                                PlanOrder::kBlend, PlanOrder::kBlendDualScan}) {
+    const bool by_lengths = order >= PlanOrder::kBalance;
     EXPECT_EQ(FeedOf(unknown, {.plan = {.order = order}}).sampling(), by_lengths);
     EXPECT_FALSE(FeedOf(known, {.plan = {.order = order}}).sampling());
   }
   EXPECT_FALSE(FeedOf(unknown, {.sample = {.share = 0}}).sampling());
+}
+
+// Dense and heavy requests of known length, 20 of each, in two tasks without a common prefix.
+Job TwoKindsOfTasks() {
+  Job job;
+  for (int32_t i = 0; i < 40; ++i) {
+    testing::JobRequest r;
+    r.prompt.assign(32, i % 2);
+    for (int32_t k = 0; k < 8; ++k) r.prompt.push_back(100 + 10 * i + k);
+    r.traits = {.max_output_tokens = i % 2 == 0 ? 2 : 400, .output_is_known = true};
+    job.push_back(std::move(r));
+  }
+  return job;
+}
+
+TEST(JobFeed, BothEndsOfAScannedPlanWait) {
+  const Job job = TwoKindsOfTasks();
+  JobFeed feed = FeedOf(job, {.plan = {.order = PlanOrder::kBlendDualScan}});
+  std::array<std::vector<int32_t>, 3> of_end;
+  const auto take = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      const auto start = feed.Next();
+      of_end[static_cast<size_t>(start->place.end)].push_back(start->request);
+      EXPECT_EQ(start->place.position + 1, 40 - feed.left());
+    }
+  };
+  const auto& left = of_end[static_cast<size_t>(PlanEnd::kLeft)];
+  const auto& right = of_end[static_cast<size_t>(PlanEnd::kRight)];
+  take(10);
+  EXPECT_EQ(left.size(), 5u);
+  EXPECT_EQ(right.size(), 5u);
+  for (const int32_t request : left) EXPECT_EQ(request % 2, 0) << "short answers are dense";
+  for (const int32_t request : right) EXPECT_EQ(request % 2, 1);
+  for (int i = 0; i < 4; ++i) feed.OnDone(left[static_cast<size_t>(i)], 2);
+  take(4);
+  EXPECT_EQ(left.size(), 9u) << "the end of which more have ended is filled up first";
+}
+
+// M rho of the job: the tokens that it computes, over the steps in which it reads a full KV memory.
+TEST(JobFeed, AScannedPlanSaysHowDenseItIs) {
+  const Job job = TwoKindsOfTasks();
+  FeedOptions options{.plan = {.order = PlanOrder::kBlendDualScan}};
+  JobFeed feed = FeedOf(job, options);
+  const auto left = feed.Next(), right = feed.Next();
+  ASSERT_TRUE(left && right);
+  double computed = 0, read = 0;
+  for (const auto& r : job) {
+    const double p = static_cast<double>(r.prompt.size()), d = r.traits.max_output_tokens;
+    computed += d + 8;
+    read += p * d + d * d / 2;
+  }
+  computed += 2 * 32;
+  EXPECT_NEAR(left->place.step_tokens, computed / read * kKvTokens, 1);
+  EXPECT_EQ(left->place.step_tokens, right->place.step_tokens);
+  const auto density = [](double computes, double reads) { return computes / reads; };
+  const double all = density(computed, read), dense = density(20 * 10 + 32, 20 * (40 * 2 + 2)),
+               heavy = density(20 * 408 + 32, 20 * (40 * 400 + 80'000));
+  EXPECT_NEAR(left->place.density * 1e-6, dense / all, 0.01 * dense / all) << "of the whole task, its prefix once";
+  EXPECT_NEAR(right->place.density * 1e-6, heavy / all, 0.01 * heavy / all);
+}
+
+TEST(JobFeed, OtherPlansHaveNoEnds) {
+  JobFeed feed = FeedOf(TwoKindsOfTasks(), {.plan = {.order = PlanOrder::kBlend}});
+  while (const auto start = feed.Next()) {
+    EXPECT_EQ(start->place, (PlannedPlace{start->place.position, start->place.kv_tokens}));
+  }
 }
 
 // An answer that failed ends the waiting for it, and says nothing.

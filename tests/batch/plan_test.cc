@@ -21,8 +21,8 @@ using testing::RandomJob;
 using testing::SetOf;
 using testing::SharedTokens;
 
-constexpr PlanOrder kOrders[] = {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBalance,
-                                 PlanOrder::kBlend};
+constexpr PlanOrder kOrders[] = {PlanOrder::kFcfs,    PlanOrder::kDfs,   PlanOrder::kRandom,
+                                 PlanOrder::kBalance, PlanOrder::kBlend, PlanOrder::kBlendDualScan};
 
 std::vector<int32_t> RequestsOf(const Plan& plan) {
   std::vector<int32_t> requests;
@@ -77,6 +77,8 @@ TEST(Plan, HandMadeOrders) {
   // 640 tokens are unique. Each task may spend half of what may be computed again; opening the first costs 3 x 100.
   EXPECT_EQ(order(PlanOrder::kBlend, 299.0 / 320), (Order{6, 3, 4, 1, 0, 5, 2})) << "one token too few";
   EXPECT_EQ(order(PlanOrder::kBlend, 300.0 / 320), (Order{6, 0, 5, 3, 4, 1, 2})) << "the outlier goes to its like";
+  EXPECT_EQ(order(PlanOrder::kBlendDualScan, 0), order(PlanOrder::kBlend, 0)) << "one plan, scanned otherwise";
+  EXPECT_EQ(order(PlanOrder::kBlendDualScan), order(PlanOrder::kBlend));
 }
 
 TEST(Plan, RandomIsAShuffleByItsSeed) {

@@ -251,8 +251,8 @@ TEST_F(RunnerTest, EveryOrderGivesEveryLineItsAnswer) {
     text += i % 10 == 5 ? "{broken\n" : Request("a" + std::to_string(i), body);
   }
   std::map<std::string, std::string> expected;
-  for (const PlanOrder order :
-       {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBalance, PlanOrder::kBlend}) {
+  for (const PlanOrder order : {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBalance,
+                                PlanOrder::kBlend, PlanOrder::kBlendDualScan}) {
     for (const std::string& path : {files_.output, files_.errors, files_.state}) std::filesystem::remove(path);
     Write(files_.input, text);
     RunnerOptions options;

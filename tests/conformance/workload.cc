@@ -30,6 +30,11 @@ Request MakeAny(Rng* rng, const std::vector<std::vector<TokenId>>& prefixes, int
   const auto spot = static_cast<int32_t>((31 * prompt.size() + 17 * static_cast<size_t>(prompt.back())) % 64);
   if (spot >= 16) {
     place = {spot, static_cast<int32_t>(prompt.size())};
+    if (spot % 4 > 0) {
+      place.end = spot % 4 == 1 ? PlanEnd::kRight : PlanEnd::kLeft;
+      place.density = 50'000 * (80 - spot);
+      place.step_tokens = 200;
+    }
   }
   Request r =
       MakeRequest(std::move(prompt), rng->Uniform() < 0.2 ? room : rng->UniformInt(1, std::min<int64_t>(room, 20)));

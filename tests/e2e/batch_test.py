@@ -234,7 +234,7 @@ class BatchTest(unittest.TestCase):
     def test_answers_do_not_depend_on_the_order(self):
         self.write(*self.mixed())
         expected = None
-        for order in ("fcfs", "dfs", "random", "balance", "blend"):
+        for order in ("fcfs", "dfs", "random", "balance", "blend", "blend-dual-scan"):
             done = self.run_batch("--json", "--seed", "7", "--order", order, "--overwrite", "--max-queue", "16")
             self.assertEqual(done.returncode, 0, done.stderr)
             result = json.loads(done.stdout)
@@ -247,7 +247,7 @@ class BatchTest(unittest.TestCase):
                 continue
             plan = result["plan"]
             self.assertEqual((plan["order"], plan["requests"]), (order, 120 + 6 * 3), "a request for each sequence")
-            self.assertEqual(plan["sample"] > 0, order in ("balance", "blend"))
+            self.assertEqual(plan["sample"] > 0, order in ("balance", "blend", "blend-dual-scan"))
             self.assertGreater(plan["optimal_sharing"], 0.3)
             self.assertGreaterEqual(plan["optimal_sharing"], plan["planned_sharing"])
             self.assertIsNone(plan["share_of_bound"], "nobody has measured this machine")

@@ -61,7 +61,8 @@ TEST(PrepareRequest, APlaceInAPlanIsNumbers) {
     r.planned = place;
     EXPECT_EQ(Answer(std::make_shared<Request>(r)), "") << place.position;
   }
-  for (const PlannedPlace& place : {PlannedPlace{-2, 1}, PlannedPlace{1, -1}}) {
+  for (const PlannedPlace& place : {PlannedPlace{-2, 1}, PlannedPlace{1, -1}, PlannedPlace{1, 1, PlanEnd::kLeft, -1},
+                                    PlannedPlace{1, 1, PlanEnd::kRight, 1, -1}}) {
     r.planned = place;
     const auto prepared = PrepareRequest(std::make_shared<Request>(r), Limits());
     ASSERT_FALSE(prepared.ok()) << place.position << " " << place.kv_tokens;

@@ -40,7 +40,7 @@ class PlanningTest(unittest.TestCase):
         return compute, memory
 
     def test_every_order_has_every_request_once(self):
-        for order in ("blend", "balance", "dfs", "fcfs", "random"):
+        for order in ("blend", "blend-dual-scan", "balance", "dfs", "fcfs", "random"):
             with self.subTest(order=order):
                 made = self.plan(order=order)
                 self.assertEqual(sorted(made.order), list(range(400)))

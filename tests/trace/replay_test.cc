@@ -91,10 +91,10 @@ TEST_F(Replay, NoisyPredictionsAreRecorded) {
 
 // Where a job's plan puts a request decides what is planned, so it is in the recording.
 TEST_F(Replay, PlacesInAPlanAreRecorded) {
-  int64_t placed = 0;
+  int64_t placed = 0, scanned = 0;
   for (uint64_t seed = 0; seed < 12; ++seed) {
     const Workload w = MakeWorkload(seed, {.cancels = true});
-    for (const char* order : {"dfs", "balance", "blend"}) {
+    for (const char* order : {"dfs", "balance", "blend", "blend-dual-scan"}) {
       SCOPED_TRACE(std::string(order) + " seed " + std::to_string(seed));
       const Outcome recorded = Play(w, {.preset = "sarathi-serve", .order = order}, false, path_);
       ASSERT_EQ(recorded.broken, "");
@@ -104,10 +104,14 @@ TEST_F(Replay, PlacesInAPlanAreRecorded) {
       const auto report = ReplayTrace(path_, hooks);
       ASSERT_TRUE(report.ok()) << report.status().ToString();
       EXPECT_TRUE(report->identical()) << "the first step that differs is " << report->first_difference;
-      for (const RecordedRequest& r : requests) placed += r.request->planned.position >= 0;
+      for (const RecordedRequest& r : requests) {
+        placed += r.request->planned.position >= 0;
+        scanned += r.request->planned.end != PlanEnd::kNone;
+      }
     }
   }
   EXPECT_GT(placed, 100) << "no recorded request has its place";
+  EXPECT_GT(scanned, 50) << "no recorded request has its end of the plan";
 }
 
 // Whoever looks through the hooks sees the requests as they were and the steps with their times.

@@ -140,7 +140,7 @@ TEST(TraceHeader, TheFormatsBeforeThisOneAreStillRead) {
   EXPECT_EQ(read->step_times, h.step_times);
   bytes[sizeof(kTraceMagic)] = 1;
   TraceCursor older(bytes.data(), bytes.size());
-  EXPECT_EQ(ReadHeader(&older).status().message(), "trace format 1, this program reads formats 2 to 10");
+  EXPECT_EQ(ReadHeader(&older).status().message(), "trace format 1, this program reads formats 2 to 11");
 }
 
 TEST(TraceHeader, ClassesOfServiceComeBack) {

@@ -34,13 +34,17 @@ class KeyedOrder : public Order {
   void Apply(const StepView& view) override;
   void Rebuild(const StepView& view) override;
   void Start(const StepView&) override { cursor_ = {}; }
-  SlotId Next() override {
-    const Entry* entry = entries_.Next(&cursor_);
-    return entry != nullptr ? entry->slot : kNoSlot;
-  }
+  SlotId Next() override { return SlotOf(entries_.Next(&cursor_)); }
   bool Before(const StepView& view, SlotId a, SlotId b) const override { return KeyOf(view, a) < KeyOf(view, b); }
 
  protected:
+  using Cursor = SortedBlocks<Entry>::Cursor;  // a place in the queue, valid until the next change
+
+  // From the queue's head towards its end, and back; kNoSlot: there is none any more.
+  static Cursor Front() { return {}; }
+  Cursor Back() const { return entries_.End(); }
+  SlotId Forward(Cursor* at) const { return SlotOf(entries_.Next(at)); }
+  SlotId Backward(Cursor* at) const { return SlotOf(entries_.Previous(at)); }
   // A sequence has entered the queue / has started: what the order notes about it, from its state now. Called for every
   // such change, in order and before the queue is filed; may be called for one that has moved on since.
   virtual void OnQueued(const StepView&, SlotId) {}
@@ -59,6 +63,7 @@ class KeyedOrder : public Order {
   }
 
  private:
+  static SlotId SlotOf(const Entry* entry) { return entry != nullptr ? entry->slot : kNoSlot; }
   // Asks for the memory that filing the slot, or taking it out, will read.
   void WillFile(const StepView& view, SlotId slot) const {
     Prefetch(&key_[static_cast<size_t>(slot)]);
