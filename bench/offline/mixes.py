@@ -14,9 +14,10 @@ Where lengths come from:
   burstgpt          the trace cannot be had here: lognormal lengths, with answers as long as the paper's density asks
   wildchat          likewise, answers of 256 tokens on average
   openvid           likewise, answers of 16K tokens on average (as the paper normalises them) and at most 32,768:
-                    the frame counts that the paper takes cannot be had here, and it names no longest answer. Drawn up
-                    to 98,304 (OPENVID_MOST) a source is as dense as the paper's; a few answers then take as long alone
-                    as a job of 40,000 requests
+                    the public frame counts that the paper takes are not among the data here, and it names no longest
+                    answer. --openvid has it otherwise: "long", up to 98,304 tokens, a source as dense as the paper's,
+                    of which a few answers take as long alone as a job of 40,000 requests; "cut", those of a mean of 16K
+                    cut at 32,768, which leaves 14.5K
   mmlu              likewise, prompts of 57 subjects with a few examples each, answers of 2 tokens
 Every source begins with a system prompt of its own, mmlu with its subject's examples instead.
 """
@@ -33,8 +34,8 @@ import sys
 PARAMETERS, HIDDEN, LAYERS, KV_WIDTH = 8.03e9, 4096, 32, 1024
 FLOPS, BANDWIDTH = 312e12, 2039e9
 SUBJECTS = 57
-OPENVID_MOST = 32_768  # tokens of an answer; drawn with a mean that is 16K once cut to it
-OPENVID_DRAWN_MEAN = {32_768: 19_300, 98_304: 16_384}
+# (mean that is drawn, most) of OpenVid's answers, in tokens.
+OPENVID = {"capped": (19_300, 32_768), "cut": (16_384, 32_768), "long": (16_384, 98_304)}
 CONTEXT = 131_072
 
 
@@ -95,7 +96,9 @@ def mmlu(draw):
         }
 
 
-def sources(seed, data, openvid_most=OPENVID_MOST):
+def sources(seed, data, openvid="capped"):
+    openvid_mean, openvid_most = OPENVID[openvid]
+
     def of(name, rows, system_prompt=16):
         return with_prefix(rows(random.Random(f"{seed}-{name}")), name, system_prompt)
 
@@ -110,7 +113,7 @@ def sources(seed, data, openvid_most=OPENVID_MOST):
         "wildchat": lambda: of("wildchat", drawn((200, 1.5, 16, 8000), (256, 0.95, 1, 4000)), 48),
         "sharegpt": lambda: of("sharegpt", read("sharegpt_nanoflow.csv")),
         "azure": lambda: of("azure", read("azure2023_code.csv")),
-        "openvid": lambda: of("openvid", drawn((256, 0.5, 16, 2000), (OPENVID_DRAWN_MEAN[openvid_most], 0.95, 256, openvid_most))),
+        "openvid": lambda: of("openvid", drawn((256, 0.5, 16, 2000), (openvid_mean, 0.95, 256, openvid_most))),
         "mmlu": lambda: mmlu(random.Random(f"{seed}-mmlu")),
     }
 
@@ -181,8 +184,8 @@ def shares(density, sharing, samples):
     return (1 - best[1]) * (1 - best[2]), (1 - best[1]) * best[2], best[1]
 
 
-def make(density, sharing, requests, dense, seed, data, openvid_most=OPENVID_MOST):
-    streams = [sources(seed, data, openvid_most)[name]() for name in (dense, "openvid", "mmlu")]
+def make(density, sharing, requests, dense, seed, data, openvid="capped"):
+    streams = [sources(seed, data, openvid)[name]() for name in (dense, "openvid", "mmlu")]
     samples = [[next(stream) for _ in range(min(requests, 20000))] for stream in streams]
     parts = shares(density, sharing, samples)
     rows = []
@@ -255,13 +258,7 @@ def main():
     parser.add_argument("--requests", type=int, default=40000)
     parser.add_argument("--dense", default="burstgpt", choices=("burstgpt", "wildchat", "sharegpt", "azure"))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--openvid-most",
-        type=int,
-        default=OPENVID_MOST,
-        choices=tuple(OPENVID_DRAWN_MEAN),
-        help="tokens of the longest drawn answer",
-    )
+    parser.add_argument("--openvid", default="capped", choices=tuple(OPENVID), help="how long its answers are")
     parser.add_argument("--data", default="")
     parser.add_argument("--sources", action="store_true", help="print each source's density and sharing, and end")
     parser.add_argument("-o", "--output")
@@ -270,7 +267,7 @@ def main():
     if args.sources:
         print("| source | density | paper | sharing | paper | prompt | output |")
         print("|---|---|---|---|---|---|---|")
-        for name, make_rows in sources(args.seed, data, args.openvid_most).items():
+        for name, make_rows in sources(args.seed, data, args.openvid).items():
             stream = make_rows()
             rows = [next(stream) for _ in range(20000)]
             t = totals(rows)
@@ -281,7 +278,7 @@ def main():
         return
     if not args.output:
         sys.exit("mixes.py: -o FILE.csv is missing")
-    rows = make(args.density, args.sharing, args.requests, args.dense, args.seed, data, args.openvid_most)
+    rows = make(args.density, args.sharing, args.requests, args.dense, args.seed, data, args.openvid)
     write(args.output, rows)
     print(summary(rows))
 

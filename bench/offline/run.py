@@ -4,7 +4,7 @@ Markdown tables with
 the paper's values beside ours.
 
     bench/offline/run.py [TACTUS] [-o FILE.json] [--parts mixes,scan,grid,sources,sample,shards,planning,flat]
-    [--jobs 2] [--requests 400000] [--openvid-most 32768]
+    [--jobs 2] [--requests 400000] [--openvid capped]
     bench/offline/run.py --report FILE.json
 
   mixes     the four jobs of the paper's table 2: fcfs, dfs, random, balance, blend, each with --overlap off and nano,
@@ -62,14 +62,16 @@ SHARD_REQUESTS = 100_000  # of each: the job grows with the shards, or its longe
 SAMPLES = (0.001, 0.01, 0.1)
 SHARDS = (1, 2, 4, 8, 16)
 SHARDED = {"dfs": ("dfs",), "blend": ("blend",), "blend, lengths known": ("blend", "--planner-lengths", "known")}
-# The paper's scanner, with its caps on the KV that the ends hold, and on what they are expected to hold; and with the
-# step size of blend, which shows what the scanner alone costs.
+# The paper's scanner, with its caps on the KV that the ends hold, and on what they are expected to hold; with the step
+# size of blend, which shows what the scanner alone costs; and with lengths known, as those of the paper's videos are.
 SCANS = {
     "blend": ("blend",),
     "dual scan": ("blend-dual-scan",),
     "dual scan, steps as blend": ("blend-dual-scan", "--budget", "efficient"),
     "dual scan, expected": ("blend-dual-scan", "--dual-scan-caps", "expected"),
     "dual scan, expected, steps as blend": ("blend-dual-scan", "--dual-scan-caps", "expected", "--budget", "efficient"),
+    "blend, known": ("blend", "--planner-lengths", "known"),
+    "dual scan, known": ("blend-dual-scan", "--planner-lengths", "known"),
 }
 SCAN_REQUESTS = (400_000, 60_000, 40_000)
 PLANNED = (10_000, 40_000, 160_000, 640_000)
@@ -107,7 +109,7 @@ class Bench:
                     spec["dense"],
                     spec["seed"],
                     self.args.data,
-                    self.args.openvid_most,
+                    self.args.openvid,
                 )
                 mixes.write(path, rows)
                 self.files[key] = path
@@ -179,7 +181,7 @@ def wanted(args):
     if "mixes" in parts:
         for deployment in args.deployments.split(","):
             for spec in big:
-                for overlap in OVERLAPS:
+                for overlap in args.overlaps.split(","):
                     for order in ORDERS:
                         runs.append(
                             (
@@ -337,11 +339,12 @@ def scan_table(result):
     runs = of(result, "scan")
     if not runs:
         return ""
-    others = [order for order in SCANS if order != "blend"]
+    references = {order: "blend, known" if order.endswith("known") else "blend" for order in SCANS}
+    others = [order for order, reference in references.items() if order != reference]
     lines = [
         "### The paper's dual scanner",
         "",
-        "Tokens per second with overlap, and against blend.",
+        "Tokens per second with overlap, and against blend; with lengths known, against blend that knows them.",
         "",
         "| job | requests | blend | " + " | ".join(f"{order} | against blend" for order in others) + " |",
         "|---" * (3 + 2 * len(others)) + "|",
@@ -353,7 +356,7 @@ def scan_table(result):
                 for r in runs
                 if r["spec"]["requests"] == requests and mix_name(r["spec"]) == name
             }
-            cells = [f"{t[o]:.0f} | {gain(t[o], t.get('blend'))}" if o in t else " | " for o in others]
+            cells = [f"{t[o]:.0f} | {gain(t[o], t.get(references[o]))}" if o in t else " | " for o in others]
             lines.append(f"| {name} | {requests:,} | {t.get('blend', 0):.0f} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -613,15 +616,12 @@ def main():
     parser.add_argument("-o", "--output", type=pathlib.Path)
     parser.add_argument("--parts", default="mixes,scan,grid,sources,sample,shards,planning,flat,overlap")
     parser.add_argument("--deployments", default=",".join(DEPLOYMENTS))
+    parser.add_argument("--overlaps", default=",".join(OVERLAPS), help="of the part mixes")
     parser.add_argument("--jobs", type=int, default=2, help="simulations at once")
     parser.add_argument("--requests", type=int, default=400_000)
     parser.add_argument("--grid-requests", type=int, default=GRID_REQUESTS, help="of each job of the grid")
     parser.add_argument(
-        "--openvid-most",
-        type=int,
-        default=mixes.OPENVID_MOST,
-        choices=tuple(mixes.OPENVID_DRAWN_MEAN),
-        help="tokens of the longest drawn answer",
+        "--openvid", default="capped", choices=tuple(mixes.OPENVID), help="how long its answers are (mixes.py)"
     )
     parser.add_argument("--data", default="")
     parser.add_argument("--report", type=pathlib.Path, help="print the tables of this file, and end")
@@ -633,6 +633,7 @@ def main():
     for kind, names, known in (
         ("part", args.parts, "mixes,scan,grid,sources,sample,shards,planning,flat,overlap"),
         ("deployment", args.deployments, ",".join(DEPLOYMENTS)),
+        ("overlap", args.overlaps, ",".join(OVERLAPS)),
     ):
         if unknown := [n for n in names.split(",") if n not in known.split(",")]:
             sys.exit(f"run.py: {kind} '{unknown[0]}' is not known; there are {known}")

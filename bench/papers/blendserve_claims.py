@@ -18,9 +18,10 @@ ERROR = "8b a100 overlap"
 SHARE_LITTLE = list(JOBS)[2:]
 STANDS_IN = (
     "BurstGPT, WildChat, OpenVid and MMLU: drawn lengths of about their density and sharing, OpenVid's answers at most"
-    f" {FIGURES.mixes.OPENVID_MOST:,} tokens (bench/offline/mixes.py)"
+    f" {FIGURES.mixes.OPENVID['capped'][1]:,} tokens (bench/offline/mixes.py)"
 )
 SCANNER = "blend-dual-scan"
+SCAN_WHY = "PENDING"
 
 
 def run(job, order, overlap="nano", requests=400_000, quick=100_000, extra=""):

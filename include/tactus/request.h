@@ -59,7 +59,7 @@ struct PlannedPlace {
   int32_t position = -1;  // in the order in which the job starts, from 0; -1: no plan has placed it
   int32_t kv_tokens = 0;  // whose K and V it will read per step, on average over its life; shared ones too
 
-  // Of a plan whose ends are scanned (`blend-dual-scan`).
+  // What a scan of the plan's ends goes by (`blend-dual-scan`).
   PlanEnd end = PlanEnd::kNone;
   int32_t density = 0;      // of the subtree that it is planned with, in millionths of the job's
   int32_t step_tokens = 0;  // of a step that is as dense as the job while its decodes read the whole KV memory

@@ -98,7 +98,8 @@ class Plan:
     """What :func:`plan` found. Requests are the job's, by their place in it from 0.
 
     Attributes:
-        order: requests in a row by density; with "blend", "blend-dual-scan" and "balance" the job starts from both ends.
+        order: requests in a row by density; with "blend", "blend-dual-scan" and "balance" the job starts from both
+            ends.
         start_order: requests in the order in which they will start: what to feed an engine with.
         places: of each request (position in start_order, tokens of KV it reads per step), for
             ``LLM.generate(places=...)``.
@@ -137,8 +138,8 @@ def plan(
         max_tokens: longest answer, of all or of each: the estimate where nothing better is known.
         output_lengths: tokens that each answer has or is expected to have, instead of max_tokens.
         costs: what a token costs the device: ``PlanCosts.of("llama-3.1-8b", "a100")``, or its figures.
-        order: "blend" (shares prefixes, keeps compute and memory busy), "blend-dual-scan" (the
-            same plan for the paper's scanner), "balance", "dfs", "fcfs" or "random".
+        order: "blend" (shares prefixes, keeps compute and memory busy), "balance", "dfs", "fcfs" or "random";
+            "blend-dual-scan" plans as "blend" does (its scanner runs in ``tactus batch`` and ``tactus sim``).
         shards: processes that will share the job. Where there are more of them than requests some are empty.
         kv_tokens: tokens whose K and V a device holds.
         groups: requests of different groups share nothing (another ``cache_salt``).

@@ -61,8 +61,8 @@ class Plan {
   // Seconds that it computes where the one before it has left its prefix in the cache.
   double ComputeSecondsAt(int32_t position) const;
   double MemorySecondsAt(int32_t position) const;
-  // Of the subtree that it stays together with, what is shared there being computed once. Precondition: the order is
-  // kBlendDualScan.
+  // Density of the subtree that it stays together with, what is shared there being computed once. Precondition: the
+  // order is kBlendDualScan.
   double UnitDensityAt(int32_t position) const { return unit_density_[static_cast<size_t>(position)]; }
   PlanOrder order() const { return order_; }
   const PrefixTree& tree() const { return tree_; }

@@ -240,6 +240,7 @@ TEST(JobFeed, BothEndsOfAScannedPlanWait) {
   };
   const auto& left = of_end[static_cast<size_t>(PlanEnd::kLeft)];
   const auto& right = of_end[static_cast<size_t>(PlanEnd::kRight)];
+  EXPECT_EQ(feed.most_waiting(), batch::kScannedWaiting) << "what waits goes by the plan as it is";
   take(10);
   EXPECT_EQ(left.size(), 5u);
   EXPECT_EQ(right.size(), 5u);
@@ -275,6 +276,7 @@ TEST(JobFeed, AScannedPlanSaysHowDenseItIs) {
 
 TEST(JobFeed, OtherPlansHaveNoEnds) {
   JobFeed feed = FeedOf(TwoKindsOfTasks(), {.plan = {.order = PlanOrder::kBlend}});
+  EXPECT_EQ(feed.most_waiting(), 0);
   while (const auto start = feed.Next()) {
     EXPECT_EQ(start->place, (PlannedPlace{start->place.position, start->place.kv_tokens}));
   }

@@ -35,7 +35,7 @@ HarnessConfig Config(int64_t blocks = 150, const std::string& caps = "held") {
   return c;
 }
 
-// Of `end`, the n-th of all; as dense as `density` says, and expected to hold `kv_tokens` on average.
+// The n-th that the plan handed out, from `end`; as dense as `density` says, and expected to hold `kv_tokens`.
 SequenceSpec Of(PlanEnd end, int32_t n, int32_t density, int32_t kv_tokens = 8, int32_t step_tokens = 0) {
   return {.max_output_tokens = 100, .planned = {n, kv_tokens, end, density, step_tokens}};
 }

@@ -4,8 +4,8 @@
 //
 //   M_L + M_R = M        M_L rho_L + M_R rho_R = M rho_job
 //
-// A request of either end starts where its end then holds no more than its share. Both have room: the emptier one goes
-// first. An end with nothing that waits is idle, and lends its share to the other one.
+// A request of either end starts where its end then holds no more than its share. Where both have room, the
+// emptier end goes first. An end with nothing that waits is idle, and lends its share to the other one.
 //
 // What the paper leaves open is ours. An end holds what its running sequences have in the KV memory now, shared
 // prefixes counted for each, as the densities count them (--dual-scan-caps expected: what they hold on average, by the

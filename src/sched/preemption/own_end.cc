@@ -1,5 +1,6 @@
-// Each end of a scanned plan retracts its own (BlendServe, 3.4: a scheduler within each partition of the KV memory):
-// who is short of KV takes it from the sequence of the same end that arrived last, else from the one that arrived last.
+// Each end of a scanned plan retracts its own sequences (BlendServe, 3.4: a scheduler within each partition of the KV
+// memory): one that is short of KV takes it from the last to arrive of the same end. Where its end has none left, the
+// last to arrive of all gives it up.
 #include "sched/choices.h"
 #include "sched/preemption/last_of_least_valued.h"
 
