@@ -62,7 +62,7 @@ struct EngineFigures {
   uint64_t plan_hash = 0;                                  // over every plan, in order
   std::optional<double> budget_utilization;                // planned tokens / token budget
   std::optional<double> kv_utilization;                    // blocks in use / all, mean over steps
-  std::optional<double> prefix_sharing;  // prompt tokens found in the prefix cache / looked up, by first starts
+  std::optional<double> prefix_sharing;                    // prompt tokens cached / looked up, by first starts
   std::optional<double> mean_batch;                        // sequences per step
   Summary ttft_prediction_error;                           // |predicted by the gate - measured| / measured
   std::optional<double> decision_p50_us, decision_p99_us;  // time to plan a step, by the system's clock

@@ -197,8 +197,8 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
     v.Group("Planning");
     v.Field("offline", offline,
             {.help = "a job instead of a load: all requests are there from the beginning and run as `tactus batch` "
-                     "plans them, by the plan that the scheduler's order goes by (fcfs, dfs, random, balance, blend, blend-dual-scan); "
-                     "each of several replicas runs a shard"});
+                     "plans them, by the plan that the scheduler's order goes by (fcfs, dfs, random, balance, blend, "
+                     "blend-dual-scan); each of several replicas runs a shard"});
     v.Field("sample", sample,
             {.min = 0,
              .max = 1,
