@@ -22,7 +22,7 @@ STANDS_IN = (
 )
 SCANNER = "blend-dual-scan"
 SCAN_WHY = (
-    "its steps follow from the job's estimated density, which is too high where lengths are estimated by their mean: the"
+    "its steps follow from the job's estimated density, which is too high where lengths are estimated by their mean:"
     " reading grows with the square of a length"
 )
 
@@ -204,8 +204,8 @@ def claims():
         return max(gains, key=gains.get)[0] / 100
 
     small_job = (
-        "half of these jobs have fewer than 65,100 steps, of which their longest drawn answers take 32,768, whatever the"
-        " order; drawn up to 98,304 tokens the mean gain is 12.6 % (bench/offline/run.py --parts grid"
+        "half of these jobs have fewer than 65,100 steps, of which their longest drawn answers take 32,768, whatever"
+        " the order; drawn up to 98,304 tokens the mean gain is 12.6 % (bench/offline/run.py --parts grid"
         " --openvid long)"
     )
     sources = {
