@@ -194,20 +194,13 @@ RecordedArrival ReadArrival(TraceCursor* in, const TraceHeader& header, TimeNs n
   return a;
 }
 
-PlannedPlace ReadPlace(TraceCursor* in, bool of_format_6) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  PlannedPlace place;
-  place.position = static_cast<int32_t>(in->Bounded(0, kMost));
-  if (of_format_6) in->Bounded(0, std::numeric_limits<uint32_t>::max());
-  place.kv_tokens = static_cast<int32_t>(in->Bounded(0, kMost));
-  return place;
-}
-
-void ReadScanned(TraceCursor* in, PlannedPlace* place) {
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  place->end = static_cast<PlanEnd>(in->Bounded(1, 2));
-  place->density = static_cast<int32_t>(in->Bounded(0, kMost));
-  place->step_tokens = static_cast<int32_t>(in->Bounded(0, kMost));
+void ReadPlace(TraceCursor* in, TraceTag tag, PlannedPlace* place) {
+  const auto number = [in] { return static_cast<int32_t>(in->Bounded(0, std::numeric_limits<int32_t>::max())); };
+  const bool scanned = tag == TraceTag::kScanned;
+  if (scanned) place->end = static_cast<PlanEnd>(in->Bounded(1, 2));
+  (scanned ? place->density : place->position) = number();
+  if (tag == TraceTag::kPlanned) in->Bounded(0, std::numeric_limits<uint32_t>::max());
+  (scanned ? place->step_tokens : place->kv_tokens) = number();
 }
 
 ImportedSequence ReadImported(TraceCursor* in, const TraceHeader& header, TimeNs now_ns) {
@@ -314,10 +307,8 @@ bool ReadPass(TraceCursor* in, const TraceHeader& header, TimeNs* now_ns, Pass* 
         break;
       case TraceTag::kPlanned:
       case TraceTag::kPlace:
-        pass->arrivals.back().request->planned = ReadPlace(in, tag == TraceTag::kPlanned);
-        break;
       case TraceTag::kScanned:
-        ReadScanned(in, &pass->arrivals.back().request->planned);
+        ReadPlace(in, tag, &pass->arrivals.back().request->planned);
         break;
       case TraceTag::kRequestId:
         pass->arrivals.back().request->id = in->String(kLongestRequestId);

@@ -86,24 +86,6 @@ TEST_F(KvCacheTest, APendingBlockMatchesWithinItsOwnPlan) {
   EXPECT_EQ(kv_->Stats().prefix_query_tokens, 18);
 }
 
-// A sequence that was preempted finds what it had computed itself: that is no sharing.
-TEST_F(KvCacheTest, OnlyTheFirstStartOfASequenceCountsAsSharing) {
-  Make(32);
-  Bind(0, 9);
-  Bind(1, 9);
-  Start(0, 9);
-  EXPECT_EQ(Start(1, 9).matched_tokens, 8);
-  kv_->Release(1, -1);
-  EXPECT_EQ(Start(1, 9).matched_tokens, 8);
-  EXPECT_EQ(kv_->Stats().prefix_query_tokens, 18) << "what is recomputed is no new question";
-  EXPECT_EQ(kv_->Stats().prefix_hit_tokens, 8) << "its own KV is not shared";
-  kv_->End(1, -1);
-  kv_->Unbind(1);
-  Bind(1, 9);
-  Start(1, 9);
-  EXPECT_EQ(kv_->Stats().prefix_query_tokens, 27) << "another sequence in the same slot";
-}
-
 TEST_F(KvCacheTest, StartCostCountsWhatTheMatchPins) {
   Make(4);
   Bind(0, 9);
