@@ -170,8 +170,7 @@ TEST(DualScan, BeforeSaysWhatTheWalkDoes) {
 
 // No block is free, and each decode needs one.
 TEST(OwnEnd, RetractsTheLastOfTheSameEnd) {
-  HarnessConfig c = Config(16);
-  StepBed bed(c);
+  StepBed bed(Config(16));
   std::vector<SlotId> slots;
   for (int i = 0; i < 4; ++i) {
     slots.push_back(bed.Decoding(8, 9, Of(i < 2 ? PlanEnd::kLeft : PlanEnd::kRight, i, kJob)));
@@ -181,16 +180,22 @@ TEST(OwnEnd, RetractsTheLastOfTheSameEnd) {
 }
 
 TEST(OwnEnd, TakesTheLastOfAllWhereItsEndHasNone) {
-  const auto preemption = MakeOwnEndRecompute({});
-  SequenceTable t(4);
-  HarnessConfig c = Config(12);
-  StepBed bed(c);
+  StepBed bed(Config(12));
   const SlotId alone = bed.Decoding(8, 9, {.max_output_tokens = 100});
   bed.Decoding(8, 9, Of(PlanEnd::kLeft, 0, kJob));
   bed.Decoding(8, 9, Of(PlanEnd::kLeft, 1, kJob));
   bed.Plan();
   EXPECT_EQ(bed.planned().preempts.size(), 1u);
   EXPECT_EQ(bed.planned().preempts[0], alone) << "the only one of its kind gives its own";
+}
+
+// A queue of one, whose plan wants steps of so many tokens.
+SequenceTable Wanting(int32_t step_tokens) {
+  SequenceTable t(40);
+  SequenceSpec spec = Of(PlanEnd::kLeft, 0, kJob, 8, step_tokens);
+  spec.prompt_tokens = 8;
+  t.Add(spec, 0);
+  return t;
 }
 
 std::vector<int64_t> Sizes(Budget* budget, SequenceTable* t, int steps) {
@@ -204,8 +209,7 @@ TEST(WholeTiles, TakesTurnsAroundWhatIsWanted) {
   SequenceTable t(40);
   EXPECT_EQ(Sizes(budget.get(), &t, 3), (std::vector<int64_t>{512, 512, 512})) << "no plan";
   for (const int32_t wanted : {804, 640, 129, 2047}) {
-    SequenceTable planned(40);
-    planned.Add(Of(PlanEnd::kLeft, 0, kJob, 8, wanted), 0);
+    SequenceTable planned = Wanting(wanted);
     const std::vector<int64_t> sizes = Sizes(budget.get(), &planned, 128);
     for (const int64_t size : sizes) {
       EXPECT_EQ(size % 128, 0) << wanted;
@@ -214,8 +218,7 @@ TEST(WholeTiles, TakesTurnsAroundWhatIsWanted) {
     EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 128 * wanted) << "on average what is wanted";
   }
   for (const auto& [wanted, size] : {std::pair{3, 128}, std::pair{100'000, 2048}}) {
-    SequenceTable planned(40);
-    planned.Add(Of(PlanEnd::kLeft, 0, kJob, 8, wanted), 0);
+    SequenceTable planned = Wanting(wanted);
     EXPECT_EQ(Sizes(budget.get(), &planned, 1), std::vector<int64_t>{size});
   }
 }
@@ -223,8 +226,7 @@ TEST(WholeTiles, TakesTurnsAroundWhatIsWanted) {
 TEST(WholeTiles, AStatedSizeIsKept) {
   SchedulerLimits limits = testing::Limits(nullptr, nullptr);
   limits.token_budget = 300;
-  SequenceTable planned(40);
-  planned.Add(Of(PlanEnd::kLeft, 0, kJob, 8, 804), 0);
+  SequenceTable planned = Wanting(804);
   EXPECT_EQ(Sizes(MakeWholeTiles(limits).get(), &planned, 2), (std::vector<int64_t>{300, 300}));
 }
 
