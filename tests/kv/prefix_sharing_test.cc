@@ -7,7 +7,7 @@
 #include "kv/block_key.h"
 #include "kv/kv_cache.h"
 
-namespace tactus {
+namespace tactus::prefix_sharing_test {
 namespace {
 
 constexpr Hash128 kSecret{3, 4};
@@ -69,4 +69,4 @@ TEST_F(PrefixSharing, AnotherSequenceInTheSameSlotCounts) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::prefix_sharing_test
