@@ -170,7 +170,7 @@ TEST(PlannedJob, ThePlanLearnsLengthsFromItsSampleAlone) {
   const auto a = PlannedJob::Create(load, engine, &one), b = PlannedJob::Create(load, engine, &two);
   ASSERT_TRUE(a.ok() && b.ok());
   std::vector<int32_t> sample;
-  while (!(*a)->provisional(0)) {
+  while ((*a)->MostWaiting(0, 100) == 100) {
     const auto x = (*a)->Next(0), y = (*b)->Next(0);
     ASSERT_EQ(x->number, y->number);
     sample.push_back(x->number);
