@@ -11,7 +11,8 @@ the paper's values beside ours.
   on every deployment
   scan      the four jobs in three sizes: blend beside the paper's dual scanner, with caps on the KV that is held and
   on the KV that is expected
-  grid      density 0.80 to 1.40 x sharing 0.05 to 0.45: dfs and blend, of 40,000 requests each as the paper's
+  grid      density 0.80 to 1.40 x sharing 0.05 to 0.45: dfs, blend and the paper's scanner, of 40,000 requests each as
+  the paper's; with lengths known, too
   sources   the first two mixes with other compute-heavy sources (the paper's appendix A.2)
   sample    blend that has sampled 0.1 to 10 % of the answers, against blend that knows all lengths
   shards    1 to 16 replicas, each with its shard, against one planner over all
@@ -196,8 +197,9 @@ def wanted(args):
         for i in range(13):
             for j in range(5):
                 spec = job(round(0.80 + 0.05 * i, 2), round(0.05 + 0.10 * j, 2), args.grid_requests)
-                for order in ("dfs", "blend"):
-                    runs.append(("grid", spec, ("--scheduler", order, "--overlap", "nano"), {"order": order}))
+                runs.append(("grid", spec, ("--scheduler", "dfs", "--overlap", "nano"), {"order": "dfs"}))
+                for order in tables.GRID_ORDERS:
+                    runs.append(("grid", spec, ("--overlap", "nano", "--scheduler", *SCANS[order]), {"order": order}))
                 runs.append(
                     ("grid", spec, ("--scheduler", "dfs", *LARGE_STEPS, "--overlap", "nano"), {"order": LARGE_DFS})
                 )
