@@ -203,11 +203,8 @@ int RunOverSeeds(const SimCommandOptions& options) {
 
 int SimCommand(const Args& args) {
   static constexpr std::pair<std::string_view, int (*)(const Args&)> kCommands[] = {
-      {"capacity", SimCapacityCommand},
-      {"sweep", SimSweepCommand},
-      {"compare", SimCompareCommand},
-      {"step", SimStepCommand},
-      {"chunk", SimChunkCommand},
+      {"capacity", SimCapacityCommand}, {"sweep", SimSweepCommand}, {"compare", SimCompareCommand},
+      {"step", SimStepCommand},         {"chunk", SimChunkCommand},
   };
   for (const auto& [name, command] : kCommands) {
     if (!args.empty() && args[0] == name) return command(Args(args.begin() + 1, args.end()));

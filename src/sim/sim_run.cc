@@ -82,8 +82,8 @@ Result<SimReport> RunSearch(const SimOptions& options, const SimSetup& setup, Cl
                            {"swaps_kept", best.swaps_kept},
                            {"kept", counts.kept},
                            {"upper_bound", best.most_kept ? Json(*best.most_kept) : Json(nullptr)}};
-  report.text = fmt::format("\nthe best: {}\nkept all their objectives: {} of {} requests; {}\n", best.from, counts.kept,
-                            counts.stated,
+  report.text = fmt::format("\nthe best: {}\nkept all their objectives: {} of {} requests; {}\n", best.from,
+                            counts.kept, counts.stated,
                             best.most_kept ? fmt::format("no schedule keeps more than {}", *best.most_kept)
                                            : fmt::format("no upper bound is known: {}", best.unbounded));
   return report;

@@ -97,7 +97,7 @@ class ServeEqualsSim : public testing::Test {
     served.erase("decision_us");
     simulated.erase("decision_us");
     for (const char* name : {"mfu", "mbu", "bubbles", "extrapolation", "clipped_prompts", "cut_outputs", "rows_dropped",
-                             "replicas", "migrations", "objectives_below_a_step", "shortest_step_ms"}) {
+                             "replicas", "migrations", "scaling", "objectives_below_a_step", "shortest_step_ms"}) {
       EXPECT_FALSE(served.contains(name)) << name;
       EXPECT_TRUE(simulated.contains(name)) << name;
       simulated.erase(name);
