@@ -12,7 +12,9 @@
 namespace tactus::batch {
 namespace {
 
+// To a whole number, at least 0; no number is 0.
 int32_t Whole(double value) {
+  if (!(value > 0)) return 0;
   return static_cast<int32_t>(std::clamp(std::round(value), 0.0, double{std::numeric_limits<int32_t>::max()}));
 }
 
@@ -154,7 +156,9 @@ void JobFeed::OnDone(int32_t request, int32_t output_tokens) {
   TACTUS_CHECK(state_[Index(request)] == State::kStarted);
   state_[Index(request)] = State::kDone;
   measured_[Index(request)] = output_tokens;
-  if (!end_of_.empty()) --of_end_[static_cast<size_t>(end_of_[Index(request)])];
+  if (!end_of_.empty() && end_of_[Index(request)] != PlanEnd::kNone) {  // none: of the sample
+    --of_end_[static_cast<size_t>(end_of_[Index(request)])];
+  }
   any_measured_ |= output_tokens > 0;
   done_s_ += SecondsOf(request, output_tokens);
   if (sample_left_ == 0 || !std::binary_search(sample_.begin(), sample_.end(), request)) return;

@@ -208,8 +208,7 @@ int SimChunkCommand(const Args& args) {
       "sim chunk", "--model M --device D --prompt-tokens P --answer-tokens D --sequences B [options]",
       "Picks the tokens of a step (--token-budget) with which equal requests are served fastest, by step times.");
   line.Add(options);
-  line.Epilog(
-      "\nOf the load's options none counts: requests are equal, and as many as --sequences are always there.\n");
+  line.Epilog("\nThe load's options do not count: requests are equal, and as many as --sequences are always there.\n");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   const auto requests = RequestsOf(options);
   if (!requests.ok()) return FailOf(kChunkName, requests.status(), kExitUsage);

@@ -139,7 +139,7 @@ int SimStepCommand(const Args& args) {
   CommandLine line("sim step", "--model M --device D --decodes NxCONTEXT --chunk TOKENS@CONTEXT [options]",
                    "Prices one step and its parts, by operator.");
   line.Add(options);
-  line.Epilog("\nOf the load's options none counts: a step is priced by itself.\n");
+  line.Epilog("\nThe load's options do not count: a step is priced by itself.\n");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   std::vector<ChunkShape> chunks;
   const auto shape = ShapeOf(options, &chunks);

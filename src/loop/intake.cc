@@ -53,6 +53,9 @@ Status CheckFits(const Request& request, int64_t prompt_tokens, const IntakeLimi
                     place.position, place.kv_tokens, place.density, place.step_tokens),
         "planned");
   }
+  if (const PlannedPlace& place = request.planned; place.position < 0 && place.end != PlanEnd::kNone) {
+    return InvalidArgument("place in a plan: an end of it without a position; state both, or neither", "planned");
+  }
   const int64_t longest = prompt_tokens + request.stop.max_tokens;
   TACTUS_RETURN_IF_ERROR(CheckContext(prompt_tokens, request.stop.max_tokens, limits.max_model_len));
   const int64_t blocks = (longest + limits.block_size - 1) / limits.block_size;

@@ -95,7 +95,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
         {.unit = "replicas",
          .min = 0,
          .max = 4096,
-         .help = "--replicas start, and more come up to so many and go again by load, that is by the KV memory left "
+         .help = "--replicas start; up to this number are started and drained by load, that is by the KV memory left "
                  "per running sequence (freeness); 0: their number stays"});
     v.Field("scale-up-below", scale_up_below,
             {.unit = "tokens", .help = "a replica starts where the mean freeness is below this"});

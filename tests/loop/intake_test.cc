@@ -62,7 +62,7 @@ TEST(PrepareRequest, APlaceInAPlanIsNumbers) {
     EXPECT_EQ(Answer(std::make_shared<Request>(r)), "") << place.position;
   }
   for (const PlannedPlace& place : {PlannedPlace{-2, 1}, PlannedPlace{1, -1}, PlannedPlace{1, 1, PlanEnd::kLeft, -1},
-                                    PlannedPlace{1, 1, PlanEnd::kRight, 1, -1}}) {
+                                    PlannedPlace{1, 1, PlanEnd::kRight, 1, -1}, PlannedPlace{-1, 0, PlanEnd::kLeft}}) {
     r.planned = place;
     const auto prepared = PrepareRequest(std::make_shared<Request>(r), Limits());
     ASSERT_FALSE(prepared.ok()) << place.position << " " << place.kv_tokens;

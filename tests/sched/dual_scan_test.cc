@@ -179,7 +179,7 @@ TEST(OwnEnd, RetractsTheLastOfTheSameEnd) {
   EXPECT_EQ(bed.planned().preempts, std::vector<SlotId>{slots[1]}) << "its own end's, though slot 3 came later";
 }
 
-TEST(OwnEnd, TakesTheLastOfAllWhereItsEndHasNone) {
+TEST(OwnEnd, TheOnlyOneOfItsEndGivesItsOwn) {
   StepBed bed(Config(12));
   const SlotId alone = bed.Decoding(8, 9, {.max_output_tokens = 100});
   bed.Decoding(8, 9, Of(PlanEnd::kLeft, 0, kJob));

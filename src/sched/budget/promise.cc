@@ -4,8 +4,9 @@
 // effort may add is the composition's business. Without any such requests as tbt-slo, step for step; without step times
 // fixed.
 //
-// Where the prompts that wait need more KV than is free, the step is the smallest in which prompts advance nearly as
-// fast (kMostLoss). A larger one only holds KV for longer: of prompts that end with it, and of every decode beside it.
+// Where the waiting prompts that a step of the largest size would reach need more KV than is free, the step is the
+// smallest in which prompts advance nearly as fast (kMostLoss). A larger one only holds KV for longer: of prompts that
+// end with it, and of every decode beside it.
 #include <fmt/format.h>
 
 #include <algorithm>
