@@ -1,6 +1,7 @@
 // How many things fit at most, where each takes something of several resources: the linear relaxation of that question.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace tactus {
