@@ -78,7 +78,7 @@ class Bench:
         return ["--rate", f"{load * REPLICAS * self.most:.6g}"]
 
     def high_priority(self):
-        """The trace's lengths, one row in ten of high priority and of a class of its own, so that both are reported."""
+        """The trace's lengths, one row in ten of high priority and of another class, so that both are reported."""
         path = self.folder / "priorities.csv"
         draw = random.Random(1)
         with open(self.trace, newline="") as trace, open(path, "w", newline="") as file:

@@ -142,7 +142,7 @@ class Claim:
     unit: str = ""
     seeds: tuple = (1, 2)
     why: str = ""  # where ours disagrees: the reason, as far as it is known
-    derived: str = ""  # how `paper` follows from a rounded number of the paper, where it is none of its own
+    derived: str = ""  # how `paper` follows from a rounded number of the paper, where the paper does not print it
     stands_in: str = ""  # what was used in place of what the paper has and does not publish
     model: str = ""  # deployment, a key of calibration.ERRORS: whose error the cost model has here
     perturb: bool = True  # whether the calibration repeats it with perturbed step times

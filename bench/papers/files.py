@@ -37,7 +37,7 @@ def mix(seed, requests, prompt, streams, context):
 
 
 def accelgen(seed, requests, longest, long_percent=14, answers=0):
-    """AccelGen's figure 8, as bench/policies/accelgen.py draws it; `answers`: of up to so many tokens instead."""
+    """AccelGen's figure 8, as bench/policies/accelgen.py draws it; `answers`: the most tokens of an answer."""
     draw, lengths = random.Random(seed), shared.load("policies/accelgen.py").draw_lengths
     return "prompt_tokens,output_tokens\n" + "".join(
         "%d,%d\n" % lengths(draw, longest, long_percent / 100, answers) for _ in range(requests)

@@ -160,7 +160,7 @@ def isolated_ms(tactus, deployment, longest):
 
 def draw_lengths(draw, longest, long_share=0.14, answers=None):
     """Prompt and answer tokens of a request: the paper's figure 8; what is not long keeps its proportions. `answers`:
-    the answer has up to so many instead."""
+    the most tokens of an answer, in place of the figure's."""
     kind = draw.random()
     prompt = (
         draw.randint(10, 512)

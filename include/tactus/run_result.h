@@ -91,8 +91,8 @@ struct SimulatedFigures {
   int64_t cut_outputs = 0;      // answers cut at max_tokens
   int64_t rows_dropped = 0;     // rows of the workload's file without a prompt or an answer
   int64_t replicas = 1;
-  // Sequences that were moved between replicas, of these such that a preemption had met first and that moved without
-  // KV, sequences that stayed after all, and tokens whose KV was sent; absent: they stay where they are.
+  // Sequences that were moved between replicas, how many of these had been preempted and moved without KV, how many
+  // stayed after all, and tokens whose KV was sent; absent: sequences stay where they are.
   struct Migrations {
     int64_t moved = 0, without_kv = 0, failed = 0, tokens = 0;
     // Of those that stayed: it ended first; it computed more on its way than room was reserved for; the destination had

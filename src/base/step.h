@@ -107,7 +107,7 @@ struct StepPlan {
       forgets;  // whose grammar has had its last use, before `starts`; others keep no memory to speak of
   std::vector<TokenId> tokens;  // host input ids of all items, in item order; empty in simulations
   int64_t num_tokens = 0;       // sum of counts
-  int64_t budget_tokens = 0;    // the most that the step might have computed, as the scheduler's budget sized it
+  int64_t budget_tokens = 0;    // as the budget sized the step; one whole prompt may exceed it (StepBudget)
   int32_t num_decodes = 0;      // items that generate and have one token beside their drafts
   int64_t draft_tokens = 0;     // sum of the items'
   // For step-time models: what is not in prompt_items is a decode. Kept by PlanBuilder, so that nobody has to scan the

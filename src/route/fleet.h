@@ -51,8 +51,8 @@ class Fleet {
   // `routed_since`: prompt tokens routed there after it was asked, which it need not have counted.
   void Told(int32_t replica, const ReplicaState& state, int64_t routed_since = 0);
   void SetReady(int32_t replica, bool ready);
-  // Headroom of high priority (Llumnix, OSDI 2024, 4.4, virtual usage): so many tokens of KV memory count as taken at
-  // every replica that has requests of high priority, all of them together. Others are placed elsewhere and move away,
+  // Headroom of high priority (Llumnix, OSDI 2024, 4.4, virtual usage): `tokens` of KV memory count as taken at every
+  // replica that has requests of high priority, all of them together. Others are placed elsewhere and move away,
   // and steps there stay short. 0: none. Ours: a request that waits there has it too, so that it holds between two
   // answers of a replica.
   void SetHeadroom(int64_t tokens) { headroom_tokens_ = tokens; }

@@ -24,8 +24,8 @@ struct MovePair {
   bool operator==(const MovePair&) const = default;
 };
 
-// Tokens for each of so many; of tokens that are missing (below 0) all. Ours: shared out, a debt would be the smaller
-// the more sequences have it, and the replica with the longest queue the freest.
+// Free KV tokens per sequence; a debt (below 0) is not divided. Ours: divided, a debt would be smaller the more
+// sequences share it, and the replica with the longest queue would be the freest.
 double Freeness(int64_t free_kv_tokens, int32_t sequences);
 // Tokens per running sequence.
 double FreenessOf(const ReplicaView& replica);

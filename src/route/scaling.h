@@ -22,7 +22,7 @@ struct ScalingOptions {
   int32_t least = 1;           // replicas that always take requests
   double start_below = 10;     // tokens per running sequence, on average
   double drain_above = 60;     // the same; above start_below
-  DurationNs after_ns = 0;     // so long on the same side, without a break
+  DurationNs after_ns = 0;     // freeness stays beyond the limit for this time, without a break
   DurationNs starting_ns = 0;  // from the start of a replica until it takes requests
 };
 

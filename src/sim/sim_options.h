@@ -101,7 +101,8 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
             {.unit = "tokens", .help = "a replica starts where the mean freeness is below this"});
     v.Field("scale-down-above", scale_down_above,
             {.unit = "tokens", .help = "a replica is drained where the mean freeness is above this"});
-    v.Field("scale-after", scale_after, {.unit = "duration", .help = "once it has been so for so long"});
+    v.Field("scale-after", scale_after,
+            {.unit = "duration", .help = "once freeness has stayed beyond the limit for this time"});
     v.Field("replica-start-time", replica_start_time,
             {.unit = "duration", .help = "from the start of such a replica until it takes requests"});
     v.Field("cost", cost,

@@ -99,8 +99,7 @@ EngineStats Simulation::Impl::Merged() const {
     sum.finished_error += s.finished_error;
     sum.migrated_in += s.migrated_in;
     sum.migrated_out += s.migrated_out;
-    for (DraftCounts EngineStats::* const counts :
-         {&EngineStats::forced_drafts, &EngineStats::ngram_drafts, &EngineStats::model_drafts}) {
+    for (const auto counts : {&EngineStats::forced_drafts, &EngineStats::ngram_drafts, &EngineStats::model_drafts}) {
       (sum.*counts).drafts += (s.*counts).drafts;
       (sum.*counts).draft_tokens += (s.*counts).draft_tokens;
       (sum.*counts).accepted_tokens += (s.*counts).accepted_tokens;

@@ -1,5 +1,5 @@
-// What the replicas of a simulation are asked, who is told, and what follows from it: sequences that move, replicas
-// that start and are drained.
+// A simulation asks its replicas for their states, passes these to the balancer, and acts on them: sequences move,
+// replicas start and are drained.
 #include "base/check.h"
 #include "sim/simulator_impl.h"
 

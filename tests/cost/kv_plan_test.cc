@@ -123,7 +123,7 @@ TEST_F(KvPlanTest, ActivationsOfAllThatKvHolds) {
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_EQ(plan->num_blocks, (usable - weights - rest) / (16 * (192 + token)));
   EXPECT_EQ(plan->activation_bytes_per_device, plan->num_blocks * 16 * token + rest);
-  // At most 2,048 tokens: as a step of so many.
+  // At most 2,048 tokens: as a step of 2,048.
   const auto few = Model(Small()).PlanKv(0.9, 16, 2048, LargestStep::kOfAllThatKvHolds);
   ASSERT_TRUE(few.ok()) << few.status().message();
   EXPECT_EQ(few->num_blocks, Model(Small()).PlanKv(0.9, 16, 2048)->num_blocks);

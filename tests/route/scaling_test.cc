@@ -9,7 +9,7 @@ namespace {
 constexpr auto kOff = ReplicaStanding::kOff, kStarting = ReplicaStanding::kStarting, kOn = ReplicaStanding::kOn,
                kDraining = ReplicaStanding::kDraining;
 
-// Ten running, with so many tokens for each.
+// Ten running sequences; the argument: free KV tokens for each.
 ReplicaView Free(int64_t freeness, int32_t running = 10) {
   ReplicaView r;
   r.running = r.outstanding_requests = running;

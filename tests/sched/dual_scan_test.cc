@@ -189,7 +189,7 @@ TEST(OwnEnd, TheOnlyOneOfItsEndGivesItsOwn) {
   EXPECT_EQ(bed.planned().preempts[0], alone) << "the only one of its kind gives its own";
 }
 
-// A queue of one, whose plan wants steps of so many tokens.
+// A queue of one sequence; its plan asks for steps of the size given.
 SequenceTable Wanting(int32_t step_tokens) {
   SequenceTable t(40);
   SequenceSpec spec = Of(PlanEnd::kLeft, 0, kJob, 8, step_tokens);

@@ -126,7 +126,7 @@ TEST(Order, GroupedGoesByWindows) {
   CheckAgainstSort(MakeGroupedOrder, &reference);
 }
 
-// Promoted after 12 steps in none of which it was, whether it waited or ran, for 6 of its own; for more where these
+// A sequence is promoted after 12 steps without it, waiting or running, for 6 steps with it; for more steps where these
 // have computed nothing that it had not computed before.
 TEST(Order, RankPromotesWhoWasNotServedForTooLong) {
   struct : Predicting {
