@@ -59,6 +59,12 @@ SequenceSpec Ttft(DurationNs ttft_ns) {
 SequenceSpec Tbt(DurationNs tbt_ns) {
   return {.slo = {0, tbt_ns, 0}};
 }
+// A prompt longer than any step, and two behind it: so that more wait than the budget makes short steps for.
+SlotId QueueOfPrompts(StepBed& bed, int32_t tokens = 4000) {
+  const SlotId first = bed.Waiting(tokens, Ttft(9000 * kMs));
+  for (int i = 0; i < 2; ++i) bed.Waiting(tokens, Ttft(9900 * kMs));
+  return first;
+}
 
 // --- order ---
 
@@ -131,20 +137,33 @@ TEST_F(Promise, TheTightestGapSizesTheStep) {
   StepBed bed(config);
   bed.Decoding(100, 1, Tbt(50 * kMs));
   bed.Decoding(100, 1, Tbt(90 * kMs));
-  bed.Waiting(4000, Ttft(9000 * kMs));
+  QueueOfPrompts(bed);
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:100+1* 2:0+462");  // 1 + 2.02 + 46.4 ms
 }
 
-// 1,864 tokens take reading speed, 187.5 ms. The prompt that waits needs 3,000 tokens of KV; 2,000 are for the other
-// one. Where fewer than 3,000 are left, a step of an eighth computes nine tenths as fast or more (240 in 25.1 ms), so
-// it is no larger.
+// 1,864 tokens take reading speed, 187.5 ms. The first prompt that waits needs 3,000 tokens of KV; 2,000 are for the
+// other one. Where fewer than 3,000 are left, a step of an eighth computes nine tenths as fast or more (240 in 25.1
+// ms), so it is no larger.
 TEST_F(Promise, WherePromptsWaitForKvStepsAreNoLargerThanTheyGain) {
   for (const auto& [blocks, plan] : {std::pair<int64_t, const char*>(300, "0:8+240"), {313, "0:8+1864"}}) {
     config.num_blocks = blocks;
     StepBed bed(config);
     bed.Prefilling(2000, 8, Ttft(9000 * kMs));
-    bed.Waiting(3000, Ttft(9900 * kMs));
+    QueueOfPrompts(bed, 3000);
     EXPECT_EQ(bed.Plan(), plan) << blocks << " blocks of 16 tokens";
+  }
+}
+
+// 240 tokens take 25.1 ms, 1,864 take 187.5: prompts advance nine tenths as fast, and one that arrives waits 25 ms at
+// most. Beside three prompts the arrival would wait for those anyway, and a prompt that one step computes is not cut.
+TEST_F(Promise, WhereFewPromptsWaitStepsAreNoLargerThanTheyGain) {
+  for (const auto& [prompts, tokens, plan] : {std::tuple<int, int32_t, const char*>(1, 4000, "0:0+240"),
+                                              {2, 4000, "0:0+240"},
+                                              {3, 4000, "0:0+1864"},
+                                              {1, 1800, "0:0+1800*"}}) {
+    StepBed bed(config);
+    for (int i = 0; i < prompts; ++i) bed.Waiting(tokens, Ttft(9000 * kMs));
+    EXPECT_EQ(bed.Plan(), plan) << prompts << " prompts of " << tokens << " tokens";
   }
 }
 
@@ -153,7 +172,7 @@ TEST_F(Promise, AGapThatNoStepKeepsAsksForNothing) {
   StepBed bed(config);
   bed.Decoding(1000, 1, Tbt(20 * kMs));
   bed.Decoding(1000, 1, Tbt(50 * kMs));
-  bed.Waiting(4000, Ttft(9000 * kMs));
+  QueueOfPrompts(bed);
   EXPECT_EQ(bed.Plan(), "0:1000+1* 1:1000+1* 2:0+286");  // 1 + 20.02 + 28.8
 }
 
@@ -161,7 +180,7 @@ TEST_F(Promise, AGapThatNoStepKeepsAsksForNothing) {
 TEST_F(Promise, AStreamThatWasLateAsksForReadingSpeed) {
   StepBed bed(config);
   const SlotId slot = bed.Decoding(100, 1, Tbt(50 * kMs));
-  bed.Waiting(4000, Ttft(9000 * kMs));
+  QueueOfPrompts(bed);
   bed.Note<PromiseNote>(slot)->broken = true;
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+1847");  // 1 + 1.01 + 184.8
 }
@@ -184,7 +203,7 @@ TEST_F(Promise, AJobAsksForWhatItHasLeftPerToken) {
   config.predictor = &eleven;
   StepBed bed(config);
   bed.Decoding(100, 1, {.slo = {0, 0, 100 * kMs}});
-  bed.Waiting(4000, Ttft(9000 * kMs));
+  QueueOfPrompts(bed);
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+71");  // 1 + 1.01 + 7.2
 }
 
@@ -197,7 +216,7 @@ TEST_F(Promise, AJobLeavesPromptsAsMuchTimeAsDecodes) {
   bed.Decoding(100, 1, {.slo = {0, 0, 50 * kMs}});
   bed.Decoding(2100, 1, Tbt(400 * kMs));
   bed.Plan();
-  bed.Waiting(4000, Ttft(9000 * kMs));
+  QueueOfPrompts(bed);
   bed.Plan();
   const double took_ms = 1 + 0.1 * (2 + bed.planned().items.back().count) + 0.01 * (102 + 2102);
   EXPECT_LE(took_ms, 46.5);
@@ -222,7 +241,7 @@ TEST_F(Promise, StepsThatTakeLongerThanPredictedLeaveAMargin) {
       bed.Ended({.step = bed.planned().step, .end_ns = took, .predicted_ns = 7, .prefill_tokens = 8});
       bed.End(prompt);
     }
-    bed.Waiting(4000, Ttft(9000 * kMs));
+    QueueOfPrompts(bed);
     const auto predicted_ms = static_cast<double>(plan()) / kMs;
     EXPECT_LE(predicted_ms, times == 1 ? 50 : 50 / 1.18);
     EXPECT_GE(predicted_ms, (times == 1 ? 50 : 50 / 1.25) - 0.8) << "more than a granule of 8 tokens short of it";
@@ -235,7 +254,7 @@ TEST_F(Promise, BetweenStagesAStepTakesAShareOfTheGap) {
   limits().pipeline_steps = 2;
   StepBed bed(config);
   bed.Decoding(100, 1, Tbt(50 * kMs));
-  bed.Waiting(4000, Ttft(9000 * kMs));
+  QueueOfPrompts(bed);
   EXPECT_EQ(bed.Plan(), "0:100+1* 1:0+311");
 }
 

@@ -4,9 +4,10 @@
 // effort may add is the composition's business. Without any such requests as tbt-slo, step for step; without step times
 // fixed.
 //
-// Where the waiting prompts that a step of the largest size would reach need more KV than is free, the step is the
-// smallest in which prompts advance nearly as fast (kMostLoss). A larger one only holds KV for longer: of prompts that
-// end with it, and of every decode beside it.
+// The step is the smallest in which prompts advance nearly as fast (kMostLoss) in two cases. Where the waiting prompts
+// that a step of the largest size would reach need more KV than is free, a larger one only holds KV for longer: of
+// prompts that end with it, and of every decode beside it. Where few prompts wait (kFewWaiting), one that arrives
+// during the step waits for its end.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +20,8 @@ namespace tactus::sched {
 namespace {
 
 constexpr int64_t kMostPromiseTokens = 2048;
-constexpr double kMostLoss = 0.1;       // of the prompts' tokens per second, where they wait for KV
+constexpr double kMostLoss = 0.1;       // of the prompts' tokens per second, in a step of less than the largest size
+constexpr size_t kFewWaiting = 2;       // prompts
 constexpr DurationNs kDecodeShare = 2;  // of what the decodes alone take, where no step keeps what is asked for
 
 int64_t MostTokens(const SchedulerLimits& limits) {
@@ -51,7 +53,8 @@ class PromiseBudget final : public Budget {
                       sizer_.decodes() == 0 ? 0 : kDecodeShare * sizer_.TimeOf(sizer_.decodes()));
     });
     const bool kv_is_short = sizer_.waiting_tokens() > step.free_tokens;
-    const int64_t tokens = kv_is_short ? sizer_.SmallestAsFast(largest, kMostLoss) : largest;
+    const bool few_wait = view.waiting.size() <= kFewWaiting && sizer_.decodes() + sizer_.prompt_tokens() > largest;
+    const int64_t tokens = kv_is_short || few_wait ? sizer_.SmallestAsFast(largest, kMostLoss) : largest;
     return {std::min(tokens + best_effort, sizer_.most()), tokens - std::min(tokens, sizer_.decodes())};
   }
   std::string Why() const override {

@@ -28,6 +28,7 @@ class StepSizer {
 
   int64_t most() const { return most_; }
   int64_t decodes() const { return shape_.decodes; }
+  int64_t prompt_tokens() const { return prompt_tokens_; }
 
   // To compute of the prompts seen that have not begun.
   int64_t waiting_tokens() const { return waiting_tokens_; }
