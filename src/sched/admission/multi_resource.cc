@@ -32,10 +32,10 @@ class MultiResource final : public Admission {
   KvDemand Demand(const StepView& view, SlotId slot, int32_t first_chunk_end) const override {
     const int32_t all = view.seq.known_committed[slot];
     const Standing& s = StandingOf(view, slot);
-    const int64_t each = s.gives_way ? (kAheadTokens + block_size_ - 1) / block_size_ : 1;
+    const int64_t each = s.gives_way ? BlocksFor(kAheadTokens) : 1;
     const int64_t for_running = std::max(keep_free_, each * static_cast<int64_t>(view.running.size()));
     if (s.preemptions > 0) return {all, for_running};
-    const int64_t rest = (all - first_chunk_end + block_size_ - 1) / block_size_;
+    const int64_t rest = BlocksFor(all - first_chunk_end);
     const bool urgent = s.slack_ns <= s.longest_step_ns;
     if (slack_.missed_rule() != MissedRule::kBehind) {
       return urgent ? KvDemand{first_chunk_end, keep_free_} : KvDemand{first_chunk_end, for_running + rest};
@@ -45,19 +45,23 @@ class MultiResource final : public Admission {
   }
 
  private:
-  // Blocks that the running prompts that can be kept will take beyond what they hold.
+  // Blocks that the running prompts that can be kept will take beyond what they held before this step. A prompt that
+  // was preempted has them set aside already.
   int64_t WantedByPrompts(const StepView& view) const {
     if (view.num_prefilling == 0) return 0;
-    if (wanted_.step == view.step && wanted_.now_ns == view.now_ns && wanted_.running == view.running.size()) {
+    if (wanted_.step == view.step && wanted_.now_ns == view.now_ns && wanted_.running == view.running.size() &&
+        wanted_.prompts == view.num_prefilling) {
       return wanted_.blocks;
     }
-    wanted_ = {view.step, view.now_ns, view.running.size(), 0};
+    wanted_ = {view.step, view.now_ns, view.running.size(), view.num_prefilling, 0};
     for (const SlotId slot : view.running) {
-      if (view.seq.state[slot] != SeqState::kPrefill || slack_.GivesWay(view, slot)) continue;
-      wanted_.blocks += (view.seq.goal_tokens[slot] - view.seq.computed_planned[slot]) / block_size_;
+      if (view.seq.state[slot] != SeqState::kPrefill || view.seq.preemptions[slot] > 0) continue;
+      if (slack_.GivesWay(view, slot)) continue;
+      wanted_.blocks += BlocksFor(view.seq.goal_tokens[slot]) - BlocksFor(view.seq.computed_planned[slot]);
     }
     return wanted_.blocks;
   }
+  int64_t BlocksFor(int64_t tokens) const { return (tokens + block_size_ - 1) / block_size_; }
 
   // How a sequence stood when it was last asked about. A composition asks several times about each of those that it
   // chooses among, for chunks of different lengths; all that the answer depends on is compared.
@@ -89,6 +93,7 @@ class MultiResource final : public Admission {
     StepId step = -1;
     TimeNs now_ns = 0;
     size_t running = 0;
+    int32_t prompts = 0;  // of them
     int64_t blocks = 0;
   };
 
