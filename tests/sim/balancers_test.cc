@@ -1,42 +1,18 @@
 // Replicas behind every balancer: what the fleet knows is what the replicas do.
 #include <gtest/gtest.h>
 
-#include "base/json.h"
-#include "obs/run_result.h"
 #include "route/balancer.h"
-#include "sim/linear_model.h"
-#include "sim/simulator.h"
+#include "sim/fleet_bed.h"
 
 namespace tactus::balancers_test {
 namespace {
 
 SimulationConfig Config(const StepTimeModel& model, const std::string& balancer) {
-  SimulationConfig c;
-  c.step_time = &model;
-  c.scheduler.preset = "sarathi-serve";
+  SimulationConfig c = SmallFleet(model, 4, balancer);
   c.scheduler.limits.max_num_seqs = 32;
-  c.scheduler.limits.max_model_len = 4096;
   c.scheduler.limits.blocks_total = 600;
-  c.scheduler.limits.block_size = 16;
   c.scheduler.limits.unlimited_steps = true;
-  c.replicas = 4;
-  c.balancer = balancer;
   return c;
-}
-
-struct Outcome {
-  SortedJson json;
-  std::vector<uint64_t> plan_hashes;
-};
-
-Outcome Simulate(const SimulationConfig& c, const std::string& workload, double rate, int64_t count) {
-  auto stream = WorkloadStream::Open(*ParseWorkload(workload), *ParseArrivals("poisson", rate), count, 1);
-  EXPECT_TRUE(stream.ok()) << stream.status().ToString();
-  auto simulation = Simulation::Create(c, stream->get());
-  EXPECT_TRUE(simulation.ok()) << simulation.status().ToString();
-  EXPECT_TRUE((*simulation)->Run().ok());
-  EXPECT_TRUE((*simulation)->finished());
-  return {SortedJson::parse(ToJson((*simulation)->Outcome())), (*simulation)->plan_hashes()};
 }
 
 TEST(SimulatedBalancers, ServeEveryRequestAndFollowTheSeed) {
@@ -44,9 +20,9 @@ TEST(SimulatedBalancers, ServeEveryRequestAndFollowTheSeed) {
   for (const route::BalancerInfo& info : route::Balancers()) {
     SCOPED_TRACE(info.name);
     const SimulationConfig c = Config(model, info.name);
-    const Outcome first = Simulate(c, "multi-turn:turns=3,in=200,out=30", 20, 300);
+    const FleetRun first = RunFleet(c, "multi-turn:turns=3,in=200,out=30", 20, 300);
     EXPECT_EQ(first.json["requests"]["completed"], 300);
-    EXPECT_EQ(first.plan_hashes, Simulate(c, "multi-turn:turns=3,in=200,out=30", 20, 300).plan_hashes);
+    EXPECT_EQ(first.plan_hashes, RunFleet(c, "multi-turn:turns=3,in=200,out=30", 20, 300).plan_hashes);
   }
 }
 
@@ -54,7 +30,7 @@ TEST(SimulatedBalancers, ServeEveryRequestAndFollowTheSeed) {
 TEST(SimulatedBalancers, PrefixAffinityFindsWhatWasComputedBefore) {
   LinearModel model;
   const auto sharing = [&](const char* balancer) {
-    return Simulate(Config(model, balancer), "multi-turn:turns=4,in=300,out=30", 10, 400)
+    return RunFleet(Config(model, balancer), "multi-turn:turns=4,in=300,out=30", 10, 400)
         .json["prefix_sharing"]
         .get<double>();
   };
@@ -66,7 +42,7 @@ TEST(SimulatedBalancers, PrefixAffinityFindsWhatWasComputedBefore) {
 TEST(SimulatedBalancers, SalKeepsTheLongestWaitsShort) {
   LinearModel model;
   const auto p95 = [&](const char* balancer) {
-    return Simulate(Config(model, balancer), "code", 130, 3000).json["ttft_ms"]["p95"].get<double>();
+    return RunFleet(Config(model, balancer), "code", 130, 3000).json["ttft_ms"]["p95"].get<double>();
   };
   EXPECT_LT(p95("sal"), 0.6 * p95("random"));
 }
@@ -78,7 +54,7 @@ TEST(SimulatedBalancers, OthersAskNobody) {
     SimulationConfig often = Config(model, balancer), seldom = often;
     often.balancer_polls = 1000;
     seldom.balancer_polls = 0.01;
-    EXPECT_EQ(Simulate(often, "chat", 20, 200).plan_hashes, Simulate(seldom, "chat", 20, 200).plan_hashes) << balancer;
+    EXPECT_EQ(RunFleet(often, "chat", 20, 200).plan_hashes, RunFleet(seldom, "chat", 20, 200).plan_hashes) << balancer;
   }
 }
 

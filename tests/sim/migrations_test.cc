@@ -5,10 +5,7 @@
 
 #include <cstdio>
 
-#include "base/json.h"
-#include "obs/run_result.h"
-#include "sim/linear_model.h"
-#include "sim/simulator.h"
+#include "sim/fleet_bed.h"
 #include "trace/replay.h"
 
 namespace tactus::migrations_test {
@@ -18,55 +15,35 @@ constexpr int32_t kReplicas = 4;
 
 // Little KV memory, and a balancer that goes by nothing: some replicas are short of it while others have room.
 SimulationConfig Config(const StepTimeModel& model, double bytes_per_s) {
-  SimulationConfig c;
-  c.step_time = &model;
+  SimulationConfig c = SmallFleet(model, kReplicas, "random");
   c.scheduler.preset = "vllm";
-  c.scheduler.limits.max_num_seqs = 64;
-  c.scheduler.limits.max_model_len = 4096;
-  c.scheduler.limits.blocks_total = 300;
-  c.scheduler.limits.block_size = 16;
-  c.replicas = kReplicas;
-  c.balancer = "random";
   c.seed = 5;
-  if (bytes_per_s > 0) c.migration = {bytes_per_s, kMillisecond, 1 << 17, 300};
+  if (bytes_per_s > 0) c.migration = MovesAt(bytes_per_s);
   return c;
 }
 
-struct Outcome {
-  SortedJson json;
-  std::vector<uint64_t> plan_hashes;
-  std::map<int64_t, int32_t> output_tokens;  // by index in the workload
-};
+FleetRun Simulate(const SimulationConfig& c, double rate = 60, int64_t count = 400,
+                  const std::string& workload = "random:in=300,out=200") {
+  return RunFleet(c, workload, rate, count);
+}
 
-Outcome Simulate(SimulationConfig c, double rate = 60, int64_t count = 400,
-                 const std::string& workload = "random:in=300,out=200") {
-  Outcome outcome;
-  c.on_done = [&](const WorkloadRequest& work, int32_t, const RequestDoneEvent& d) {
-    EXPECT_TRUE(outcome.output_tokens.emplace(work.index, d.completion_tokens).second) << "it ended twice";
-    EXPECT_GE(d.first_token_ns, d.arrival_ns);
-  };
-  auto stream = WorkloadStream::Open(*ParseWorkload(workload), *ParseArrivals("poisson", rate), count, 1);
-  EXPECT_TRUE(stream.ok()) << stream.status().ToString();
-  auto simulation = Simulation::Create(c, stream->get());
-  EXPECT_TRUE(simulation.ok()) << simulation.status().ToString();
-  EXPECT_TRUE((*simulation)->Run().ok());
-  EXPECT_TRUE((*simulation)->finished());
-  outcome.json = SortedJson::parse(ToJson((*simulation)->Outcome()));
-  outcome.plan_hashes = (*simulation)->plan_hashes();
-  return outcome;
+std::map<int64_t, int32_t> LengthsOf(const FleetRun& run) {
+  std::map<int64_t, int32_t> lengths;
+  for (const auto& [index, answer] : run.answers) lengths[index] = answer.tokens;
+  return lengths;
 }
 
 TEST(SimulatedMigrations, MoveSequencesToWhereThereIsRoom) {
   LinearModel model;
-  const Outcome stay = Simulate(Config(model, 0)), move = Simulate(Config(model, 8e9));
+  const FleetRun stay = Simulate(Config(model, 0)), move = Simulate(Config(model, 8e9));
   EXPECT_TRUE(stay.json["migrations"].is_null());
   ASSERT_FALSE(move.json["migrations"].is_null());
   EXPECT_GT(move.json["migrations"]["moved"], 10);
   EXPECT_GT(move.json["migrations"]["tokens"], 1000);
-  ASSERT_GT(stay.json["preemptions"], 20) << "nobody was ever short of memory";
+  ASSERT_GT(stay.json["preemptions"], 20) << "no replica was ever short of memory";
   EXPECT_LT(move.json["preemptions"], stay.json["preemptions"].get<double>() * 0.8);
   EXPECT_EQ(move.json["requests"]["completed"], 400);
-  EXPECT_EQ(move.output_tokens, stay.output_tokens) << "an answer has another length where it moved";
+  EXPECT_EQ(LengthsOf(move), LengthsOf(stay)) << "an answer has another length where it moved";
   EXPECT_EQ(move.json["output_token_throughput"].get<double>() * move.json["duration_s"].get<double>(),
             stay.json["output_token_throughput"].get<double>() * stay.json["duration_s"].get<double>());
 }
@@ -91,7 +68,7 @@ TEST(SimulatedMigrations, FewMovesFail) {
 TEST(SimulatedMigrations, FollowTheSeedAndTheBandwidth) {
   LinearModel model;
   EXPECT_EQ(Simulate(Config(model, 8e9)).plan_hashes, Simulate(Config(model, 8e9)).plan_hashes);
-  const Outcome slow = Simulate(Config(model, 1e7));  // seconds for each
+  const FleetRun slow = Simulate(Config(model, 1e7));  // seconds for each
   EXPECT_EQ(slow.json["requests"]["completed"], 400);
   EXPECT_LT(slow.json["migrations"]["moved"], Simulate(Config(model, 8e9)).json["migrations"]["moved"]);
 }
@@ -101,7 +78,7 @@ TEST(SimulatedMigrations, EveryReplicasRecordingReplays) {
   const std::string path = ::testing::TempDir() + "tactus_sim_migrations_" + std::to_string(getpid());
   SimulationConfig c = Config(model, 8e9);
   c.trace_out = path;
-  const Outcome outcome = Simulate(c, 60, 150);
+  const FleetRun outcome = Simulate(c, 60, 150);
   EXPECT_GT(outcome.json["migrations"]["moved"], 3);
   int64_t moved = 0;
   for (int32_t i = 0; i < kReplicas; ++i) {

@@ -5,52 +5,16 @@
 #include <cstdio>
 #include <fstream>
 
-#include "base/json.h"
-#include "obs/run_result.h"
-#include "sim/linear_model.h"
-#include "sim/simulator.h"
+#include "sim/fleet_bed.h"
 
 namespace tactus::scaling_test {
 namespace {
 
 SimulationConfig Config(const StepTimeModel& model) {
-  SimulationConfig c;
-  c.step_time = &model;
-  c.scheduler.preset = "sarathi-serve";
-  c.scheduler.limits.max_num_seqs = 64;
-  c.scheduler.limits.max_model_len = 4096;
-  c.scheduler.limits.blocks_total = 300;
-  c.scheduler.limits.block_size = 16;
-  c.replicas = 6;
-  c.balancer = "llumnix";
-  c.migration = {8e9, kMillisecond, 1 << 17, 300};
+  SimulationConfig c = SmallFleet(model, 6, "llumnix");
+  c.migration = MovesAt(8e9);
   c.seed = 5;
   return c;
-}
-
-struct Outcome {
-  SortedJson json;
-  std::vector<uint64_t> plan_hashes;
-  std::map<int64_t, int32_t> replica_of;  // by index in the workload
-  std::map<int64_t, double> gap_ms;       // mean time between two tokens
-};
-
-Outcome Simulate(SimulationConfig c, const std::string& workload, double rate, int64_t count) {
-  Outcome outcome;
-  c.on_done = [&](const WorkloadRequest& work, int32_t replica, const RequestDoneEvent& d) {
-    outcome.replica_of[work.index] = replica;
-    outcome.gap_ms[work.index] =
-        static_cast<double>(d.done_ns - d.first_token_ns) * 1e-6 / std::max(1, d.completion_tokens - 1);
-  };
-  auto stream = WorkloadStream::Open(*ParseWorkload(workload), *ParseArrivals("poisson", rate), count, 1);
-  EXPECT_TRUE(stream.ok()) << stream.status().ToString();
-  auto simulation = Simulation::Create(c, stream->get());
-  EXPECT_TRUE(simulation.ok()) << simulation.status().ToString();
-  EXPECT_TRUE((*simulation)->Run().ok());
-  EXPECT_TRUE((*simulation)->finished());
-  outcome.json = SortedJson::parse(ToJson((*simulation)->Outcome()));
-  outcome.plan_hashes = (*simulation)->plan_hashes();
-  return outcome;
 }
 
 SimulationConfig Scaled(const StepTimeModel& model) {
@@ -61,22 +25,23 @@ SimulationConfig Scaled(const StepTimeModel& model) {
 
 TEST(SimulatedScaling, TheFleetFollowsTheLoad) {
   LinearModel model;
-  const Outcome busy = Simulate(Scaled(model), "random:in=300,out=200", 60, 600);
+  const FleetRun busy = RunFleet(Scaled(model), "random:in=300,out=200", 60, 600);
   ASSERT_FALSE(busy.json["scaling"].is_null());
   EXPECT_EQ(busy.json["requests"]["completed"], 600);
   EXPECT_EQ(busy.json["scaling"]["least"], 1);
   EXPECT_EQ(busy.json["scaling"]["most"], 6);
   EXPECT_GT(busy.json["scaling"]["started"], 0) << "one replica was enough";
   std::map<int32_t, int> served;
-  for (const auto& [index, replica] : busy.replica_of) ++served[replica];
+  for (const auto& [index, answer] : busy.answers) ++served[answer.replica];
   EXPECT_GT(served.size(), 2u);
   const double used = busy.json["scaling"]["mean_replicas"];
   EXPECT_GT(used, 1.5);
   EXPECT_LT(used, 6) << "all from the beginning to the end";
-  const Outcome calm = Simulate(Scaled(model), "random:in=300,out=200", 1, 100);
+  const FleetRun calm = RunFleet(Scaled(model), "random:in=300,out=200", 1, 100);
   EXPECT_EQ(calm.json["scaling"]["started"], 0);
   EXPECT_EQ(calm.json["scaling"]["mean_replicas"], 1.0);
-  for (const auto& [index, replica] : calm.replica_of) EXPECT_EQ(replica, 0) << "a replica that is off took " << index;
+  for (const auto& [index, answer] : calm.answers)
+    EXPECT_EQ(answer.replica, 0) << "a replica that is off took " << index;
 }
 
 // With two at the least and one enough, what was started goes again, and what ran there has ended elsewhere.
@@ -91,7 +56,7 @@ TEST(SimulatedScaling, WhatIsNotNeededIsDrained) {
     for (int i = 0; i < 200; ++i) file << "0,300,200\n";
     for (int i = 0; i < 60; ++i) file << 20 + i << ",100,20\n";
   }
-  const Outcome outcome = Simulate(c, "trace:" + path, 0, 260);
+  const FleetRun outcome = RunFleet(c, "trace:" + path, 0, 260);
   std::remove(path.c_str());
   EXPECT_EQ(outcome.json["requests"]["completed"], 260);
   const auto& scaling = outcome.json["scaling"];
@@ -101,9 +66,9 @@ TEST(SimulatedScaling, WhatIsNotNeededIsDrained) {
 
 TEST(SimulatedScaling, FollowsTheSeed) {
   LinearModel model;
-  EXPECT_EQ(Simulate(Scaled(model), "random:in=300,out=200", 60, 300).plan_hashes,
-            Simulate(Scaled(model), "random:in=300,out=200", 60, 300).plan_hashes);
-  EXPECT_TRUE(Simulate(Config(model), "random:in=300,out=200", 60, 100).json["scaling"].is_null());
+  EXPECT_EQ(RunFleet(Scaled(model), "random:in=300,out=200", 60, 300).plan_hashes,
+            RunFleet(Scaled(model), "random:in=300,out=200", 60, 300).plan_hashes);
+  EXPECT_TRUE(RunFleet(Config(model), "random:in=300,out=200", 60, 100).json["scaling"].is_null());
 }
 
 // One request in ten is of high priority. With headroom they share their replica with fewer, and their tokens come
@@ -120,13 +85,13 @@ TEST(SimulatedHeadroom, HighPriorityHasFasterSteps) {
   const auto mean_gap = [&](int64_t headroom, bool high) {
     SimulationConfig c = Config(model);
     c.priority_headroom = headroom;
-    const Outcome outcome = Simulate(c, "lengths:" + path, 30, 500);
+    const FleetRun outcome = RunFleet(c, "lengths:" + path, 30, 500);
     EXPECT_EQ(outcome.json["requests"]["completed"], 500);
     double sum = 0;
     int count = 0;
-    for (const auto& [index, gap] : outcome.gap_ms) {
+    for (const auto& [index, answer] : outcome.answers) {
       if ((index % 10 == 0) != high) continue;
-      sum += gap;
+      sum += answer.gap_ms;
       ++count;
     }
     return sum / count;
