@@ -189,6 +189,44 @@ TEST(OwnEnd, TheOnlyOneOfItsEndGivesItsOwn) {
   EXPECT_EQ(bed.planned().preempts[0], alone) << "the only one of its kind gives its own";
 }
 
+TEST(OwnEnd, WhatHasNoEndTakesFromItsLike) {
+  StepBed bed(Config(16));
+  std::vector<SlotId> slots;
+  for (int i = 0; i < 4; ++i) {
+    slots.push_back(bed.Decoding(8, 9, i < 2 ? SequenceSpec{.max_output_tokens = 100} : Of(PlanEnd::kLeft, i, kJob)));
+  }
+  bed.Plan();
+  EXPECT_EQ(bed.planned().preempts, std::vector<SlotId>{slots[1]}) << "slot 3, which came last, has an end";
+}
+
+// The rule is asked for sequences that wait, whose end may have none that runs, or none without a share of the step.
+TEST(OwnEnd, WhereItsEndHasNoneLeftTheLastOfAllGoes) {
+  StepBed bed(Config(16));
+  const SlotId left = bed.Decoding(8, 1, Of(PlanEnd::kLeft, 0, kJob));
+  const SlotId older = bed.Waiting(8, Of(PlanEnd::kRight, 1, kJob));
+  const SlotId last = bed.Waiting(8, Of(PlanEnd::kRight, 2, kJob));
+  bed.StandAt(last, 8);
+  bed.StandAt(older, 8);  // admitted last, and arrived before the other one
+  const SlotId without = bed.Waiting(8, {.max_output_tokens = 100});
+  const SlotId of_left = bed.Waiting(8, Of(PlanEnd::kLeft, 3, kJob));
+
+  const StepView view = ViewOf(&bed.table());
+  StepPlan plan;
+  PlanBuilder& builder = bed.builder();
+  builder.Begin(view, {4096, 4096}, {100, 100}, &plan);
+  const auto order = MakeDualScanOrder(testing::Limits(nullptr, nullptr));
+  const auto rule = MakeOwnEndRecompute(testing::Limits(nullptr, nullptr));
+  const auto victim = [&](SlotId needy) { return rule->Victim(view, builder, *order, needy); };
+  EXPECT_EQ(victim(without), last) << "no sequence without an end runs";
+  EXPECT_EQ(victim(of_left), left);
+  EXPECT_EQ(builder.AddRunning(left, 1, false), AddResult::kAdded);
+  EXPECT_EQ(victim(of_left), last) << "the left end's only one has its share";
+  EXPECT_EQ(builder.AddRunning(last, 1, false), AddResult::kAdded);
+  EXPECT_EQ(victim(without), older);
+  EXPECT_EQ(builder.AddRunning(older, 1, false), AddResult::kAdded);
+  EXPECT_EQ(victim(without), kNoSlot) << "all that run have their share";
+}
+
 // A queue of one sequence; its plan asks for steps of the size given.
 SequenceTable Wanting(int32_t step_tokens) {
   SequenceTable t(40);
