@@ -11,8 +11,9 @@ A page links a table to its command in a comment on the lines directly before it
 
 The command is a script of this repository that prints Markdown tables. The table is the printed one with the same
 header; where several have it, `<!-- table "load 0.7": ... -->` names the one whose last line of text before it contains
-that. Rows are found by their first cells, as many as make them differ. A table that takes more than a simulation has
-`<!-- table, needs a GPU: ... -->` and is skipped with a line that says so. Tables without a comment are not looked at.
+that. Rows are found by their first cells, as many as make the page's rows differ; where they find two printed rows the
+table is refused. A table that takes more than a simulation has `<!-- table, needs a GPU: ... -->` and is skipped with a
+line that says so. Tables without a comment are not looked at.
 
 A cell has moved where a number in it differs by more than `--tolerance` percent, or any other text. The exit status is
 1 if one has, if the command failed, or if it prints no such table or row; 0 if all stand. `--write` puts the printed
@@ -24,6 +25,7 @@ An interrupted one leaves the page as the last whole command left it (exit statu
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import re
@@ -133,7 +135,8 @@ def run(arguments):
     try:
         printed = child.communicate()[0]
     except BaseException:
-        os.killpg(child.pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+            os.killpg(child.pid, signal.SIGTERM)
         child.wait()
         raise
     if child.returncode != 0:
@@ -173,15 +176,21 @@ def compare(link, printed, tolerance, partly):
     """Lines that say what has moved, and the page's rows by key as they are printed now."""
     said, new_rows = [], {}
     cells = link.table.key_cells()
-    by_key = printed.keyed(cells)
     for key, row in link.table.keyed(cells).items():
         name = ", ".join(key)
-        if key not in by_key:
+        found = [now for now in printed.rows if tuple(now[:cells]) == key]
+        if not found:
             if not partly:
                 said.append(f"{link.where}: {name}: this row is not printed any more")
             continue
-        new_rows[key] = by_key[key]
-        for column, old, new in zip(link.table.header, row, by_key[key]):
+        if len(found) > 1:
+            raise PageError(
+                f"it prints {len(found)} rows that begin with | {' | '.join(key)} |, and the page has one: "
+                f"{'; '.join('| ' + ' | '.join(now) + ' |' for now in found)}. Put each of them on the page, with "
+                "first cells that differ"
+            )
+        new_rows[key] = found[0]
+        for column, old, new in zip(link.table.header, row, found[0]):
             change = moved(old, new, tolerance)
             if change:
                 said.append(f"{link.where}: {name} | {column}: {old} -> {new} ({change})")

@@ -34,8 +34,8 @@ def main():
         path = pathlib.Path(folder) / "workload.csv"
         for row, (name, rate) in ROWS.items():
             setting = accelgen.SETTINGS[name]
-            blocks = setting["kv_gb"] * 10**9 // (setting["kv_token_bytes"] * accelgen.BLOCK)
-            deployment = setting["deployment"] + ["--device", "a100", "--kv-blocks", str(blocks)]
+            blocks = str(accelgen.blocks_of(setting))
+            deployment = setting["deployment"] + ["--device", "a100", "--kv-blocks", blocks]
             isolated = accelgen.isolated_ms(args.tactus, deployment, setting["longest"])
             kept = {preset: [] for preset in presets}
             for seed in args.seeds.split(","):

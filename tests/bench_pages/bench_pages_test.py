@@ -123,6 +123,24 @@ class Pages(unittest.TestCase):
         self.assertIn("a, 2 | x: 6 -> 7", said)
         self.assertNotIn("a, 1", said)
 
+    def test_two_printed_rows_that_one_row_of_the_page_finds_are_refused(self):
+        table = "| setting | load | x |\n|---|---|---|\n| a | 1 | 5 |\n| b | 1 | 6 |\n"
+        self.page.write_text("<!-- table: bench/script.sh -->\n" + table)
+        self.printed.write_text(table.replace("| b", "| a | 2 | 7 |\n| b"))
+        status, said = self.run_pages("--write")
+        self.assertEqual(status, 1)
+        self.assertIn(
+            "it prints 2 rows that begin with | a |, and the page has one: | a | 1 | 5 |; | a | 2 | 7 |", said
+        )
+        self.assertIn(table, self.page.read_text(), "the page stays")
+        # Rows that the page does not have may be alike, and a page with both rows tells them apart.
+        self.printed.write_text(table + "| c | 1 | 8 |\n| c | 2 | 9 |\n")
+        self.assertEqual(self.run_pages()[0], 0)
+        both = table.replace("| b", "| a | 2 | 7 |\n| b")
+        self.page.write_text("<!-- table: bench/script.sh -->\n" + both)
+        self.printed.write_text(both)
+        self.assertEqual(self.run_pages()[0], 0)
+
     def test_a_row_that_is_not_printed_has_moved_unless_only_a_part_was_asked_for(self):
         self.printed.write_text(PRINTED.replace("| tactus", "| tactile"))
         status, said = self.run_pages()
@@ -224,6 +242,16 @@ class Pages(unittest.TestCase):
         self.assertIn("interrupted", said)
         with self.assertRaises(ProcessLookupError, msg="the command still runs"):
             os.kill(int(pid.read_text()), 0)
+        self.assertEqual(self.page.read_text(), PAGE)
+
+    def test_interrupted_just_when_the_command_has_ended(self):
+        with mock.patch.object(subprocess, "Popen") as popen, mock.patch.object(os, "killpg") as kill:
+            popen.return_value.communicate.side_effect = KeyboardInterrupt
+            kill.side_effect = ProcessLookupError
+            status, said = self.run_pages("--write")
+        self.assertEqual(status, 130, said)
+        kill.assert_called_once_with(popen.return_value.pid, signal.SIGTERM)
+        popen.return_value.wait.assert_called_once_with()
         self.assertEqual(self.page.read_text(), PAGE)
 
 
