@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/context_room.h"
 #include "base/json.h"
 #include "cli/sim_cases.h"
 #include "cli/sim_commands.h"
@@ -70,6 +71,27 @@ Result<Requests> RequestsOf(const ChunkOptions& o) {
         "sequences");
   }
   return r;
+}
+
+// Whether a request fits into the context and all sequences at once into the KV memory.
+Status CheckRoom(const SimOptions& o, const Requests& r, const SequenceRoom& room) {
+  const int64_t tokens = r.prompt + r.answer;
+  const Status fits = room.context > 0
+                          ? CheckContext(r.prompt, r.answer, room.context, "prompt-tokens", ContextOverflow::kAnswer)
+                          : Status();
+  if (!fits.ok()) {
+    return InvalidArgument(fmt::format("{}, or raise the context with --{} {}", fits.message(),
+                                       room.context == o.max_model_len ? "max-model-len" : "override-context", tokens),
+                           "prompt-tokens");
+  }
+  const int64_t each = (tokens + o.block_size - 1) / o.block_size, most = room.kv_blocks / each;
+  if (room.kv_blocks == 0 || r.sequences <= most) return Status();
+  return InvalidArgument(
+      fmt::format("{} sequences of {} tokens need {} KV blocks of {} tokens and there are {}; {}shorten prompt or "
+                  "answer, or raise --kv-blocks",
+                  r.sequences, tokens, r.sequences * each, o.block_size, room.kv_blocks,
+                  most >= 2 ? fmt::format("give --sequences up to {}, ", most) : ""),
+      "sequences");
 }
 
 // How the steady state goes with steps of `size` tokens, in cycles of one request each: its prompt in `chunks` steps,
@@ -213,8 +235,12 @@ int SimChunkCommand(const Args& args) {
   const auto requests = RequestsOf(options);
   if (!requests.ok()) return FailOf(kChunkName, requests.status(), kExitUsage);
   if (const Status status = CheckForMany(options); !status.ok()) return FailOf(kChunkName, status, ExitCodeOf(status));
-  const auto setup = SetUpStepTimes(options.sim);
+  auto setup = SetUpStepTimes(options.sim);
   if (!setup.ok()) return FailOf(kChunkName, setup.status(), ExitCodeOf(setup.status()));
+  const auto room = PlanRoom(options.sim, &*setup);
+  if (!room.ok()) return FailOf(kChunkName, room.status(), ExitCodeOf(room.status()));
+  if (const Status fits = CheckRoom(options.sim, *requests, *room); !fits.ok())
+    return FailOf(kChunkName, fits, kExitUsage);
   const Json j = ChunkJson(*setup, *requests);
   if (!options.json) PrintSizes(j);
   const Status written = WriteResult(j, options.json, options.output);

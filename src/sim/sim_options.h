@@ -74,7 +74,7 @@ struct SimOptions : SchedulingOptions, OfferedLoad {
     v.Field(
         "replica-slowness", replica_slowness,
         {.help = "how many times as long a step takes at each replica, 1,1,2 say, from the first on and over again; "
-                 "nobody is told; default: all alike"});
+                 "neither balancer nor scheduler knows; default: all alike"});
     v.Field("migration-gbytes-per-s", migration_gbytes_per_s,
             {.unit = "GB/s",
              .min = -1,
@@ -260,8 +260,15 @@ struct SimTexts {
 Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& texts);
 // Tokens of the largest step that the set-up's scheduler can make, whatever its KV memory.
 Result<int64_t> MaxStepTokens(const SimSetup& setup);
-// Of it only where step times come from: no memory, scheduler or workload. As SetUpSimulation.
+// Only where step times come from: no memory, scheduler or workload. As SetUpSimulation.
 Result<SimSetup> SetUpStepTimes(const SimOptions& options, const SimTexts& texts);
+// What sequences have room for on a replica; 0: not known, as of a step profile alone.
+struct SequenceRoom {
+  int64_t context = 0;    // tokens of one
+  int64_t kv_blocks = 0;  // of all
+};
+// As SetUpSimulation plans it, for a set-up of step times.
+Result<SequenceRoom> PlanRoom(const SimOptions& options, SimSetup* setup);
 // Costs and overlap of an offline job there, by which it is planned and bounded; no more of the load. As
 // SetUpStepTimes.
 Result<PlannedLoad> PriceJob(const SimOptions& options, const SimTexts& texts);

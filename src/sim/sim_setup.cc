@@ -118,16 +118,22 @@ Result<AskedMemory> AskMemory(const sched::SchedulerConfig& c, const StepTimeMod
                      scheduler.config().preemption};
 }
 
+// Tokens that a sequence may have, by the model and the options; 0: not known.
+int64_t AskedContext(const SimOptions& o, const SimSetup& setup) {
+  const int64_t context = setup.cost != nullptr ? setup.cost->max_model_len() : 0;
+  if (context > 0 && o.max_model_len > 0) return std::min(context, o.max_model_len);
+  return std::max(context, o.max_model_len);
+}
+
 // Context and KV memory of a replica.
 Status PlanMemory(const SimOptions& o, SimSetup* setup) {
   sched::SchedulerConfig& c = setup->config.scheduler;
-  int64_t context = setup->cost != nullptr ? setup->cost->max_model_len() : 0;
-  if (context > 0 && o.max_model_len > context) {
+  int64_t context = AskedContext(o, *setup);
+  if (setup->cost != nullptr && o.max_model_len > context) {
     setup->notes.push_back(fmt::format(
         "--max-model-len {}: the model's context is {} tokens, which holds; --override-context {} raises it",
         o.max_model_len, context, o.max_model_len));
   }
-  if (o.max_model_len > 0) context = context > 0 ? std::min(context, o.max_model_len) : o.max_model_len;
   if (context <= 0)
     return InvalidArgument("--max-model-len is missing: a step profile does not say how long a context may be",
                            "max-model-len");
@@ -287,7 +293,7 @@ Result<std::vector<double>> ParseSlowness(const std::string& text) {
   return factors;
 }
 
-// Guesses need a chance, and a chance somebody who guesses.
+// Guesses need a chance, and a chance needs guesses.
 Status SetUpSpeculation(const SimOptions& o, SimSetup* setup) {
   SimulationConfig& c = setup->config;
   if (o.speculation == "none") {
@@ -425,6 +431,15 @@ Result<SimSetup> SetUpStepTimes(const SimOptions& options, const SimTexts& texts
   SimSetup setup;
   TACTUS_RETURN_IF_ERROR(MakeCost(options, texts, &setup));
   return setup;
+}
+
+Result<SequenceRoom> PlanRoom(const SimOptions& options, SimSetup* setup) {
+  SequenceRoom room{.context = AskedContext(options, *setup), .kv_blocks = options.kv_blocks};
+  if (room.kv_blocks > 0 || setup->cost == nullptr) return room;
+  TACTUS_ASSIGN_OR_RETURN(setup->config.scheduler, AskedScheduler(options, *setup));
+  TACTUS_RETURN_IF_ERROR(PlanMemory(options, setup));
+  room.kv_blocks = setup->config.scheduler.limits.blocks_total;
+  return room;
 }
 
 Result<PlannedLoad> PriceJob(const SimOptions& options, const SimTexts& texts) {

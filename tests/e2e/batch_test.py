@@ -1,6 +1,6 @@
 """`tactus batch` as scripts call it: files in and out, what is refused, Ctrl-C, kill -9 at any moment. Every line of
 the input has one line
-in the output or in the error file, and its answer is that of a run that nobody ended.
+in the output or in the error file, and its answer is that of a run that was not ended.
 
 BATCH_KILLS: how often the program is killed (10)."""
 
@@ -250,7 +250,7 @@ class BatchTest(unittest.TestCase):
             self.assertEqual(plan["sample"] > 0, order in ("balance", "blend", "blend-dual-scan"))
             self.assertGreater(plan["optimal_sharing"], 0.3)
             self.assertGreaterEqual(plan["optimal_sharing"], plan["planned_sharing"])
-            self.assertIsNone(plan["share_of_bound"], "nobody has measured this machine")
+            self.assertIsNone(plan["share_of_bound"], "this machine has not been measured")
             self.assertRegex(done.stderr, r"plan of 138 requests, \d+ of them a sample")
 
     def test_the_order_is_the_schedulers_and_may_change_when_a_job_goes_on(self):

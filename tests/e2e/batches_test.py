@@ -373,7 +373,7 @@ class BatchesTest(unittest.TestCase):
             self.assertEqual((failed.status, failed.errors.data[0].code), ("failed", code))
             self.assertIsNotNone(failed.failed_at)
             self.assertEqual((failed.output_file_id, failed.error_file_id), (None, None))
-            self.assertTrue(self.client.files.delete(bad).deleted, "nobody reads it any more")
+            self.assertTrue(self.client.files.delete(bad).deleted, "it is not read any more")
         done = self.ended(self.client.batches.create(**good))
         refused(openai.BadRequestError, "input_file_id", input_file_id=done.output_file_id)
         with self.assertRaises(openai.BadRequestError) as late:

@@ -1,4 +1,4 @@
-"""`tactus sim capacity`, `sweep`, `compare`, `step` and `chunk` as scripts call them: what they print, exit statuses,
+"""`tactus sim capacity`, `sweep` and `compare`, and `tactus fit`, as scripts call them: what they print, exit statuses,
 what an interrupt keeps."""
 
 import csv
@@ -240,7 +240,7 @@ class SearchesTest(unittest.TestCase):
         )
         alone = self.json(*LOAD, "--scheduler", "orca", "--rate", 4, "--seed", 1)
         self.assertAlmostEqual(float(rows[-1]["p99(ttft)"]), alone["ttft_ms"]["p99"], places=4)
-        self.assertEqual(rows[-1]["goodput"], "")  # nobody stated an objective
+        self.assertEqual(rows[-1]["goodput"], "")  # no objective was stated
 
     def test_a_sweep_goes_on_where_it_was_and_adds_what_is_new(self):
         table = self.folder / "t.csv"
@@ -458,52 +458,7 @@ class SearchesTest(unittest.TestCase):
         self.wrong(["compare", a, refused], "refused.json", "no request completed")
         self.wrong(["compare", a, self.folder / "none.json"], "none.json", code=1)
 
-    # step, cost
-
-    def test_a_step_is_the_sum_of_its_parts(self):
-        for extra in ([], ["--tp", 2, "--pp", 2], ["--overlap", "nano"]):
-            step = self.json("step", *DEPLOYMENT, "--decodes", "32x4096", "--chunk", "512@1024", *extra)
-            self.assertAlmostEqual(sum(part["ms"] for part in step["parts"]), step["step_ms"], delta=1e-4)
-            self.assertAlmostEqual(sum(step["kinds"].values()), step["step_ms"], delta=1e-4)
-            self.assertEqual(
-                (step["prompt_tokens"], step["decodes"], step["decode_context_tokens"]), (512, 32, 32 * 4097)
-            )
-            self.assertTrue(0 < step["mfu"] < 1 and 0 < step["mbu"] < 1)
-        text = tactus("step", *DEPLOYMENT, "--decodes", "32x4096")
-        self.assertIn("attention of decodes", text.stdout)
-
-    def test_wrong_steps(self):
-        self.wrong(["step", *DEPLOYMENT], "the step is empty")
-        self.wrong(["step", *DEPLOYMENT, "--decodes", "32"], "--decodes '32'", "32x4096")
-        self.wrong(["step", *DEPLOYMENT, "--chunk", "0@5"], "--chunk '0@5'")
-        self.wrong(["step", "--device", "h100", "--chunk", "5"], "--model is missing")
-        longest = self.json("step", *DEPLOYMENT, "--decodes", "1000000000x1000000000")
-        self.assertGreater(longest["step_ms"], 0)
-
-    def test_a_chunk_is_the_fastest_of_its_candidates(self):
-        deployment = ("--model", "llama-13b", "--device", "a6000", "--attention-kernels", "two")
-        found = self.json("chunk", *deployment, "--ratio", 15, "--sequence-tokens", 1024, "--sequences", 18)
-        self.assertEqual((found["prompt_tokens"], found["answer_tokens"]), (960, 64))
-        self.assertAlmostEqual(found["balanced_step_tokens"], 15 * 17, msg="C = P:D x (B - 1)")
-        best, rows = found["best"], found["candidates"]
-        self.assertEqual(best["step_tokens"], 256, "the paper's choice, at which chunks and decodes balance")
-        self.assertEqual(best["tokens_per_s"], max(row["tokens_per_s"] for row in rows))
-        for row in rows:
-            self.assertEqual(row["ties_with_best"], row["tokens_per_s"] >= 0.99 * best["tokens_per_s"])
-            self.assertLessEqual(row["chunk_tokens"] + row["decodes_beside"], row["step_tokens"])
-            self.assertGreaterEqual(row["chunks"] * row["chunk_tokens"], 960)
-            tokens = row["chunks"] * row["decodes_beside"] + row["steps_of_decodes"] * 18
-            self.assertGreaterEqual(tokens, 64 - 1e-9, "an answer has all of its tokens")
-        text = tactus("chunk", *deployment, "--prompt-tokens", 960, "--answer-tokens", 64, "--sequences", 18).stdout
-        self.assertIn("best: --token-budget 256", text)
-
-    def test_a_chunk_needs_requests(self):
-        self.wrong(["chunk", *DEPLOYMENT, "--sequences", 8], "prompts of 0 and answers of 0 tokens", "--ratio")
-        lengths = ["--prompt-tokens", 900, "--answer-tokens", 100]
-        self.wrong(["chunk", *DEPLOYMENT, *lengths], "--sequences is 0", "at least 2")
-        self.wrong(["chunk", *DEPLOYMENT, *lengths, "--ratio", 3, "--sequences", 8], "not both")
-        self.wrong(["chunk", *DEPLOYMENT, "--ratio", 3, "--sequences", 8], "--sequence-tokens")
-        self.wrong(["chunk", "--device", "h100", *lengths, "--sequences", 8], "--model is missing")
+    # cost
 
     def test_a_price_makes_a_cost(self):
         r = self.json(*LOAD, "--rate", 4, "--tp", 2, "--device-hour-price", 3)

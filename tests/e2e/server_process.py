@@ -59,7 +59,7 @@ def wait_until(condition, what, limit_s=60, about=lambda: ""):
 
 
 class TakenPort:
-    """A port of the loopback that somebody else listens on; with listening=False one where every connection is
+    """A port of the loopback that another program listens on; with listening=False one where every connection is
     refused."""
 
     def __init__(self, listening=True):
