@@ -168,8 +168,11 @@ int RunSearch(const SimCommandOptions& options, SimSetup* setup) {
   watch.search = [&](const OracleProgress& p) {
     if (const TimeNs now = SystemClock().NowNs(); now >= next) {
       next = now + (terminal ? kSecond : 10 * kSecond);
-      std::fprintf(stderr, "%soracle: %lld of %lld runs, best goodput %.3f requests/s%s", terminal ? "\r" : "",
-                   static_cast<long long>(p.runs), static_cast<long long>(p.total), p.best_goodput,
+      std::string bound;
+      if (p.bound.most_rounds > 0)
+        bound = fmt::format(", upper bound: round {} of at most {}", p.bound.round + 1, p.bound.most_rounds);
+      std::fprintf(stderr, "%soracle: %lld of %lld runs, best goodput %.3f requests/s%s%s", terminal ? "\r" : "",
+                   static_cast<long long>(p.runs), static_cast<long long>(p.total), p.best_goodput, bound.c_str(),
                    terminal ? " " : "\n");
     }
     return InterruptCount() == 0;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kNeverNs = std::numeric_limits<double>::infinity();
 constexpr size_t kMostStarts = 96;   // and ends, of the spans that are looked at
-constexpr int kMostRounds = 40;      // in which rows are added
+constexpr int32_t kMostRounds = 40;  // in which rows are added
 constexpr size_t kRowsOfRound = 12;  // of one, each of another start
 constexpr double kBroken = 1e-6;     // of a row: more than that is too much
 constexpr int64_t kMostStepTokens = int64_t{1} << 22;
@@ -29,7 +29,9 @@ struct Charge {
 
 class Bound {
  public:
-  Bound(std::span<const AskedRequest> requests, const KeptBoundMachine& machine) : machine_(machine) {
+  Bound(std::span<const AskedRequest> requests, const KeptBoundMachine& machine,
+        const std::function<bool(const KeptBoundProgress&)>& keep_going)
+      : machine_(machine), keep_going_(keep_going) {
     const StepTimeModel& times = *machine.step_time;
     StepLimits limits;
     limits.tokens = std::clamp<int64_t>(machine.kv_tokens, 1, kMostStepTokens);
@@ -44,16 +46,19 @@ class Bound {
     }
   }
 
-  int64_t Most() {
+  // Nothing: it was stopped.
+  std::optional<int64_t> Most() {
     MakeSpans();
     std::vector<PackingRow> rows;
     double most = static_cast<double>(needs_.size());
     std::vector<double> shares(needs_.size(), 1.0);
-    for (int round = 0; round < kMostRounds; ++round) {
+    for (; progress_.round < kMostRounds; ++progress_.round) {
       std::vector<PackingRow> broken = Broken(shares);
+      if (!going_) return std::nullopt;
       if (broken.empty()) break;
       rows.insert(rows.end(), broken.begin(), broken.end());
-      PackingBound bound = BoundPacking(rows, needs_.size());
+      PackingBound bound = BoundPacking(rows, needs_.size(), [this] { return GoOn(); });
+      if (!going_) return std::nullopt;
       most = std::min(most, bound.most);
       shares = std::move(bound.shares);
       std::vector<PackingRow> held;
@@ -66,7 +71,7 @@ class Bound {
   }
 
  private:
-  // Of a request that is kept; times in ns of the clock.
+  // What keeping a request takes; times in ns of the clock.
   struct Needs {
     double arrival = 0, prompt_tokens = 0, decodes = 0;
     double prompt_due = kNeverNs;       // the first token
@@ -75,6 +80,8 @@ class Bound {
     double prompt_ns = 0, step_ns = 0;  // alone on the quickest replica, at the least
     std::vector<double> prompt_charge;  // of each way to charge
   };
+
+  bool GoOn() { return going_ = going_ && (!keep_going_ || keep_going_(progress_)); }
 
   void MakeCharges(const StepLimits& limits) {
     const double kv = static_cast<double>(std::max<int64_t>(1, machine_.kv_tokens));
@@ -165,8 +172,8 @@ class Bound {
     ends_ = Thinned(std::move(ends));
   }
 
-  // The rows that `shares` of the requests break most, of each start at most one.
-  std::vector<PackingRow> Broken(const std::vector<double>& shares) const {
+  // The rows that `shares` of the requests break most, of each start at most one; none where it is stopped.
+  std::vector<PackingRow> Broken(const std::vector<double>& shares) {
     struct Found {
       double by = 0;
       double start = 0, end = 0;
@@ -175,6 +182,7 @@ class Bound {
     std::vector<Found> found;
     std::vector<double> sums(charges_.size()), takes(charges_.size());
     for (const double start : starts_) {
+      if (!GoOn()) return {};
       Found worst;
       for (const double end : ends_) {
         if (end <= start) continue;
@@ -207,6 +215,9 @@ class Bound {
   }
 
   const KeptBoundMachine machine_;
+  const std::function<bool(const KeptBoundProgress&)>& keep_going_;
+  KeptBoundProgress progress_{.most_rounds = kMostRounds};
+  bool going_ = true;
   double shortest_ns_ = 0;
   std::vector<StepFloor> floors_;
   std::vector<Charge> charges_;
@@ -216,9 +227,10 @@ class Bound {
 
 }  // namespace
 
-int64_t MostKept(std::span<const AskedRequest> requests, const KeptBoundMachine& machine) {
+std::optional<int64_t> MostKept(std::span<const AskedRequest> requests, const KeptBoundMachine& machine,
+                                const std::function<bool(const KeptBoundProgress&)>& keep_going) {
   if (requests.empty()) return 0;
-  return Bound(requests, machine).Most();
+  return Bound(requests, machine, keep_going).Most();
 }
 
 }  // namespace tactus

@@ -19,6 +19,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 
 #include "base/step_time_model.h"
@@ -44,6 +46,13 @@ struct KeptBoundMachine {
   double quickest = 1;       // times as long a step, at the quickest of them
 };
 
-int64_t MostKept(std::span<const AskedRequest> requests, const KeptBoundMachine& machine);
+// Rows of the packing problem are found round by round, until none is broken any more.
+struct KeptBoundProgress {
+  int32_t round = 0, most_rounds = 0;
+};
+
+// `keep_going` is asked many times in each round and may be null. Nothing: it has said no.
+std::optional<int64_t> MostKept(std::span<const AskedRequest> requests, const KeptBoundMachine& machine,
+                                const std::function<bool(const KeptBoundProgress&)>& keep_going = {});
 
 }  // namespace tactus

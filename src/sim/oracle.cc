@@ -12,7 +12,6 @@
 #include "base/rng.h"
 #include "predict/predictor.h"
 #include "sched/scheduler.h"
-#include "sim/kept_bound.h"
 
 namespace tactus {
 namespace {
@@ -20,6 +19,7 @@ namespace {
 using Ranks = std::vector<int32_t>;  // by request index: lower goes first
 constexpr size_t kProposals = 8;     // of a round; fixed, so that threads do not matter
 constexpr uint64_t kSwaps = 77;      // random stream
+constexpr const char* kStopped = "the search was stopped";
 
 // What is compared: goodput, then mean latency. Without objectives only the latency.
 struct Score {
@@ -123,12 +123,16 @@ class Search {
     TACTUS_RETURN_IF_ERROR(TryPresets());
     if (going_) TryOrders();
     if (going_ && start_) TrySwaps();
-    OracleResult result{best_->result, from_, presets_, tried_, kept_, std::nullopt, "the search was stopped"};
+    OracleResult result{best_->result, from_, presets_, tried_, kept_, std::nullopt, kStopped};
     if (!looked_) return result;
     result.unbounded = WhyUnbounded(base_.config, load_);
     if (!result.unbounded.empty()) return result;
     const std::vector<AskedRequest> asked = load_.Requests(base_.config.prefix_caching);
-    result.most_kept = MostKept(asked, MachineOf(base_.config));
+    result.most_kept = MostKept(asked, MachineOf(base_.config), [this](const KeptBoundProgress& bound) {
+      progress_.bound = bound;
+      return GoOn();
+    });
+    if (!result.most_kept) result.unbounded = kStopped;
     return result;
   }
 
@@ -150,11 +154,13 @@ class Search {
     return job;
   }
 
-  // One result per job; stops when somebody says so.
+  bool GoOn() { return going_ = going_ && (!keep_going_ || keep_going_(progress_)); }
+
+  // One result per job; stops when keep_going_ says no.
   std::vector<Result<RunResult>> RunAll(const std::vector<SimulationJob>& jobs) {
     auto results = RunSimulations(jobs, options_.threads, [this] {
       std::lock_guard<std::mutex> lock(mutex_);
-      return going_ = going_ && (!keep_going_ || keep_going_(progress_));
+      return GoOn();
     });
     progress_.runs += static_cast<int64_t>(jobs.size());
     return results;

@@ -1,7 +1,7 @@
-// The `oracle`: what could have been reached by somebody who knows every arrival and every output length. The best, by
-// goodput, of all presets (predictors answer the truth) and of orders found by search: an explicit order of all
-// requests, given to the engine as priorities, improved by swaps of two requests. A good result to compare schedulers
-// with; how many requests any schedule could keep at most is proven beside it (kept_bound.h).
+// The `oracle`: what could have been reached with every arrival and every output length known. The best, by goodput, of
+// all presets (predictors answer the truth) and of orders found by search: an explicit order of all requests, given to
+// the engine as priorities, improved by swaps of two requests. A good result to compare schedulers with; how many
+// requests any schedule could keep at most is proven beside it (kept_bound.h).
 //
 // Deterministic from the simulation's seed, on any number of threads: proposals are made and judged in rounds of
 // kProposals.
@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/kept_bound.h"
 #include "sim/run_many.h"
 
 namespace tactus {
@@ -26,6 +27,7 @@ struct OracleOptions {
 struct OracleProgress {
   int64_t runs = 0, total = 0;  // simulations
   double best_goodput = 0;      // requests/s; without objectives 0
+  KeptBoundProgress bound;      // after all simulations; most_rounds is 0 before
 };
 
 struct OracleResult {

@@ -28,10 +28,10 @@ class Simplex {
     turned_.assign(things_, false);
   }
 
-  void Run() {
+  void Run(const std::function<bool()>& keep_going) {
     // More than it needs; where it goes round in circles, its prices are as good as any.
     const size_t most = 50 * (rows_ + things_);
-    for (size_t i = 0; i < most && Improve(); ++i) {
+    for (size_t i = 0; i < most && (!keep_going || keep_going()) && Improve(); ++i) {
     }
   }
 
@@ -120,9 +120,9 @@ class Simplex {
 
 }  // namespace
 
-PackingBound BoundPacking(const std::vector<PackingRow>& rows, size_t things) {
+PackingBound BoundPacking(const std::vector<PackingRow>& rows, size_t things, const std::function<bool()>& keep_going) {
   Simplex simplex(rows, things);
-  simplex.Run();
+  simplex.Run(keep_going);
   PackingBound bound;
   bound.shares = simplex.Shares();
   bound.prices = simplex.Prices();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 namespace tactus {
@@ -21,7 +22,9 @@ struct PackingBound {
 // `most` is right whatever was rounded on the way: for any prices p >= 0, a choice that keeps every row has at most
 //   sum over rows of p * there_is + sum over things of max(0, 1 - sum over rows of p * takes)
 // things, because each of its things is worth no more than what it pays and what is left of 1. The simplex method only
-// finds prices that make this small.
-PackingBound BoundPacking(const std::vector<PackingRow>& rows, size_t things);
+// finds prices that make this small. `keep_going` is asked before each of its steps and may be null; where it says no,
+// the prices so far are taken.
+PackingBound BoundPacking(const std::vector<PackingRow>& rows, size_t things,
+                          const std::function<bool()>& keep_going = {});
 
 }  // namespace tactus

@@ -27,6 +27,7 @@ TEST(PackingBound, IsThatOfTheLinearRelaxationByHand) {
   EXPECT_NEAR(BoundPacking({{{1, 1, 0}, 1}, {{0, 1, 1}, 1}, {{1, 0, 1}, 1}}, 3).most, 1.5, 1e-9);
   EXPECT_NEAR(BoundPacking({{{1, 1}, 0}}, 2).most, 0, 1e-9);
   EXPECT_NEAR(BoundPacking({}, 4).most, 4, 1e-9);
+  EXPECT_NEAR(BoundPacking({{{3, 1, 1}, 2}}, 3, [] { return false; }).most, 3, 1e-9) << "a bound all the same";
 }
 
 TEST(PackingBound, NoChoiceHasMore) {
@@ -307,7 +308,7 @@ TEST(MostKept, NoScheduleOfAFewRequestsKeepsMore) {
       requests.push_back(r);
     }
     const int best = BestOfEverySchedule(machine, requests);
-    const int64_t most = MostKept(requests, machine);
+    const int64_t most = *MostKept(requests, machine);
     ASSERT_GE(most, best) << "instance " << i << ": a schedule keeps more than the bound";
     exact += most == best;
     below_all += most < count;
@@ -322,16 +323,16 @@ TEST(MostKept, IsNearWhatCanBeKeptByHand) {
   LinearModel model;
   model.padding_ns = model.prefill_ns;
   std::vector<AskedRequest> requests(10, {.prompt_tokens = 100, .slo = {.ttft_ns = 4'500'000}});
-  const int64_t many = MostKept(requests, MachineOf(model, 100000, 8));
+  const int64_t many = *MostKept(requests, MachineOf(model, 100000, 8));
   EXPECT_GE(many, 3);
   EXPECT_LE(many, 4);
   // One that no machine of this kind can keep is not counted: its prompt takes 10 ms.
   requests.assign(3, {.prompt_tokens = 1000, .slo = {.ttft_ns = 9'000'000}});
-  EXPECT_EQ(MostKept(requests, MachineOf(model, 100000, 8)), 0);
+  EXPECT_EQ(*MostKept(requests, MachineOf(model, 100000, 8)), 0);
   // Text that another request has computed is not charged.
   for (AskedRequest& r : requests) r.shared_tokens = 990;
-  EXPECT_EQ(MostKept(requests, MachineOf(model, 100000, 8)), 3);
-  EXPECT_EQ(MostKept({}, MachineOf(model, 100000, 8)), 0);
+  EXPECT_EQ(*MostKept(requests, MachineOf(model, 100000, 8)), 3);
+  EXPECT_EQ(*MostKept({}, MachineOf(model, 100000, 8)), 0);
 }
 
 // Answers of 101 tokens within 300 ms, each of which fills the memory: a step of 1 ms serves one of them.
@@ -340,13 +341,39 @@ TEST(MostKept, MemoryHoldsBack) {
   model.padding_ns = model.prefill_ns = model.decode_ns = 1000;
   const std::vector<AskedRequest> requests(
       10, {.prompt_tokens = 900, .output_tokens = 101, .slo = {.jct_ns = 300'000'000}});
-  EXPECT_EQ(MostKept(requests, MachineOf(model, 100000, 256)), 10);
-  const int64_t few = MostKept(requests, MachineOf(model, 1000, 256));
+  EXPECT_EQ(*MostKept(requests, MachineOf(model, 100000, 256)), 10);
+  const int64_t few = *MostKept(requests, MachineOf(model, 1000, 256));
   EXPECT_GE(few, 2);
   EXPECT_LE(few, 3);
   KeptBoundMachine two = MachineOf(model, 1000, 256);
   two.replicas = 2;
-  EXPECT_GE(MostKept(requests, two), 4);
+  EXPECT_GE(*MostKept(requests, two), 4);
+}
+
+// Ten at once are more than can be kept, so rows are broken and the simplex method runs.
+TEST(MostKept, StopsWhereverItIsAsked) {
+  LinearModel model;
+  model.padding_ns = model.prefill_ns;
+  const std::vector<AskedRequest> requests(10, {.prompt_tokens = 100, .slo = {.ttft_ns = 4'500'000}});
+  const KeptBoundMachine machine = MachineOf(model, 100000, 8);
+  int asked = 0, last_round = 0;
+  const auto whole = MostKept(requests, machine, [&](const KeptBoundProgress& p) {
+    ++asked;
+    EXPECT_GE(p.round, last_round);
+    EXPECT_LT(p.round, p.most_rounds);
+    last_round = p.round;
+    return true;
+  });
+  ASSERT_TRUE(whole.has_value());
+  EXPECT_EQ(*whole, *MostKept(requests, machine));
+  EXPECT_GT(last_round, 0);
+  EXPECT_GT(asked, 3);
+  const int times = asked;
+  for (int stop = 1; stop <= times; ++stop) {
+    asked = 0;
+    EXPECT_FALSE(MostKept(requests, machine, [&](const KeptBoundProgress&) { return ++asked < stop; }).has_value());
+    EXPECT_EQ(asked, stop) << "it went on, or asked again";
+  }
 }
 
 // Longer and shorter requests with every kind of objective, more than can be kept.

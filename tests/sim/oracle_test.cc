@@ -136,6 +136,34 @@ TEST(Oracle, SaysWhyNothingRunsAndWhenItWasInterrupted) {
   }));
   EXPECT_LT(some.swaps_tried, 200);
   EXPECT_GT(asked, 50);
+  EXPECT_FALSE(some.most_kept.has_value());
+  EXPECT_EQ(some.unbounded, "the search was stopped");
+}
+
+TEST(Oracle, TheBoundSaysHowFarItIsAndCanBeStopped) {
+  LinearModel model;
+  const OracleOptions quick{.swaps = 0, .threads = 1};
+  int64_t in_bound = 0, most_rounds = 0, runs = 0, total = 0;
+  const auto whole = Checked(RunOracle(Job(model), quick, [&](const OracleProgress& p) {
+    in_bound += p.bound.most_rounds > 0;
+    most_rounds = p.bound.most_rounds;
+    runs = p.runs;
+    total = p.total;
+    return true;
+  }));
+  EXPECT_TRUE(whole.most_kept.has_value());
+  EXPECT_GT(in_bound, 1);
+  EXPECT_GT(most_rounds, 1);
+  EXPECT_GE(runs, total) << "all simulations are behind it";
+  int64_t asked = 0;
+  const auto stopped = Checked(RunOracle(Job(model), quick, [&](const OracleProgress& p) {
+    asked += p.bound.most_rounds > 0;
+    return p.bound.most_rounds == 0;
+  }));
+  EXPECT_EQ(asked, 1);
+  EXPECT_FALSE(stopped.most_kept.has_value());
+  EXPECT_EQ(stopped.unbounded, "the search was stopped");
+  EXPECT_EQ(stopped.from, whole.from) << "the best so far is the answer";
 }
 
 }  // namespace
