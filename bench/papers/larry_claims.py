@@ -120,18 +120,18 @@ def of(combine, ratios):
 
 
 # Why a row disagrees, by its id.
-IDLE = "half of the chats on the 8B model wait for nothing at this load, whatever the order; in bursts they do"
+IDLE = "half of the chats on the 8B model do not queue at this load, under any order; in bursts they do"
 TAILS = (
-    "lambda 0.01 lets long prompts wait longest, which is why the paper takes a higher one for tails; with 0.1 it is"
-    " `ls-all-p99`"
+    "with lambda 0.01 long prompts wait longest, and P99 is theirs; the paper takes a higher lambda for tails, and"
+    " `ls-all-p99` is this row at 0.1"
 )
 SAL_BURSTS = (
-    "sal sees what a step computes and not the order behind it: with code and under larry, whose short prompts pass a"
-    " burst's long ones, the prompts before a request are no longer its wait; under sarathi-serve all of these stay"
-    " below 1"
+    "sal takes the prompts that queue before a request for its wait; under larry, with code, short prompts pass a"
+    " burst's long ones, so that this is not the wait; under sarathi-serve all of these stay below 1"
 )
 NO_QUEUES = (
-    "sal leaves no queues whose order would matter: between 0.90 and 1.01 in every fleet; in bursts of gamma:4 it does"
+    "under sal queues are so short that their order changes little: 0.90 to 1.01 in every fleet; in bursts of gamma:4"
+    " the order does matter"
 )
 WHY = {
     "ls-fcfs-p99": TAILS,
@@ -140,37 +140,38 @@ WHY = {
     "ls-trail-oracle-p50": IDLE,
     "ls-norm-fcfs-p50": IDLE,
     "ls-norm-trail-oracle-p50": (
-        "the shortest answers first is the better order for the median per token where few wait; in bursts larry is"
+        "where few requests queue, shortest answers first has the lower median per token; in bursts larry has"
     ),
-    "ls-all-p99": "chats on the 8B model hardly wait at this load (1.00); the three other settings are 0.89 to 0.97",
+    "ls-all-p99": "chats on the 8B model hardly queue at this load (1.00); the three other settings have 0.89 to 0.97",
     "ls-all-p99-gamma4": (
-        "of 4,000 requests P99 lies in the largest burst: with code it is 0.94 and 0.98, with chats 1.07 and 1.13; in"
-        " smaller bursts (gamma:2) it is reproduced"
+        "with 4,000 requests P99 lies in the largest burst: code has 0.94 and 0.98, chats have 1.07 and 1.13; in"
+        " smaller bursts (gamma:2) the claim is reproduced"
     ),
     "ls-tgt-gamma4": (
-        "in bursts of this size a chat waits for a tenth of its whole answer and longer: larry is 0.86 and 0.90 of"
-        " fcfs, trail-oracle 0.81 and 0.84"
+        "in bursts of this size TTFT is a tenth to a fifth of a chat's whole time under fcfs, so that the order changes"
+        " the whole: larry has 0.86 and 0.90 of fcfs's time, trail-oracle 0.81 and 0.84"
     ),
     "ls-lambda-p50": IDLE,
-    "ls-lambda-p95": "chats on the 8B model hardly wait at this load; in bursts of gamma:2 it is reproduced",
+    "ls-lambda-p95": "chats on the 8B model hardly queue at this load; in bursts of gamma:2 the claim is reproduced",
     "ls-lambda-p95-gamma4": (
-        "the largest of four is above 1 in three of four seeds; the median of the seeds is 0.86 to 0.91 in every"
-        " setting"
+        "the largest of the four settings is above 1 in three of four seeds; each setting's median of the seeds is 0.86"
+        " to 0.91"
     ),
-    "ls-lambda-p99": "chats on the 8B model hardly wait at this load; in bursts it is reproduced",
+    "ls-lambda-p99": "chats on the 8B model hardly queue at this load; in bursts the claim is reproduced",
     "ls-lambda-high-gamma2": (
-        "10 is no lambda without end: in bursts queues are long enough for memory to count beside it; inf is fcfs"
+        "10 is a finite lambda: in bursts requests wait so long that memory still counts beside the wait; inf is fcfs"
     ),
     "ls-lambda-high-gamma4": "as with gamma:2",
     "ls-rate-p95-gamma4": (
-        "chats at 90 and 95 % of what a replica holds (1.13 to 1.73): bursts of this size last so long that long"
-        " prompts wait for their end; at 70 and 80 % it is 0.58 to 0.79 in every setting"
+        "chats have 1.13 to 1.73 at 90 and 95 % of what a replica holds, code on the 70B model 1.06 at 95 %: long"
+        " prompts wait for a burst's end, and bursts of this size last long; at 70 and 80 % every setting has 0.58 to"
+        " 0.79"
     ),
     "ls-sal-ttft-p50-most-gamma4": SAL_BURSTS,
     "ls-sal-norm-p50-most-gamma4": SAL_BURSTS,
     "ls-sal-norm-p95-most-gamma2": SAL_BURSTS,
     "ls-sal-norm-p95-most-gamma4": SAL_BURSTS,
-    "ls-sal-tgt-p50-gamma4": "of a whole answer the wait that a balancer decides is a small part: 0.99",
+    "ls-sal-tgt-p50-gamma4": "the wait that a balancer decides is a small part of a whole answer's time: 0.99",
     "ls-sal-tgt-p95-gamma4": "as at P50",
     "ls-sal-larry-p50": NO_QUEUES,
     "ls-sal-larry-p95": NO_QUEUES,
@@ -213,12 +214,14 @@ def orders(suffix, arrivals):
                     worst(metric, percentile, low, baseline),
                     "x",
                 )
-    # "LARRY is able to outperform FCFS for all latency percentiles": with the lambda that the same paragraph has for
-    # tails.
+    # "LARRY is able to outperform FCFS for all latency percentiles in Figures 8, 8, 11, and 11": so the text at hand
+    # prints figures 7, 8, 10 and 11, of which 7 and 8 are of one replica. Here with the lambda that the same paragraph
+    # has for tails.
+    add = adder(rows, suffix, arrivals, "the text at hand lacks the lambda of figures 7 and 8: 0.1 is taken; ")
     for percentile in ("p50", "p95", "p99"):
         add(
             f"all-{percentile}",
-            "6, figure 9",
+            "6, figures 7 and 8",
             f"all percentiles, at lambda 0.1: TTFT, {percentile.upper()}, over fcfs: {four}",
             "below 1",
             BELOW_ONE,
@@ -226,6 +229,7 @@ def orders(suffix, arrivals):
             worst("ttft_ms", percentile, high, "fcfs"),
             "x",
         )
+    add = adder(rows, suffix, arrivals)
     add(
         "tgt",
         "6",
