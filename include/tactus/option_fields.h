@@ -35,7 +35,7 @@ struct FieldSpec {
   bool secret = false;     // --print-config and run files leave it out
   // Of a list: words behind the flag's value are values too, where no positional argument is left that they could be.
   bool several = false;
-  // Of a bool: "max-queue=9 ignore-eos=off", what other fields are, where this one is on and nobody says otherwise.
+  // Of a bool: "max-queue=9 ignore-eos=off", what other fields are, where this one is on and they are not given.
   const char* implies = "";
 };
 

@@ -12,7 +12,7 @@
 
 namespace tactus {
 
-// Of many values. Percentiles are nearest-rank: the smallest value that at least that share of all values are not
+// Many values in few. Percentiles are nearest-rank: the smallest value that at least that share of all values are not
 // above; from a histogram within 0.4 %, exact where every value was kept.
 struct Summary {
   bool known = false;  // false: there were no values
@@ -95,8 +95,8 @@ struct SimulatedFigures {
   // stayed after all, and tokens whose KV was sent; absent: sequences stay where they are.
   struct Migrations {
     int64_t moved = 0, without_kv = 0, failed = 0, tokens = 0;
-    // Of those that stayed: it ended first; it computed more on its way than room was reserved for; the destination had
-    // no room; the destination refused it.
+    // Sequences that stayed, by why: they ended first; they computed more on their way than room was reserved for; the
+    // destination had no room; the destination refused them.
     int64_t ended = 0, outgrew = 0, no_room = 0, refused = 0;
   };
   std::optional<Migrations> migrations;
@@ -112,7 +112,7 @@ struct SimulatedFigures {
   double shortest_step_ms = 0;
 };
 
-// Of an offline job that ran by a plan (docs/batch.md).
+// Figures of an offline job that ran by a plan (docs/batch.md).
 struct PlanFigures {
   std::string order;
   int64_t requests = 0;                    // sequences
@@ -146,7 +146,7 @@ struct RunResult {
   std::optional<int64_t> cached_prompt_tokens;   // as a server told its client
 
   ObjectiveCounts objectives;  // of all requests
-  // Of requests that named a class or stated an objective; "" without a name. Classes beyond the first 32 are "other".
+  // Requests that named a class or stated an objective, by class: "" without a name, "other" beyond the first 32.
   std::map<std::string, ClassFigures> classes;
   Summary ttft_ms;             // arrival to first token
   Summary normalized_ttft_ms;  // the same, per prompt token

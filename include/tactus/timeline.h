@@ -17,7 +17,7 @@ namespace tactus {
 enum class Cause : uint8_t {
   kIntake,      // not known to the scheduler yet: its text was read and tokenised
   kInFlight,    // came while a step ran, and waited for the next plan
-  kQueue,       // nobody looked at it: others were ahead
+  kQueue,       // it was not looked at: others were ahead
   kPlaces,      // all places (--max-num-seqs) were taken
   kBudget,      // the step had no tokens left
   kKv,          // there were no KV blocks for it

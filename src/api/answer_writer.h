@@ -25,7 +25,7 @@ struct ChoiceText {
 std::string TextOf(const std::vector<AnswerPart>& parts, AnswerPart::Kind kind = AnswerPart::Kind::kText);
 std::string ArgumentsOf(const std::vector<AnswerPart>& parts, int32_t call);  // as far as they came
 bool Called(const std::vector<AnswerPart>& parts);                            // a tool
-// The same, but where the stop string that ended the answer has cut the last call off: nobody shall run that one.
+// The same, but where the stop string that ended the answer has cut the last call off: that one shall not be run.
 bool CallsToRun(const std::vector<AnswerPart>& parts, std::string_view stop_string);
 // Appends `part`, to the last one where both are more of the same.
 void AppendPart(AnswerPart part, std::vector<AnswerPart>* parts);

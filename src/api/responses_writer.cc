@@ -210,7 +210,7 @@ void ResponsesWriter::AppendDelta(std::string* out, int32_t /*index*/, const Cho
   for (const AnswerPart& part : delta.parts) Take(part, out);
   if (delta.finish == FinishReason::kNone) return;
   finish_ = delta.finish;
-  // A stop string may have cut a call off, which nobody shall run then.
+  // A stop string may have cut a call off, which shall not be run then.
   const bool in_call = !items_.empty() && items_.back().kind == AnswerPart::Kind::kCallBegin;
   cut_ =
       finish_ == FinishReason::kLength || (in_call && !delta.stop_string.empty() && !Json::accept(items_.back().text));

@@ -30,7 +30,7 @@ struct DraftTask {
   SlotId slot = kNoSlot;
   std::span<const TokenId> prompt, output;  // empty where tokens have no ids
   int32_t most =
-      0;  // guesses that can be used; 0: none now, as its next token is under way or nobody would verify them
+      0;  // guesses that can be used; 0: none now, as its next token is under way or they would not be verified
   double least_chance = 0;  // a step like the last one would verify no guess that is less likely; above 1: none
 
   // The answer. Guesses imply `waits`.

@@ -101,7 +101,7 @@ Result<std::string> ReadFleetSecret(const std::string& path) {
   const bool longer = secret.size() > kLongestFleetSecret;
   if (longer || secret.size() < kShortestFleetSecret) {
     return bad(
-        fmt::format("it has {} {} bytes; give {} to {} that nobody can guess, such as those of "
+        fmt::format("it has {} {} bytes; give {} to {} that cannot be guessed, such as those of "
                     "'head -c 32 /dev/urandom | base64'",
                     longer ? "more than" : "only", longer ? kLongestFleetSecret : secret.size(), kShortestFleetSecret,
                     kLongestFleetSecret));

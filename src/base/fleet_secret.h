@@ -4,7 +4,7 @@
 // A request carries "x-tactus-fleet: v1 SECONDS NONCE DIGEST MAC": SECONDS since the Unix epoch, NONCE 128 random bits,
 // DIGEST of the body and MAC of method, path, SECONDS, NONCE and DIGEST, both SipHash-2-4-128 (a keyed pseudo-random
 // function made for this), under two keys that are HMAC-SHA-256 of the secret. So a head is checked before its body is
-// read, and nobody without the secret can make one or change one. A process takes each once, for as long as SECONDS are
+// read, and without the secret none can be made or changed. A process takes each once, for as long as SECONDS are
 // near, and none from before it began; another member has no means to see that a request was not meant for it. An
 // answer that says yes carries a MAC over the request's NONCE, its status and body; refusals and streams carry none.
 // Nothing is encrypted.

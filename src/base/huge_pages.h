@@ -47,7 +47,7 @@ struct HugePageAllocator {
 template <class T>
 using HugePageVector = std::vector<T, HugePageAllocator<T>>;
 
-// An array of plain data that nobody has written to: memory is taken as it is used.
+// An array of plain data that has not been written to: memory is taken as it is used.
 template <class T>
 class HugePageArray {
  public:

@@ -1,5 +1,5 @@
 // Files that a user names and the program reads once, from start to end: regular files, pipes, devices, standard input.
-// Every reading has a limit, because /dev/zero has no end; a pipe that nobody writes to is an error after a while,
+// Every reading has a limit, because /dev/zero has no end; a pipe without a writer is an error after a while,
 // because its opener may be gone. One thread per object.
 #pragma once
 

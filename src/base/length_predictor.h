@@ -11,7 +11,7 @@
 
 namespace tactus {
 
-// What --predictor says for none; and the one that a scheduler gets where it asks for one and nobody says which. What
+// What --predictor says for none; and the one that a scheduler gets where it asks for one and none is named. What
 // else there is: predict/predictor.h.
 inline constexpr const char* kNoPredictor = "none";
 inline constexpr const char* kUsualPredictor = "history";

@@ -149,7 +149,7 @@ struct StepRecord {
   TimeNs planned_ns = 0;
   TimeNs start_ns = 0;
   TimeNs end_ns = 0;
-  DurationNs predicted_ns = 0;  // how long it was to take; 0: nobody said
+  DurationNs predicted_ns = 0;  // how long it was to take; 0: not known
   int32_t prefill_tokens = 0;
   int32_t decode_tokens = 0;
   int32_t prefill_items = 0;

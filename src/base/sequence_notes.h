@@ -41,7 +41,7 @@ class NoteColumn {
 
 class NoteLayout {
  public:
-  // The column of T; a new one unless somebody has asked for it before.
+  // The column of T; a new one unless it was asked for before.
   template <class T>
   NoteColumn<T> Column() {
     static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_default_constructible_v<T>,

@@ -110,7 +110,7 @@ struct StepPlan {
   int64_t budget_tokens = 0;    // as the budget sized the step; one whole prompt may exceed it (StepBudget)
   int32_t num_decodes = 0;      // items that generate and have one token beside their drafts
   int64_t draft_tokens = 0;     // sum of the items'
-  // For step-time models: what is not in prompt_items is a decode. Kept by PlanBuilder, so that nobody has to scan the
+  // For step-time models: what is not in prompt_items is a decode. Kept by PlanBuilder, so that no reader scans the
   // items.
   std::vector<int32_t> prompt_items;  // indices of items that compute (or recompute) a prompt
   int64_t decode_context_tokens = 0;  // KV tokens that the decodes read, summed, each one's own token included

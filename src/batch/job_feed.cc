@@ -145,7 +145,7 @@ void JobFeed::Take(int32_t request) {
   --left_;
 }
 
-// What nobody knows reserves no memory: max_tokens would keep most of it empty.
+// What is not known reserves no memory: max_tokens would keep most of it empty.
 int32_t JobFeed::KvTokensAt(int32_t position) const {
   const int32_t request = plan_->RequestAt(position);
   return lengths_are_limits_ && !prompts_->output_is_known(request) ? prompts_->prompt_tokens(request)

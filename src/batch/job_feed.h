@@ -3,7 +3,7 @@
 //
 //   sample --> provisional plan, while the sample runs --> plan by what the sample has measured
 //
-// The sample is drawn where the order depends on lengths that nobody knows. It has no place, so that it goes before
+// The sample is drawn where the order depends on lengths that are not known. It has no place, so that it goes before
 // what has one. What is handed out beside it goes by a provisional plan, of max_tokens; the caller keeps few of those
 // waiting (`provisional`). The rest is planned again whenever the part of the sample that still runs has halved: its
 // longest answers may take as long as a small job. They began together, so one that still runs is longer than those
@@ -32,7 +32,7 @@ namespace tactus::batch {
 
 struct FeedOptions {
   PlanOptions plan;
-  SampleOptions sample;        // share 0: none; what nobody knows counts as max_tokens
+  SampleOptions sample;        // share 0: none; what is not known counts as max_tokens
   Clock* stopwatch = nullptr;  // of planning; null: nothing is measured
 };
 
@@ -53,7 +53,7 @@ inline constexpr int32_t kScannedWaiting = 128;
 class JobFeed {
  public:
   // `tree`: of these prompts, whose keys are not needed any more. `elsewhere`: [request] kToRun, or how many tokens it
-  // has generated in another run, 0: nobody knows. Precondition: cost.Check().
+  // has generated in another run, 0: not known. Precondition: cost.Check().
   JobFeed(std::shared_ptr<const PromptSet> prompts, PrefixTree tree, const BatchCostModel& cost,
           const FeedOptions& options, std::vector<int32_t> elsewhere);
 

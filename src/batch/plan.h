@@ -68,7 +68,7 @@ class Plan {
   const PrefixTree& tree() const { return tree_; }
   const BatchCostModel& cost() const { return cost_; }
   const NodeTotals& totals() const { return totals_; }  // of the whole
-  // How many run beside each other on average; 0: nobody knows.
+  // How many run beside each other on average; 0: not known.
   double sequences_at_once() const { return at_once_; }
 
   // Tokens whose K and V it reads per step, on average over its life; shared ones too.

@@ -60,7 +60,7 @@ class PromptSet {
   int64_t total_prompt_tokens() const { return total_prompt_tokens_; }
   int64_t bytes() const { return static_cast<int64_t>(keys_.bytes() + records_.bytes()); }  // held now
   int64_t planner_bytes() const;  // what PlannerMemory says of what is here
-  // Once the tree is built nobody asks for them again: SharedKeys must not be called after this.
+  // Once the tree is built they are not asked for again: SharedKeys must not be called after this.
   void DropKeys() { keys_.Truncate(0); }
 
  private:

@@ -38,7 +38,7 @@ class StartBalance {
 };
 
 // Positions of the plan. `ahead_s`: the balance of what has been started before. `sequences`: that run beside each
-// other; 0: nobody knows, and nothing is begun early for its length.
+// other; 0: not known, and nothing is begun early for its length.
 std::vector<int32_t> StartOrder(const Plan& plan, const StartBalance& balance, double ahead_s = 0,
                                 double sequences = 0);
 inline std::vector<int32_t> StartOrder(const Plan& plan) {

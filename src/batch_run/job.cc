@@ -53,7 +53,7 @@ Result<std::unique_ptr<Job>> Job::Open(const JobFiles& files, const JobOptions& 
   TACTUS_ASSIGN_OR_RETURN(job->input_, JobInput::Open(files.input, job->RoomToUnpack(), options.progress));
   const bool state_is_there = Exists(files.state);
   if (options.overwrite && state_is_there) {
-    // Opened to see that it is a job's, and nobody's at the moment.
+    // Opened to see that it is a job's, and that no process has it at the moment.
     TACTUS_RETURN_IF_ERROR(JobStore::Open(files.state).status());
   }
   if (options.overwrite) {
@@ -137,7 +137,7 @@ std::string Job::BesideState(const std::string& path) const {
   return fs::weakly_canonical(fs::absolute(path, error), error).lexically_relative(folder).string();
 }
 
-// Also of a job that was begun and has no result yet: what it was begun with binds nobody.
+// Also of a job that was begun and has no result yet: what it was begun with does not bind it.
 Status Job::Begin() {
   TACTUS_ASSIGN_OR_RETURN(const bool begun, store_->Indexed());
   if (begun) TACTUS_RETURN_IF_ERROR(CheckResults());

@@ -2,7 +2,7 @@
 // was ended at any moment goes on where it was. Results are written to their file, are on the disk, and are then
 // recorded in the state; what was written and not recorded is cut off when the job is opened again. So a line has its
 // result exactly once, whatever happens between the two. (Results inside the state file would need no order of writing,
-// but would be written twice, and nobody could read them before the end.)
+// but would be written twice, and could not be read before the end.)
 //
 // Thread rule: any thread; one lock. Read waits for no write.
 #pragma once

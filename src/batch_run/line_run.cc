@@ -62,7 +62,7 @@ Result<RequestHandle> LineRun::SubmitPrompt(size_t prompt) {
     if (room.code() == StatusCode::kDeadlineExceeded) continue;
     if (!room.ok()) return room;
     auto handle = engine_->Submit(requests_[prompt], std::make_shared<PromptSink>(shared_from_this(), prompt));
-    if (handle.status().code() != StatusCode::kResourceExhausted) return handle;  // else somebody else took the room
+    if (handle.status().code() != StatusCode::kResourceExhausted) return handle;  // else another line took the room
   }
 }
 

@@ -23,7 +23,7 @@ struct RunProgress {
   bool planning = false;      // no line has begun: the job is read for its plan
   int64_t lines_planned = 0;  // read so far
   double work_share = 0;      // of this run's work, by its cost, that is done; 0 without a plan
-  double bound_s = 0;         // that all of it takes at least on this machine; 0: nobody knows
+  double bound_s = 0;         // that all of it takes at least on this machine; 0: not known
   int64_t in_engine = 0;      // lines that run or wait there
   int64_t generating = 0;     // of these; what goes on after a stop
   DurationNs elapsed_ns = 0;

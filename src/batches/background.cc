@@ -80,7 +80,7 @@ void BackgroundRoom::Ended(const Cost& c, bool began, int64_t output_tokens) {
 }
 
 bool BackgroundRoom::WaitFor(const Cost& cost, DurationNs timeout_ns, Asker asker) {
-  constexpr DurationNs kLookNs = 10 * kMillisecond;  // nobody says when the others have gone
+  constexpr DurationNs kLookNs = 10 * kMillisecond;  // there is no word when the others have gone
   const auto may_take = [&] { return closed_ || (IsNext(asker) && Fits(cost)); };
   std::unique_lock lock(mutex_);
   DropGone();

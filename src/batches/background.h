@@ -3,7 +3,7 @@
 // still has its next prompt of a batch at hand. Beside others the share is smaller, because each line that generates
 // makes every step of theirs longer.
 //
-// Who finds no room queues, and while the first in the queue does not fit nobody behind it takes: else lines of long
+// A line that finds no room queues, and while the queue's first does not fit none behind it takes: else lines of long
 // prompts would never find the room that those of short ones leave.
 //
 // Thread rule: any thread. Invariant: nothing is taken beyond the share of the moment, but for one request that alone
@@ -37,7 +37,7 @@ class BackgroundRoom {
     int64_t sequences = 1, prompt_tokens = 0, kv_tokens = 0;
   };
 
-  // Of who has a place in the queue: one thread at a time. Null: has none, and takes where nobody queues.
+  // Stands for a place in the queue: one thread at a time. Null: has none, and takes where none queues.
   using Asker = const void*;
 
   // `live`: sequences in the engine, whoever's. `clock` outlives it.
@@ -53,7 +53,7 @@ class BackgroundRoom {
   // and when it has not asked for a while.
   bool WaitFor(const Cost& cost, DurationNs timeout_ns, Asker asker = nullptr);
   void Leave(Asker asker);
-  // Nothing is taken any more, and nobody waits.
+  // Nothing is taken any more, and no thread waits.
   void Close();
   bool closed() const;
   // How long an answer of at most so many tokens is expected to be, by those that have ended.

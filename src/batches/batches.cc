@@ -467,7 +467,7 @@ Status Batches::Finish(Open* batch, BatchState how, const batch::JobTokens& toke
   batch->row = std::move(row);
   batch->done = true;
   for (const FileRow& file : files) files_.Count(file);
-  // What is left of the job nobody asks for any more; what cannot be removed now is at the next start.
+  // What is left of the job is not asked for any more; what cannot be removed now is at the next start.
   std::error_code error;
   if (!batch->row.has_output) fs::remove(store_.FilePath(batch->row.output_file_id), error);
   if (!batch->row.has_errors) fs::remove(store_.FilePath(batch->row.error_file_id), error);

@@ -86,7 +86,7 @@ Result<std::unique_ptr<Store>> Store::Open(const std::string& folder) {
   return store;
 }
 
-// Prompts and answers: nobody else's.
+// Prompts and answers, which no other user may read.
 Status Store::MakeFolders() const {
   for (const char* part : {"", "/files", "/uploads", "/jobs"}) {
     std::error_code error;
@@ -98,7 +98,7 @@ Status Store::MakeFolders() const {
   return Status();
 }
 
-// A new database knows no file: those that are there are somebody else's, or of a database that was lost.
+// A new database knows no file: those that are there belong to another program, or are of a database that was lost.
 Status Store::CheckNothingIsThere() const {
   for (const char* part : {"files", "uploads", "jobs"}) {
     std::error_code error;
@@ -156,7 +156,7 @@ bool IsOurs(std::string_view name) {
 
 }  // namespace
 
-// What a process that was killed has left. What has another name is somebody else's and stays.
+// What a process that was killed has left. What has another name belongs to another program and stays.
 Status Store::RemoveStrays() {
   std::set<std::string> files, jobs;
   TACTUS_ASSIGN_OR_RETURN(Statement ids, database_->Prepare("SELECT id FROM file"));

@@ -26,7 +26,7 @@
 
 namespace tactus::batches {
 
-// `prefix` and 32 hexadecimal digits that nobody guesses.
+// `prefix` and 32 hexadecimal digits that cannot be guessed.
 Result<std::string> NewId(const char* prefix);
 
 class Store {

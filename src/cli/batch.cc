@@ -376,7 +376,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
 int BatchCommand(const Args& args) {
   BatchOptions options;
   options.engine.max_queue = 512;  // what is read ahead
-  options.engine.tbt_slo.ns = 0;   // nobody waits for tokens
+  options.engine.tbt_slo.ns = 0;   // no client waits for tokens
   options.engine.scheduler = "blend";
   CommandLine line("batch", "IN.jsonl -o OUT.jsonl [MODEL] [options]",
                    "Answers a file of requests in OpenAI's batch format. A run that was ended goes on where it was.");

@@ -280,7 +280,7 @@ class Chat {
 int RunCommand(const Args& args) {
   RunOptions options;
   options.engine.max_num_seqs = 4;
-  // Nobody streams beside the prompt and nothing is promised: no step times are needed.
+  // No stream runs beside the prompt and nothing is promised: no step times are needed.
   options.engine.tbt_slo.ns = 0;
   options.engine.scheduler = "sarathi-serve";
   CommandLine line("run", "[MODEL] [-p PROMPT] [options]",

@@ -93,7 +93,7 @@ Result<KvPlan> HybridModel::PlanKv(double utilization, int32_t block_size, int64
       if (p > model_.layers || model_.q_heads % t != 0 || (model_.kv_heads % t != 0 && t % model_.kv_heads != 0))
         continue;
       const int64_t needed = WeightBytesPerDevice(model_, format_, t, p) + ActivationBytes(model_, t, step_tokens);
-      // A tenth of the memory for KV: what barely holds the weights serves nobody.
+      // A tenth of the memory for KV: what barely holds the weights serves no request.
       if (static_cast<double>(needed) > 0.9 * static_cast<double>(usable)) continue;
       fits = fmt::format("--tp {} --pp {} fits", t, p);
       break;

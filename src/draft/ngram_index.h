@@ -26,8 +26,8 @@ class NgramIndex {
   // Forgets everything; room for a sequence of at most `tokens` tokens, or the window's.
   void Begin(int64_t tokens);
   void Append(TokenId token);
-  // As Append, but looks for no match, so match_length() is 0 until the next Append: of a text whose middle nobody asks
-  // about.
+  // As Append, but looks for no match, so match_length() is 0 until the next Append: for a text whose middle is not
+  // asked about.
   void Insert(TokenId token);
 
   // The length of the longest suffix, of at least kGram and at most kLongest tokens, that occurs earlier in the text

@@ -14,7 +14,7 @@ class RunRecorder;  // loop/run_recorder.h
 struct EngineParts {
   Clock* clock = nullptr;            // the loop's and the engine's; outlives the engine
   Clock* stopwatch = nullptr;        // of decision times, asked on the engine thread; null: the clock
-  RunRecorder* recorder = nullptr;   // told of what runs, from the start to Close; null: nobody; outlives the engine
+  RunRecorder* recorder = nullptr;   // told of what runs, from the start to Close; null: none is; outlives the engine
   std::unique_ptr<Backend> backend;  // null: MakeBackend chooses (exec/make_backend.h)
 };
 

@@ -29,7 +29,7 @@ class Delivery final : public EventSink {
   void* Register(std::shared_ptr<const Request> request, std::shared_ptr<ResponseSink> sink);
   void Forget(void* user);
   // For a request that has run elsewhere: its sink hears the tokens of its one choice again, before all that the loop
-  // tells of it. `submit` gives it to the loop; where that refuses it, nobody hears anything. `logprobs`: of the
+  // tells of it. `submit` gives it to the loop; where that refuses it, the sink hears nothing. `logprobs`: of the
   // tokens; may be empty.
   Result<RequestHandle> TellAgain(void* user, std::span<const TokenId> tokens,
                                   std::vector<std::vector<TokenLogprob>> logprobs,

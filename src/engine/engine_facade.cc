@@ -304,7 +304,7 @@ class EngineImpl final : public Engine {
       try {
         return prompt_cache_ != nullptr ? prompt_cache_->Submit(std::move(prepared).value())
                                         : loop_->Submit(std::move(prepared).value());
-      } catch (...) {  // no memory: nobody would ever tell the sink
+      } catch (...) {  // no memory: the sink would never hear of it
         delivery_->Forget(user);
         throw;
       }

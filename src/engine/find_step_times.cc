@@ -56,7 +56,7 @@ Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const ModelDescript
   if (!loaded.ok()) {
     const bool absent = loaded.status().code() == StatusCode::kNotFound;
     if (o.profile.empty() && !wants) return found;
-    // What nobody asked for does not keep the server from starting.
+    // What was not asked for does not keep the server from starting.
     if (!o.profile.empty() || (!absent && traits.wants_step_time && o.tbt_slo.ns != kAutoDuration))
       return loaded.status();
     if (!absent) found.notes.push_back("warning: " + loaded.status().message());

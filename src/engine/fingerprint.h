@@ -14,7 +14,7 @@ namespace tactus {
 std::string Fingerprint(const ModelInfo& model, const EngineOptions& options, const BackendInfo& computes);
 
 // Of the files at `path`: their sizes, and some of their bytes from beginning, middle and end. So two models of one
-// shape are told apart, and nobody waits for gigabytes.
+// shape are told apart, and no gigabytes are read.
 std::string WeightsDigest(const std::string& path);
 
 // What K and V depend on that are kept for the next start on this machine; lines. Beyond the fingerprint, by which the

@@ -171,7 +171,7 @@ Result<uint64_t> Port::ReserveRoom(uint64_t room, int32_t blocks, int64_t timeou
   }
   const auto answer = Ask({.kind = TransferKind::kReserve, .import = room, .blocks = blocks}, timeout_ns);
   if (!answer.ok()) {
-    // It grows yet, by blocks that nobody here hears of: what came next would be written to the wrong ones.
+    // It grows yet, by blocks that are not heard of here: what came next would be written to the wrong ones.
     if (answer.status().code() == StatusCode::kDeadlineExceeded) DropRoom(room);
     return answer.status();
   }

@@ -44,7 +44,7 @@ struct MeasuredProfile {
 // What a server measures at its start where nothing is stored: in about two seconds, or as long as least_points take.
 ProfileOptions QuickProfile();
 
-// The steps of an executor that nobody has used yet, and that may be used for anything afterwards. `limits`: what it
+// The steps of an executor that has not been used yet, and may be used for anything afterwards. `limits`: what it
 // was made for. No remarks.
 Result<MeasuredProfile> MeasureSteps(Executor* executor, ProfileLimits limits, const ProfileOptions& options,
                                      Clock& clock);

@@ -42,7 +42,7 @@ class EndpointSource {
   // addresses that may be picked; empty: all.
   virtual std::optional<Picked> Pick(const route::RouteRequest& request, std::span<const std::string> subset,
                                      std::span<const int32_t> excluded) = 0;
-  // Once for each ticket. output_tokens -1: it failed, or nobody knows.
+  // Once for each ticket. output_tokens -1: it failed, or is not known.
   virtual void Ended(uint64_t ticket, int32_t output_tokens) = 0;
   // The replica did what it was asked, or did not.
   virtual void Answered(int32_t replica, bool well) = 0;

@@ -1,6 +1,6 @@
 // The ports of an endpoint picker: external processing and health over gRPC, metrics over HTTP.
 //
-// Health (grpc.health.v1): "" and "liveness" say SERVING as long as somebody answers, "readiness" and the external
+// Health (grpc.health.v1): "" and "liveness" say SERVING as long as this process answers, "readiness" and the external
 // processing service's own name from the first replica that was ready to the beginning of the stop. No replica later is
 // no reason to be taken out: requests then get an answer that says so. Thread rule: one thread; Stop on it too.
 #pragma once

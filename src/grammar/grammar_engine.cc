@@ -27,8 +27,8 @@
 namespace tactus::grammar {
 namespace {
 
-// CPU time of one answer's rule, which nobody else's step shall wait for: an answer may be this far ahead of what its
-// tokens have earned. A mask of usual rules takes 10 to 100 us, the first in a string up to 1 ms; what an ambiguous
+// CPU time of one answer's rule, which no other answer's step shall wait for: an answer may be this far ahead of what
+// its tokens have earned. A mask of usual rules takes 10 to 100 us, the first in a string up to 1 ms; what an ambiguous
 // grammar takes grows with every token, and the library's own limits do not see it.
 constexpr int64_t kEarnedNs = 1'000'000, kMostDebtNs = 100'000'000;
 // For starting over: a long answer's tokens, at some us each.

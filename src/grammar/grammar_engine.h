@@ -1,5 +1,5 @@
 // Compiles the rules that answers have to match, over one model's vocabulary. llguidance does the work
-// (grammar/llguidance.h); what stands behind this interface is nobody else's concern.
+// (grammar/llguidance.h); what stands behind this interface stays here.
 //
 // JSON answers have one spacing, `{"a": 1, "b": [2, 3]}`, and object keys in the order of the schema. A schema that
 // cannot be kept to in full is refused, never loosened.

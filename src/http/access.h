@@ -19,7 +19,7 @@ Hash128 RandomBits();
 // 32 hexadecimal digits of RandomBits.
 std::string RandomId();
 
-// kInvalidArgument for a key that would let everybody in (empty) or nobody (no header can carry it). Never shows a key.
+// kInvalidArgument for a key that would let all clients in (empty) or none (no header can carry it). Never shows a key.
 Status CheckKey(const std::string& option, const std::string& key);
 Status CheckApiKeys(const std::vector<std::string>& keys);
 // kInvalidArgument unless there are no classes of keys, or one for each key, each "none" or among `declared`
@@ -45,7 +45,7 @@ class ApiKeys {
   std::optional<size_t> Find(const std::string* authorization) const;
   // Of the request's Authorization header, or where it has none of its x-api-key.
   std::optional<size_t> Find(const HttpRequest& request) const;
-  // 32 hexadecimal digits that stand for this key, at every start, and that nobody makes who does not know it. They are
+  // 32 hexadecimal digits that stand for this key, at every start, and that cannot be made without it. They are
   // not for others' eyes: a short key could be guessed from them.
   std::string Salt(size_t key) const;
   // Empty: none.

@@ -1,5 +1,5 @@
 // A request's body and the sum of all that are held: bodies are the one part of a request that may be large, so their
-// bytes are counted from the moment they arrive until somebody lets go of them.
+// bytes are counted from the moment they arrive until their holder lets go of them.
 //
 // Thread rule: BodyTotal is for any thread; a Body is one thread's at a time, and may outlive the server.
 #pragma once

@@ -456,7 +456,7 @@ Client::Client(Url base, ClientOptions options, Clock& clock)
 Client::Client(Url base, ClientOptions options, Clock& clock, Loop& loop)
     : loop_(loop), impl_(std::make_shared<Impl>(std::move(base), options, clock, loop_.impl().io)) {}
 
-// A call's frame ends in the loop, later, and calls nobody.
+// A call's frame ends in the loop, later, and calls nothing back.
 Client::~Client() {
   for (const auto& [id, call] : impl_->calls) {
     call->cancelled = true;

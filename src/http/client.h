@@ -84,7 +84,7 @@ class Client {
   using CallId = uint64_t;
 
   Client(Url base, ClientOptions options, Clock& clock);
-  // On a loop that others use too and somebody else runs; it outlives the client.
+  // On a loop that others use too and its owner runs; it outlives the client.
   Client(Url base, ClientOptions options, Clock& clock, Loop& loop);
   ~Client();  // drops what is in flight; no OnDone then
   Client(const Client&) = delete;
@@ -101,7 +101,7 @@ class Client {
   // Returns when every request has ended and no action is left, or after Stop. Run may be called again.
   void Run();
   void Stop();
-  // Closes connections that nobody has used for so long.
+  // Closes connections that have been idle for so long.
   void CloseIdle(DurationNs idle_ns);
   int64_t in_flight() const;
 

@@ -1,4 +1,4 @@
-// An event loop for clients that share a thread: a server's own, or one that somebody runs.
+// An event loop for clients that share a thread: a server's own, or one that its owner runs.
 //
 // Thread rule: Post and Stop on any thread, Run on one. Everything that is called back is called inside Run.
 #pragma once

@@ -137,7 +137,7 @@ void KvCache::Impl::Unuse(BlockId b, StepId last_step) {
   TACTUS_DCHECK(released.users > 0);
   // A block that a step in flight fills is busy, whatever the caller says.
   released.busy_until = std::max({released.busy_until, last_step, released.computed_by});
-  // The usual case of what follows: its last user goes, and nobody else has or wants it.
+  // The usual case of what follows: its last user goes, and no other has or wants it.
   if (released.owns && released.users == 1 && released.first_duplicate == kNoBlock && released.busy_until <= ended) {
     released.users = 0;
     lru.Push(b);

@@ -3,7 +3,7 @@
 //
 // Block identity: key(i) = SipHash128(key(i - 1), tokens of block i), rooted at (model, adapter, cache_salt); see
 // kv/block_key.h. The caller keeps each live sequence's keys in a vector that grows as blocks fill up. A sequence whose
-// keys nobody else can ask for needs none of them before it has lost its KV itself: see OwnKeys.
+// keys no other can ask for needs none of them before it has lost its KV itself: see OwnKeys.
 //
 // Thread rule: engine thread only. No call allocates memory in the steady state: pools are sized at construction.
 #pragma once
@@ -101,9 +101,9 @@ class KvCache final : public KvLedger {
   int64_t swap_blocks_total() const override;
   int64_t swap_blocks_free() const override;
 
-  // Imports (docs/migration.md): host blocks that somebody else fills, for a sequence that comes as if it had been
+  // Imports (docs/migration.md): host blocks that the caller fills, for a sequence that comes as if it had been
   // swapped out here. Steps in flight, and copies that wait for the next one, may still use them: until those have
-  // ended nobody may write. False: not so many are free; nothing changed.
+  // ended they must not be written. False: not so many are free; nothing changed.
   bool ReserveHost(int32_t count, std::vector<BlockId>* blocks);
   void ReturnHost(std::span<const BlockId> blocks);
   // They become what is kept of the slot: its first `tokens` positions. Precondition: bound, holds nothing; as many

@@ -18,8 +18,8 @@
 // for memory, as the tree's table is read where it was not read for long. Every operation that could tell the
 // difference has them enter first.
 //
-// A block of a sequence with keys of its own is unlisted instead of in the tree: cached when nobody uses it, but found
-// by nobody. When the sequence gives its blocks back and may start again, they enter the tree first (MakeFindable).
+// A block of a sequence with keys of its own is unlisted instead of in the tree: cached when it has no user, but never
+// found. When the sequence gives its blocks back and may start again, they enter the tree first (MakeFindable).
 #pragma once
 
 #include <algorithm>
@@ -110,14 +110,14 @@ struct KvCache::Impl {
     int32_t pinned = 0;  // of them cached: no longer evictable once the sequence holds them
     NodeId last = kNoNode;
   };
-  // Cached: nobody holds it and no step in flight uses it.
+  // Cached: no sequence holds it and no step in flight uses it.
   bool Unused(BlockId b) const { return block(b).users == 0 && block(b).busy_until <= ended; }
   // The same question is asked up to three times for one start, so its last answer is kept until something changes.
   const Match& MatchOf(SlotId s, int32_t prompt_tokens);
   Match FindMatch(const Slot& slot, int32_t shareable) const;
   // Leading blocks that the slot may share: 0 unless it looks for any.
   int32_t ShareableOf(const Slot& slot, int32_t prompt_tokens) const;
-  // The blocks of what was found, and how many of them nobody uses.
+  // The blocks of what was found, and how many of them have no user.
   int32_t ReadChain(const Slot& slot, const Match& match, BlockId* table);
   int64_t Cost(const Match& match, int32_t cover_tokens, int32_t reserve_tokens) const;
 
@@ -157,7 +157,7 @@ struct KvCache::Impl {
   PrefixTree::Entered File(BlockId b, const Hash128& key, NodeId parent);
   void AddDuplicate(NodeId node, BlockId b);
   void DropDuplicate(BlockId b);
-  void Adopt(NodeId node);               // precondition: a duplicate exists and nobody uses the owner, which comes free
+  void Adopt(NodeId node);               // precondition: a duplicate exists and no slot has the owner, which comes free
   bool HandOver(BlockId owner);          // its oldest duplicate becomes the owner; false: there is none
   void LeaveTree(NodeId node);           // owner and duplicates become private; precondition: no children
   void Unlist(BlockId b);                // becomes private; precondition: unlisted
@@ -219,7 +219,7 @@ struct KvCache::Impl {
   std::vector<BlockId> host_next;    // [swap_blocks]
   std::vector<BlockId> host_free;
   std::vector<BlockId> host_read;  // read by the swap-ins of step `host_read_by`, free after it
-  // Of those that are free nobody swaps out to so many.
+  // So many of those that are free are not swapped out to.
   size_t KeptForImports() const {
     return static_cast<size_t>(std::max<int64_t>(0, config.import_blocks - num_host_reserved));
   }

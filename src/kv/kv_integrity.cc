@@ -65,7 +65,7 @@ std::string KvCache::Impl::CheckTables() const {
       }
     }
   }
-  if (handed_out.size() != slots.size()) return Say(slots.size() - handed_out.size(), " tables are nobody's");
+  if (handed_out.size() != slots.size()) return Say(slots.size() - handed_out.size(), " tables belong to no slot");
   if (set_aside != reserved) return Say("reserved ", reserved, ", slots say ", set_aside);
   if (Available() < 0) return Say("more is set aside than free and cached: available ", Available());
   for (size_t b = 0; b < blocks.size(); ++b) {

@@ -221,7 +221,7 @@ const KvCache::Impl::Match& KvCache::Impl::MatchOf(SlotId s, int32_t prompt_toke
 KvCache::Impl::Match KvCache::Impl::FindMatch(const Slot& slot, int32_t shareable) const {
   Match match;
   if (shareable == 0) return match;
-  // What follows a block that is not there is not there, and what follows one that nobody uses nobody uses.
+  // What follows a block that is not there is not there, and what follows one without a user has none.
   const auto node_at = [&](int32_t i) { return tree.FindAt((*slot.keys)[static_cast<size_t>(i)], i); };
   match.blocks = FirstWhere(shareable, [&](int32_t i) { return node_at(i) == kNoNode; });
   if (match.blocks == 0) return match;

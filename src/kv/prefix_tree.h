@@ -1,5 +1,5 @@
 // The prefix tree: full blocks by chain key, with parent links and counts of children. A node has one owner block,
-// which matches hand out. What nobody uses can be dropped leaf by leaf.
+// which matches hand out. Blocks without a user can be dropped leaf by leaf.
 //
 // A flat open-addressing table (linear probing, backward-shift deletion) over a node pool: all operations are O(1)
 // expected, nothing allocates after construction. The table holds a part of each key, so that a probe reads no node but

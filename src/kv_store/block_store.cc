@@ -212,7 +212,7 @@ bool BlockStore::Append(const Hash128& key, const std::byte* bytes) {
   return false;
 }
 
-// Nobody else changes what is active.
+// No other function changes what is active.
 Status BlockStore::Write(const Hash128& key, const std::byte* bytes) {
   std::shared_ptr<Segment> segment;
   if (active_ == kNone) {

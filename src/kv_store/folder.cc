@@ -185,7 +185,7 @@ Result<std::string> KvFolder::Subfolder(const std::string& identity) const {
     return Bad(path_, fmt::format("no subfolder can be made in it: {}", std::strerror(errno)));
   const std::string about = sub + "/about";
   const int fd = open(about.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-  if (fd >= 0) {  // for people; nobody reads it
+  if (fd >= 0) {  // for people; the program does not read it
     (void)!write(fd, identity.data(), identity.size());
     close(fd);
   }

@@ -97,7 +97,7 @@ struct StepEvents {
 class EventSink {
  public:
   virtual ~EventSink() = default;
-  // False: `tokens` stays empty (simulations: nobody reads a token). Asked once, when the loop is made.
+  // False: `tokens` stays empty (simulations: no token is read). Asked once, when the loop is made.
   virtual bool wants_tokens() const { return true; }
   virtual void OnStep(const StepEvents& events) = 0;
 };

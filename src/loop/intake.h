@@ -61,7 +61,7 @@ struct PreparedRequest {
   uint8_t service_class = 0;    // SequenceColumns::service_class
   Hash128 root_key;
   bool has_keys = false;                 // false: shares nothing
-  bool own_keys = false;                 // nobody else can ask for its keys: made only once they may be found
+  bool own_keys = false;                 // no other request can ask for its keys: made only once they may be found
   std::vector<TokenId> stop_ids;         // sorted; the model's too unless ignore_eos
   std::vector<SequenceBuffers> choices;  // n of them
   std::shared_ptr<const ImportedSequence> imported;  // null: it begins here
@@ -77,7 +77,7 @@ Result<PreparedRequest> PrepareRequest(std::shared_ptr<const Request> request, c
 // empty).
 Result<PreparedRequest> PrepareWithoutTokens(std::shared_ptr<const Request> request, int32_t prompt_tokens,
                                              std::vector<Hash128> prompt_keys, const IntakeLimits& limits);
-// The same for one whose keys nobody else can ask for (kv/kv_cache.h, OwnKeys): where they are needed after all,
+// The same for one whose keys no other can ask for (kv/kv_cache.h, OwnKeys): where they are needed after all,
 // StepLoopParts::generated_key makes those of the prompt too. Precondition: one choice.
 Result<PreparedRequest> PrepareWithOwnKeys(std::shared_ptr<const Request> request, int32_t prompt_tokens,
                                            const IntakeLimits& limits);
@@ -90,7 +90,7 @@ class Intake {
  public:
   Intake(int32_t max_queue, int32_t capacity);
 
-  // Any thread. kResourceExhausted when the queue is full, kUnavailable when closed. Wakes nobody: StepLoop does.
+  // Any thread. kResourceExhausted when the queue is full, kUnavailable when closed. Wakes no thread: StepLoop does.
   Result<RequestHandle> Submit(PreparedRequest request, TimeNs now_ns);
   void Cancel(RequestHandle handle);
   void Transfer(TransferCommand command);

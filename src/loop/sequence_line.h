@@ -22,7 +22,7 @@ struct LineSegment {
 struct SequenceLine {
   enum class Phase : uint8_t {
     kArriving,  // no plan has been made since it came
-    kUnseen,    // waits, and nobody has looked at it yet
+    kUnseen,    // waits, and has not been looked at yet
     kWaiting,   // waits, for `open`
     kRunning,   // computes (`open`), or is left out of steps
     kEnded
@@ -80,7 +80,7 @@ struct RequestLine {
 };
 
 // The cause without which a span beyond `objective_ns` would have been least beyond it. Waiting costs what it took, at
-// most the excess. Computing costs what it exceeds the objective by itself: nobody is served without.
+// most the excess. Computing costs what it exceeds the objective by itself: no answer comes without it.
 Miss MissOf(const std::array<DurationNs, kNumCauses>& spent_ns, DurationNs objective_ns);
 
 }  // namespace tactus

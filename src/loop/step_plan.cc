@@ -204,7 +204,7 @@ void Planning::Apply(InFlight* f) {
     *epoch++ = table.epoch(s);
     if (host_tokens && item.input == InputSource::kHost) CopyTokens(&item, plan);
     // Until its result is there, an item may be followed by another: a chunk by the next one of a known prompt, a
-    // sampling one only where nobody needs the token on the host first.
+    // sampling one only where the token is not needed on the host first.
     const bool chainable = can_chain && (!item.sample || live_.slot(s).can_chain);
     table.PlanItem(s, item.count - item.draft_tokens, item.sample, plan->step, chainable);
   }

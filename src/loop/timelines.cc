@@ -261,7 +261,7 @@ void Timelines::Close(SequenceLine* s) const {
   }
 }
 
-// It was first in line since the last plan that started a sequence, or since it came if nobody waited then. From there
+// It was first in line since the last plan that started a sequence, or since it came if none waited then. From there
 // on it waited for what kept everybody out.
 void Timelines::CloseUnseen(SequenceLine* s) const {
   if (!s->others_ahead || s->since_ns < doors_[0].since_ns) {

@@ -112,7 +112,7 @@ class Timelines {
 
  private:
   class Turn;
-  // Since when waiting sequences that nobody looks at wait for the same.
+  // Since when waiting sequences that are not looked at wait for the same.
   struct Door {
     TimeNs since_ns = 0;
     StepId step = 0;

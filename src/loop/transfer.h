@@ -44,7 +44,7 @@ struct ImportedSequence {
 
 enum class TransferKind : uint8_t {
   kRead,     // the bytes of full blocks that are computed
-  kPause,    // nobody plans it from now on; answered when no step in flight uses it, with its standing
+  kPause,    // it is not planned from now on; answered when no step in flight uses it, with its standing
   kResume,   // it goes on here
   kLeave,    // it ends here, as migrated
   kReserve,  // host blocks; answered when they may be written

@@ -75,7 +75,7 @@ Status WriteAll(int fd, const char* data, size_t size) {
 
 constexpr std::string_view kUnfinished = ".tmp";  // PATH.XXXXXX.tmp, locked by who writes it
 
-// Files of starts that died while they wrote: nobody holds their locks. One that is only just made may not be locked
+// Files of starts that died while they wrote: their locks are free. One that is only just made may not be locked
 // yet; then its writer finds it gone and says so.
 void RemoveUnfinished(const std::string& path) {
   const fs::path place(path);

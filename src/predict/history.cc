@@ -100,7 +100,7 @@ class Table {
   const size_t most_, mask_;
   size_t hand_ = 0;  // whose turn it is to give way
   std::vector<Average> places_;
-  std::vector<uint16_t> tags_;      // kEmpty: nobody
+  std::vector<uint16_t> tags_;      // kEmpty: none
   std::vector<uint32_t> place_at_;  // index in places_, where there is a tag
 };
 

@@ -36,8 +36,8 @@ struct PredictorInfo {
 };
 const std::vector<PredictorInfo>& Predictors();
 
-// Null for "none". kInvalidArgument: an unknown name, a bad sigma, or a predictor that knows true lengths where nobody
-// does.
+// Null for "none". kInvalidArgument: an unknown name, a bad sigma, or a predictor that knows true lengths where they
+// are not known.
 Result<std::unique_ptr<LengthPredictor>> MakePredictor(const std::string& name, const PredictorOptions& options);
 
 // Whether what the predictor of that name answers follows from the run (LengthPredictor::learns); of none, it does.

@@ -23,8 +23,8 @@ struct ReplicaView {
   int64_t outstanding_tokens = 0;    // prompt tokens of those
   int32_t running = 0;               // sequences that hold KV
   int64_t waiting_tokens = 0;        // prompt tokens in its queue
-  // Of its KV memory, less what its queue will take, and less the headroom of requests of high priority that are there:
-  // below 0 where that is more.
+  // KV memory that is free, less what its queue will take, and less the headroom of requests of high priority that are
+  // there: below 0 where that is more.
   int64_t free_kv_tokens = 0;
   int64_t kv_tokens = 0;      // all of it; 0: it has not been asked yet
   int64_t step_tokens = 0;    // that a step computes at most
@@ -43,8 +43,8 @@ class PrefixIndex;
 // What a balancer sees of all replicas.
 struct FleetView {
   std::span<const ReplicaView> replicas;
-  const PrefixIndex* prefixes = nullptr;  // null: nobody keeps them
-  // Of requests that have ended, on average of late.
+  const PrefixIndex* prefixes = nullptr;  // null: none are kept
+  // Lengths of requests that have ended, on average of late.
   double prompt_tokens = 0, output_tokens = 0;
 };
 

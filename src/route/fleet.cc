@@ -10,7 +10,7 @@ namespace {
 // Lengths before any request has ended, and how fast the means follow those that do: about the last two hundred count.
 constexpr double kPriorPrompt = 1024, kPriorOutput = 128, kFollow = 0.01;
 
-// Of a replica's prefixes, however much memory it claims to have.
+// Tokens of a replica's prefixes, however much memory it claims to have.
 constexpr int64_t kMostRemembered = int64_t{1} << 26;
 
 }  // namespace

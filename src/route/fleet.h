@@ -21,7 +21,7 @@ namespace tactus::route {
 struct ReplicaState {
   int32_t running = 0;
   int64_t waiting_tokens = 0;
-  int64_t free_kv_tokens = 0;  // cached prefixes that nobody uses included
+  int64_t free_kv_tokens = 0;  // cached prefixes without a user included
   int64_t kv_tokens = 0;
   int64_t step_tokens = 0;
   int32_t high_priority = 0;  // requests of high priority that are there, running or waiting
@@ -44,7 +44,7 @@ class Fleet {
 
   // Chooses a replica and counts the request there; -1: none is ready.
   int32_t Route(const RouteRequest& request);
-  // Counts a request that somebody else has routed.
+  // Counts a request that another router has routed.
   void Routed(int32_t replica, const RouteRequest& request);
   // One that was counted has ended, with so many tokens; -1: it failed or was refused, which says nothing of lengths.
   void Ended(int32_t replica, int32_t prompt_tokens, int32_t output_tokens);

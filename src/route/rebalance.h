@@ -43,8 +43,8 @@ struct MovableSequence {
   int32_t priority = 0;  // lower runs first
   int64_t tokens = 0;    // whose KV it holds, or will once its prompt is computed
 };
-// Of those that fit the room at the other end the one of least priority, and of these the shortest, which costs least
-// to move: its index, or -1.
+// The sequence of least priority among those that fit the room at the other end, and of these the shortest, which costs
+// least to move: its index, or -1.
 int32_t ChooseToMove(std::span<const MovableSequence> sequences, int64_t room_tokens);
 
 }  // namespace tactus::route

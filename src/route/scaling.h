@@ -38,7 +38,7 @@ class Scaler {
   // Since the last look: which stand otherwise now.
   std::span<const int32_t> changed() const { return changed_; }
   ReplicaStanding standing(int32_t replica) const { return replicas_[static_cast<size_t>(replica)].standing; }
-  // Of each replica, whether everything is to leave it (PairReplicas).
+  // Whether everything is to leave a replica (PairReplicas), by its index.
   const std::vector<bool>& draining() const { return draining_; }
 
   int64_t started() const { return started_; }

@@ -98,7 +98,7 @@ Status Discovery::ReadFile() {
   const bool first = !read_once_, settled = text == read_text_;
   read_once_ = true;
   read_text_ = text;
-  // Somebody may be writing it: what reads alike twice is whole.
+  // It may be half written: what reads alike twice is whole.
   if (text == file_text_ || (!first && !settled)) return Status();
   TACTUS_ASSIGN_OR_RETURN(std::vector<std::string> urls, UrlsOf(text));
   if (urls.empty() && !from_file_.empty())

@@ -57,7 +57,7 @@ struct FleetWatch::Replica {
   int64_t requests = 0, failures = 0, ejections = 0;
 };
 
-// What a poll brings, as long as somebody waits for it.
+// What a poll brings, as long as it is waited for.
 struct FleetWatch::Reply final : http::ResponseHandler {
   FleetWatch* watch = nullptr;
   std::weak_ptr<bool> alive;
@@ -239,7 +239,7 @@ std::optional<Picked> FleetWatch::Pick(const route::RouteRequest& request, std::
     any_warm |= r->credit >= 1;
   }
   for (const auto& r : replicas_) {
-    // With nobody else left, one that fails is better than none.
+    // With no other left, one that fails is better than none.
     const bool takes = any ? TakesLocked(*r, start_ns) && (!any_warm || r->credit >= 1)
                            : r->number >= 0 && r->said == Said::kReady && !r->draining;
     fleet_->SetReady(r->place, takes && may(*r));
@@ -552,7 +552,7 @@ void FleetWatch::TellLocked(Replica* r, const route::ReplicaState& said) {
 
 void FleetWatch::NotHeardLocked(Replica* r, const std::string& why) {
   if (++r->failed_polls < kFailedPolls) return;
-  r->path = kStatePath;  // who comes back may be somebody else
+  r->path = kStatePath;  // what comes back may be another server
   r->kind = ReplicaKind::kUnknown;
   r->model.clear();
   ChangedLocked(r, Said::kNothing, OneLine(why));

@@ -78,7 +78,7 @@ bool IsRedirect(int status) {
   return status / 100 == 3 && status != 304;
 }
 
-// Somebody else may do better.
+// Another replica may do better.
 bool Elsewhere(int status) {
   return status == 502 || status == 503 || status == 504;
 }
@@ -107,7 +107,7 @@ class Forward::Attempt final : public http::ResponseHandler {
     const std::shared_ptr<Forward> forward = std::move(forward_);
     if (forward) forward->OnDone(*this, done);
   }
-  // Nobody wants its answer any more.
+  // Its answer is not wanted any more.
   void Drop() {
     forward_.reset();
     if (call != 0) client->Cancel(std::exchange(call, 0));

@@ -72,7 +72,7 @@ class Forward : public std::enable_shared_from_this<Forward> {
  private:
   class Attempt;
 
-  // False: nobody takes it.
+  // False: no replica takes it.
   bool Try();
   void Send(std::shared_ptr<Attempt> attempt, const std::string& url, http::ClientRequest request);
   http::ClientRequest Request() const;

@@ -1,5 +1,5 @@
 // What a replica says of itself, read from what it answers: the state of a Tactus server (docs/routing.md), the metrics
-// of a vLLM server, or that there is somebody at all. Answers are not believed: a figure that cannot be is an error.
+// of a vLLM server, or that there is a server at all. Answers are not believed: a figure that cannot be is an error.
 #pragma once
 
 #include <string>

@@ -29,7 +29,7 @@ class RouteRecorder {
   };
   struct End {
     enum class How : uint8_t { kCompleted, kFailed, kCancelled, kRejected } how = How::kCancelled;
-    int32_t replica = -1;                          // whose answer it was; -1: nobody's
+    int32_t replica = -1;                          // whose answer it was; -1: of none
     int64_t prompt_tokens = 0, output_tokens = 0;  // 0: not known
   };
   Seen Arrived(TimeNs now_ns);

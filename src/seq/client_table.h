@@ -2,8 +2,8 @@
 // policies keep what they know about a client (as base/sequence_notes.h has it for sequences). A client without live
 // sequences is remembered until its place is needed; who was away for longest is forgotten first.
 //
-// Client 0 is nobody: its notes are for what concerns all. Requests that name no client are one client together. Thread
-// rule: engine thread only. Nothing here allocates after construction; all operations are O(1) expected.
+// Client 0 is no client: its notes are for what concerns all. Requests that name no client are one client together.
+// Thread rule: engine thread only. Nothing here allocates after construction; all operations are O(1) expected.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace tactus {
 class ClientTable {
  public:
   // `most_live`: clients that have live sequences at once; `most_idle`: clients that are remembered beside them.
-  // `note_bytes`: of each client. 0: nobody remembers anything, and all are one client.
+  // `note_bytes`: of each client. 0: nothing is remembered, and all are one client.
   ClientTable(int32_t most_live, int32_t most_idle, size_t note_bytes);
 
   // One more live sequence of the client that has this hash.

@@ -107,7 +107,7 @@ class SequenceTable {
   // A step that used the sequence has ended; the item counts for nothing (it was rolled back, preempted or finished
   // since).
   void DropItem(SlotId s);
-  // Until Resume it counts as in a step in flight: nobody plans it, and nobody takes its KV.
+  // Until Resume it counts as in a step in flight: it is not planned, and keeps its KV.
   void Pause(SlotId s) {
     SequenceRow& r = At(s);
     TACTUS_CHECK(HoldsKv(r) || r.state == SeqState::kWaiting);

@@ -19,7 +19,7 @@ class ApiServer {
   // What Listen would refuse before it takes the port.
   static Status Check(const ServeOptions& options);
   // Binds and answers at once: /health, /ready (503), 503 for the rest until there is an engine.
-  // `log` gets what becomes of batches where nobody else would learn it.
+  // `log` gets what becomes of batches where no answer says it.
   using Log = std::function<void(std::string_view line)>;
   static Result<std::unique_ptr<ApiServer>> Listen(const ServeOptions& options, Clock& clock, Log log = {});
   // Closes every connection; what still runs is cancelled.

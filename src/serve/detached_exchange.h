@@ -18,9 +18,9 @@ class DetachedExchange final : public http::Exchange {
  public:
   DetachedExchange(http::HttpRequest request, std::string_view body);
 
-  // From now on it is this client's. False: somebody has come before, or it was given up.
+  // From now on it is this client's. False: a client has come before, or it was given up.
   bool Attach(std::shared_ptr<http::Exchange> client);
-  // Nobody comes any more. No effect once somebody has.
+  // No client comes any more. No effect once one has.
   void GiveUp();
   bool attached() const;
 
@@ -32,7 +32,7 @@ class DetachedExchange final : public http::Exchange {
   void End() override;
   void Abort() override;
   int64_t unsent() const override;
-  void WhenSent(std::function<void()> callback) override;  // at once where nobody has come
+  void WhenSent(std::function<void()> callback) override;  // at once where no client has come
   void OnClosed(std::function<void()> callback) override;
   bool closed() const override;
 
@@ -40,7 +40,7 @@ class DetachedExchange final : public http::Exchange {
   const http::HttpRequest request_;
   mutable std::mutex mutex_;
   http::Body body_;
-  std::shared_ptr<http::Exchange> client_;  // null: nobody has come
+  std::shared_ptr<http::Exchange> client_;  // null: none has come
   http::HttpResponse head_;
   std::string pending_;
   std::function<void()> on_closed_;

@@ -128,7 +128,7 @@ FileApi::~FileApi() {
   disk_.Stop();
 }
 
-// Of a key that the server no longer has, the batches still run; nobody else shares their prefixes or sees their
+// A key that the server no longer has: its batches still run, and no other client shares their prefixes or sees their
 // schedules.
 batches::BatchClient FileApi::ClientOf(const std::string& owner) const {
   const auto found = std::find(owners_.begin(), owners_.end(), owner);

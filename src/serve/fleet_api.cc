@@ -314,7 +314,7 @@ void FleetApi::Attach(std::shared_ptr<http::Exchange> exchange, const std::strin
     }
   }
   if (!waiting || !waiting->Attach(exchange))
-    return refuse(NotFound("no such ticket: it was used, or nobody asked for it in time", "ticket"));
+    return refuse(NotFound("no such ticket: it was used, or not asked for in time", "ticket"));
 }
 
 void FleetApi::Watch(const std::shared_ptr<Generation>& generation) {

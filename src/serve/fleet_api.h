@@ -2,7 +2,7 @@
 // one, and to go on with a client's stream. Every request is signed with the fleet's secret (base/fleet_secret.h).
 //
 // A sequence that comes is an Incoming from its first message to its ticket: host blocks that fill up. A message that
-// does not come in time ends it. The ticket is what the router asks for its answer with; a ticket that nobody asks for
+// does not come in time ends it. The ticket is what the router asks for its answer with; a ticket that is not asked for
 // in time ends what runs under it, and so does one whose answer is too long to be kept with those of the others.
 //
 // Thread rule: Attach and OnTick on the io thread, Watch and Answer on any; one mutex. The engine, and other replicas,

@@ -56,7 +56,7 @@ class Outgoing {
     generation_.MovedTo(peer_.url(), moved_.ticket);
     const Status left = port_.Leave(handle_, timeout_ns_);
     resume.Cancel();
-    if (!left.ok()) return left;  // it was cancelled meanwhile: nobody will come for it there
+    if (!left.ok()) return left;  // it was cancelled meanwhile: no client will come for it there
     return moved_;
   }
 

@@ -23,7 +23,7 @@ struct ServeOptions {
   std::string kv_secret_file;  // empty: of no fleet
   DurationText migration_timeout{10'000'000'000};
   DurationText ticket_timeout{60'000'000'000};
-  std::string hand_over_to;  // empty: to nobody
+  std::string hand_over_to;  // empty: to none
   BytesText max_body{int64_t{16} << 20};
   // Room for 16 of the largest bodies, or 1,000 of 256 KiB (prompts of 60,000 tokens), on their way to the parser.
   BytesText max_body_total{int64_t{256} << 20};
@@ -130,8 +130,9 @@ struct ServeOptions {
         {.unit = "threads", .min = 1, .max = 64, .help = "threads that parse requests, render templates and tokenise"});
     v.Group("Fleet");
     v.Field("kv-secret-file", kv_secret_file,
-            {.help = "file with the secret that all replicas and routers of a fleet share, 16 bytes or more, open to "
-                     "nobody else: prefixes can be compared then, and sequences move between replicas; default: none"});
+            {.help = "file with the secret that all replicas and routers of a fleet share, 16 bytes or more, that no "
+                     "other user may read: prefixes can be compared then, and sequences move between replicas; "
+                     "default: none"});
     v.Field("migration-timeout", migration_timeout,
             {.unit = "duration", .help = "longest silence of another replica while a sequence moves"});
     v.Field("ticket-timeout", ticket_timeout,

@@ -40,7 +40,7 @@ struct PlannedEngine {
   Clock* stopwatch = nullptr;
 };
 
-// Costs by a step-time model. `meter` says what they are made of; null: nobody knows, and only times count.
+// Costs by a step-time model. `meter` says what they are made of; null: that is not known, and only times count.
 batch::BatchCostModel CostOfSteps(const StepTimeModel& times, const cost::CostModel* meter, int32_t step_tokens);
 
 class PlannedJob {

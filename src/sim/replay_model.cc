@@ -186,7 +186,7 @@ class ModelRun {
     return prepared;
   }
 
-  // The text of an answer is the recorded one, whenever it comes; what was never generated is nobody else's.
+  // The text of an answer is the recorded one, whenever it comes; what was never generated is no other answer's.
   Hash128 KeyOf(RequestHandle handle, int32_t choice, int32_t block) const {
     for (const RecordedRequest::GeneratedKey& g : requests_[handle - 1].generated_keys) {
       if (g.choice == choice && g.block == block) return g.key;

@@ -130,7 +130,7 @@ void SimExecutor::RunStages(const StepPlan& plan, const StepShape& shape, InFlig
     AddBubbles(k + 1, late);
   }
   loads_[index % num_stages_] = before_ = load;
-  step_bubble_ns_[static_cast<size_t>(BubbleCause::kStarved)] = 0;  // want of work is nobody's
+  step_bubble_ns_[static_cast<size_t>(BubbleCause::kStarved)] = 0;  // want of work is no request's bubble
   DurationNs bubble_ns = 0;
   for (size_t c = 0; c < kNumBubbleCauses; ++c) {
     bubble_ns += step_bubble_ns_[c];

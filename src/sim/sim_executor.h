@@ -5,7 +5,7 @@
 //
 // Which guesses are right follows from the seed, the request and their position, whatever the schedule.
 //
-// Thread rule: engine thread only. Nothing allocates per step. A request whose length nobody has told (Expect) ends by
+// Thread rule: engine thread only. Nothing allocates per step. A request whose length was not stated (Expect) ends by
 // its max_tokens.
 #pragma once
 
@@ -101,7 +101,7 @@ class SimExecutor final : public Executor {
     int64_t prefill_tokens = 0;
     int64_t decodes = 0;
   };
-  // Of a request.
+  // What is known of a request.
   struct Known {
     uint64_t text =
         0;  // whose guesses are right at which positions: its number in the workload, the same at any replica

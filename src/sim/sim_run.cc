@@ -16,7 +16,7 @@ double SecondsSince(TimeNs begin_ns, Clock& clock) {
   return static_cast<double>(clock.NowNs() - begin_ns) * 1e-9;
 }
 
-// Of all devices over the run's whole duration, for each million of `tokens_per_s`; null without a price.
+// The cost of all devices over the run's whole duration, for each million of `tokens_per_s`; null without a price.
 Json CostPerMillion(const SimOptions& o, const SimSetup& setup, const RunResult& run,
                     std::optional<double> tokens_per_s) {
   if (o.device_hour_price <= 0 || setup.cost == nullptr || tokens_per_s.value_or(0) <= 0) return nullptr;

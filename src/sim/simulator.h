@@ -73,7 +73,7 @@ struct SimulationConfig {
   int64_t default_max_tokens = 4096;  // what the server assumes of a request that states no max_tokens
   bool exact_max_tokens = false;      // requests state their true length (as benchmark clients do with ignore_eos)
   bool clip_prompts = false;          // cut prompts beyond the context instead of refusing the request
-  // Of requests for which the workload states no objective, no class, no client.
+  // What requests have for which the workload states no objective, no class, no client.
   Slo slo;
   std::string slo_class;
   std::string client;                                      // for predictors by client; empty: not known

@@ -29,7 +29,7 @@ struct SloClass {
 };
 
 struct SloMix {
-  std::vector<SloClass> classes;  // none: nobody is given anything
+  std::vector<SloClass> classes;  // none: no request is given anything
   bool needs_latency_alone() const;
   bool by_workload() const { return !classes.empty() && classes.front().share == 0; }  // all classes or none
 };

@@ -110,7 +110,7 @@ class Floors {
     return static_cast<double>(times_.StageTimeNs(shape, stage_));
   }
 
-  // Of a step of `own` tokens with or without others beside them: what each floor leaves for `amount`.
+  // Lowers the rates to what each floor leaves for `amount`, in steps of the shape's tokens with or without others.
   void Least(const StepShape& shape, double amount, std::vector<double>* rates) const {
     const int64_t own = shape.tokens();
     const auto at = [&](int64_t tokens) {

@@ -170,7 +170,7 @@ def streamed_bodies(tally):
             lives(tally, name, server)
 
 
-# --- bodies that nobody asked for
+# --- bodies that were not asked for
 
 
 def hold_bodies(server, head, body_bytes, count, answer_early):
@@ -553,5 +553,5 @@ def slow_readers(tally):
             )
         for wire in wires:
             wire.close()
-        bounded(tally, f"{clients} x {n} streams that nobody reads", peak, 512)
+        bounded(tally, f"{clients} x {n} streams that are not read", peak, 512)
         lives(tally, "slow readers", server)

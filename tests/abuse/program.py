@@ -67,7 +67,7 @@ def dummy_model(folder, **changes):
 
 
 _libc = ctypes.CDLL(None)
-running = set()  # processes of servers; an interrupt kills them, so that nobody waits for their answers
+running = set()  # processes of servers; an interrupt kills them, so that no client waits for their answers
 
 
 def _die_with_parent():

@@ -177,7 +177,7 @@ TEST_F(ConversationTest, ARequestThatIsOverEndsInTheMidstOfItsTemplate) {
     EXPECT_FALSE(stop.stopped());
     ++texts;
     over = true;
-    EXPECT_TRUE(stop.stopped()) << "the template cannot learn that nobody waits for it";
+    EXPECT_TRUE(stop.stopped()) << "the template cannot learn that it is not waited for";
   });
   const auto chat = Prepare(true, {{"messages", {Message("user", "x")}}}, StopToken(&over));
   EXPECT_EQ(chat.status().code(), StatusCode::kCancelled) << chat.status().ToString();

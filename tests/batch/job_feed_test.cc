@@ -108,7 +108,7 @@ TEST(JobFeed, TheSampleGoesFirstAndWithoutAPlace) {
     EXPECT_EQ(start->place, PlannedPlace());
   }
   EXPECT_TRUE(feed.provisional());
-  // Its answers are awaited: nobody idles, and memory is reserved for what is known alone.
+  // Its answers are awaited: no replica idles, and memory is reserved for what is known alone.
   ASSERT_TRUE(feed.sampling());
   const auto beside = feed.Next();
   ASSERT_TRUE(beside);

@@ -91,7 +91,7 @@ TEST(Shards, HaveEveryRequestOnceAndTheSameWork) {
   }
 }
 
-// What nobody knows before it has run: the answers of one task, of long prompts, of prompts that share nothing, are all
+// What is not known before it has run: the answers of one task, of long prompts, of prompts that share nothing, are all
 // long. Each shard has its part of them.
 TEST(Shards, HaveTheSameWorkWhateverTheLengthsTurnOutToBe) {
   Job job;

@@ -56,7 +56,7 @@ TEST_F(FilesTest, WhatAKilledServerLeftIsRemovedAndNothingElse) {
   EXPECT_EQ(Read(store_->FilePath(file.id)), "content");
 }
 
-// Somebody's folder that happens to have such a name in it, or one whose database was lost.
+// Another program's folder that happens to have such a name in it, or one whose database was lost.
 TEST_F(FilesTest, AFolderWithFilesAndNoDatabaseIsRefused) {
   std::filesystem::create_directories(folder_ + "/jobs");
   std::ofstream(folder_ + "/jobs/mine") << "x";

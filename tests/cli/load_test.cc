@@ -20,7 +20,7 @@
 namespace tactus::cli {
 namespace {
 
-// A port of the loopback where every connection is refused: bound, and nobody listens.
+// A port of the loopback where every connection is refused: bound, and no program listens.
 class ClosedPort {
  public:
   ClosedPort() : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -274,7 +274,7 @@ TEST(LoadGenerator, AClosedLoopHasSoManyInFlightAndCountsWhatTheServerSays) {
   }
   EXPECT_FALSE(result->interrupted);
   EXPECT_TRUE(result->failures.empty() && result->rejections.empty() && result->warmup_error.empty());
-  // No prompt comes twice, so that the prefix cache helps nobody: neither in the run nor from the warm-up.
+  // No prompt comes twice, so that the prefix cache helps none: neither in the run nor from the warm-up.
   std::set<std::string> prompts;
   for (const Json& body : endpoint.bodies()) prompts.insert(body["prompt"].dump());
   EXPECT_EQ(prompts.size(), 9u);

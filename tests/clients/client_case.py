@@ -1,6 +1,6 @@
 """What the tests of the clients share: one server with the default model for a module, and the tool that is called.
 
-The clients are packages that nobody of this project wrote. The model is small: what a test asserts is structure, or
+The clients are packages that this project has not written. The model is small: what a test asserts is structure, or
 what a
 grammar makes certain, never what the model knows.
 """

@@ -293,7 +293,7 @@ TEST(Conformance, AdaptersShareNothing) {
 }
 
 // Where each token is needed on the host before the next is sampled, an item never takes its input from the one before,
-// and neighbours whose tokens nobody waits for still do.
+// and neighbours whose tokens are not waited for still do.
 TEST(Conformance, ChainingIsDecidedPerSequence) {
   int64_t fewer = 0;
   for (uint64_t seed = 6300; seed < 6340; ++seed) {
@@ -333,7 +333,7 @@ TEST(Conformance, LarryWithoutMemoryPressureIsFcfs) {
   EXPECT_GT(differs, 10);
 }
 
-// What the rows of ltr and fastserve say of starvation: whatever else is there, nobody is left out for longer than the
+// What the rows of ltr and fastserve say of starvation: whatever else is there, none is left out for longer than the
 // threshold and the turns of those that were left out for longer. Every step takes a millisecond and fits every prompt.
 TEST(Conformance, NobodyIsPausedForLongerThanTheBound) {
   struct Bound {
@@ -374,7 +374,7 @@ TEST(Conformance, NobodyIsPausedForLongerThanTheBound) {
         }
       }
     }
-    EXPECT_GT(close, 20) << bound.preset << " leaves nobody out for long";
+    EXPECT_GT(close, 20) << bound.preset << " leaves none out for long";
   }
 }
 
@@ -383,7 +383,7 @@ TEST(Conformance, NobodyIsPausedForLongerThanTheBound) {
 // that are listed.
 TEST(Conformance, EveryLegalPairOfChoicesServes) {
   const std::set<std::string> impossible = {
-      // nobody gives memory back and nobody has reserved what can be needed
+      // none gives memory back and none has reserved what can be needed
       "admission prompt-fits, preemption none", "admission prompt-free, preemption none",
       "admission chunk-fits, preemption none", "admission predicted-length, preemption none",
       "admission multi-resource, preemption none", "admission promise, preemption none",
@@ -426,7 +426,7 @@ TEST(Conformance, EveryLegalPairOfChoicesServes) {
   EXPECT_GT(played, 500);
 }
 
-// Two half-done prompts hold all memory and nobody may take it from the other: the youngest gives up. Its order puts it
+// Two half-done prompts hold all memory and none may take it from the other: the youngest gives up. Its order puts it
 // first in the queue again, where it must not take back what it has given before the other has had its share.
 TEST(Conformance, WhoGaveUpDoesNotTakeItBackAtOnce) {
   Workload w = MakeWorkload(1267, {.rejects = true});
@@ -491,7 +491,7 @@ TEST(Conformance, DecodesAreInTheStepsThatThePresetSays) {
     for (uint64_t seed = 500; seed < 520; ++seed) {
       SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed));
       Workload w = MakeWorkload(seed, {});
-      w.config.num_blocks = 10000;  // nobody is short of memory
+      w.config.num_blocks = 10000;  // none is short of memory
       w.config.executor.max_in_flight = 1;
       w.config.executor.can_chain = false;
       w.config.executor.step_base_ns = kMillisecond;

@@ -269,7 +269,7 @@ TEST(HybridModel, AStepIsSplitOnlyWhereThatIsFaster) {
   EXPECT_LT(p.Make().StepTimeNs(Of(decodes)), 5 * (9 * 1000 + 2000 * (7 + 63)) + 2000) << "worth a second launch";
 }
 
-// A window of 63 tokens: nobody reads more, and a long chunk is a row of pieces that each see their own.
+// A window of 63 tokens: none reads more, and a long chunk is a row of pieces that each see their own.
 TEST(HybridModel, AWindowBoundsTheContext) {
   Parts p;
   p.model.window = 63;

@@ -60,7 +60,7 @@ class Prometheus:
             ],
         }
         (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-        for _ in range(5):  # somebody else may take the port meanwhile
+        for _ in range(5):  # another program may take the port meanwhile
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 port = free.getsockname()[1]

@@ -18,7 +18,7 @@ TEST_F(FacadeTest, WhatCannotStartSaysWhy) {
   const std::string absent = (folder_ / "absent").string();
   EXPECT_NE(fails([&](EngineOptions* o) { o->model = absent; }).find(absent), std::string::npos);
   EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "best"; }).find("sarathi-serve"), std::string::npos);
-  // Nobody knows how long a real answer will be.
+  // How long a real answer will be is not known.
   EXPECT_NE(fails([](EngineOptions* o) { o->scheduler = "trail-oracle"; }).find("which only a simulation does"),
             std::string::npos);
   for (const char* predictor : {"oracle", "noisy:0.5"}) {
@@ -83,10 +83,10 @@ TEST_F(FacadeTest, TheMachinesStepTimesAreReadOnlyWhereTheyDecide) {
   EXPECT_TRUE(reads(kSecond, 256, "")) << "the most that a step may have";
   EXPECT_FALSE(reads(0, 0, "")) << "no objective to choose a budget for";
   EXPECT_FALSE(reads(kAutoDuration, 256, "")) << "the budget is given";
-  EXPECT_FALSE(reads(kAutoDuration, 0, "")) << "what nobody asked for is no reason not to start";
+  EXPECT_FALSE(reads(kAutoDuration, 0, "")) << "what was not asked for is no reason not to start";
   EXPECT_FALSE(reads(kSecond, 0, "fixed"));
   o.speculation = "ngram";
-  EXPECT_FALSE(reads(0, 0, "fixed")) << "guesses do without, and nobody asked for those";
+  EXPECT_FALSE(reads(0, 0, "fixed")) << "guesses do without, and those were not asked for";
   o.speculation = "none";
   o.scheduler = "tactus";
   EXPECT_TRUE(reads(0, 0, "")) << "requests may state objectives";
@@ -317,7 +317,7 @@ TEST_F(FacadeTest, StoredStepTimesSayWhatTokensCost) {
     std::ofstream out(stored);
     out << "# threads: 99\nnot a profile\n";
   }
-  EXPECT_EQ(model(true, &lines).prompt_token_s, 0) << "what is damaged keeps nobody from running";
+  EXPECT_EQ(model(true, &lines).prompt_token_s, 0) << "what is damaged keeps no program from running";
   unsetenv("TACTUS_CACHE_DIR");
 }
 

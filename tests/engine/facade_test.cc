@@ -376,7 +376,7 @@ TEST_F(FacadeTest, ResultAndMetricsCountWhatHappened) {
       EXPECT_TRUE(result[name][figure].is_number()) << name << " " << figure;
     }
   }
-  EXPECT_TRUE(result["goodput"].is_null());  // nobody stated an SLO: unknown, not 0
+  EXPECT_TRUE(result["goodput"].is_null());  // no SLO was stated: unknown, not 0
   EXPECT_TRUE(result["slo_attainment"].is_null());
   EXPECT_GE(result["steps"].get<int64_t>(), 30);
   EXPECT_EQ(result["plan_hash"].get<std::string>().size(), 16u);

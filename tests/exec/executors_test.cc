@@ -95,7 +95,7 @@ TEST(FakeExecutor, SaysWhatAPlanBreaks) {
   EXPECT_EQ(violation([](StepPlan* p) { p->swap_outs.push_back({7, 1, 4}); }), "");
 }
 
-// Another block in the table, or a block that somebody overwrote, is another token.
+// Another block in the table, or a block that was overwritten, is another token.
 TEST(FakeExecutor, AnswersDependOnEveryPositionRead) {
   const auto third_token = [](const std::function<void(StepPlan*)>& between) {
     FakeExecutor e(Config());

@@ -233,7 +233,7 @@ TEST_F(StreamTest, AnAnswersTokensAreThoseOfItsUsage) {
   }
   http::Headers packed = kEvents;
   packed.emplace_back("content-encoding", "gzip");
-  EXPECT_EQ(tokens(packed, "data: 1\n\n", 100), -1) << "nobody unpacks it";
+  EXPECT_EQ(tokens(packed, "data: 1\n\n", 100), -1) << "it is not unpacked";
 }
 
 TEST_F(StreamTest, WhatAReplicaAnswersSpeaksForItOrAgainst) {

@@ -51,7 +51,7 @@ TEST(DeepCalls, OneThatTakesTooLongIsLeftBehindAndKeepsItsPlace) {
     std::atomic<bool> stop = true;
     EXPECT_EQ(*calls.Run([] {}, {.timeout_ms = 60'000, .stop = StopToken(&stop)}), DeepCalls::End::kStopped);
   }
-  EXPECT_FALSE(*ended);  // nobody waited for it
+  EXPECT_FALSE(*ended);  // it was not waited for
   *go_on = true;
   while (!*ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }

@@ -10,7 +10,7 @@ namespace {
 TEST(ClientLimitTest, IsThreeQuartersOfTheQueueUnlessStated) {
   EXPECT_EQ(ClientLimit(0, 2048), 1536);
   EXPECT_EQ(ClientLimit(0, 100), 75);
-  EXPECT_EQ(ClientLimit(0, 1), 1);  // nobody is locked out
+  EXPECT_EQ(ClientLimit(0, 1), 1);  // no client is locked out
   EXPECT_EQ(ClientLimit(1, 2048), 1);
   EXPECT_EQ(ClientLimit(5000, 2048), 5000);
 }

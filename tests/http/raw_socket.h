@@ -51,7 +51,7 @@ class RawSocket {
     }
     return true;
   }
-  // Sends the text again and again until nobody takes more, at most `limit` bytes; how many were taken.
+  // Sends the text again and again until no more is taken, at most `limit` bytes; how many were taken.
   size_t Fill(std::string_view text, size_t limit) {
     size_t sent = 0;
     while (sent < limit) {

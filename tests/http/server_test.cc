@@ -130,7 +130,7 @@ TEST_F(HttpServerTest, AClientThatStopsReadingIsGone) {
   const auto gone = [&] { return exchange->closed(); };
   Until("the client counts as gone", gone, [&] { clock_.Advance(kSecond / 4); });
   handler_.AwaitClosed(1);
-  exchange->Write("nobody reads this");
+  exchange->Write("this is not read");
   exchange->End();
   EXPECT_EQ(server_->Stats().client_gone, 1);
 }

@@ -84,7 +84,7 @@ TEST(TeamSize, TheSystemTellsHowLongThreadsWaited) {
   std::ifstream("/proc/self/task/" + std::to_string(self) + "/schedstat") >> ran >> waited;
   if (waited < 0) GTEST_SKIP() << "this system does not tell";
   std::vector<std::atomic<pid_t>> threads(3);
-  EXPECT_EQ(WaitedForCores(threads), 0) << "nobody has begun";
+  EXPECT_EQ(WaitedForCores(threads), 0) << "none has begun";
   threads[1].store(self);
   threads[2].store(-1);
   EXPECT_GE(WaitedForCores(threads), waited);

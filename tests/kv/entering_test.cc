@@ -1,4 +1,4 @@
-// What a plan marks as computed enters the tree together with what it marks later. Nobody may notice: each test has one
+// What a plan marks as computed enters the tree together with what it marks later. It must not show: each test has one
 // operation meet blocks that have not entered yet.
 #include <gtest/gtest.h>
 

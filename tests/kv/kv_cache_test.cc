@@ -224,7 +224,7 @@ TEST_F(KvCacheTest, ADuplicateOutlivesTheFailureOfTheOwner) {
   kv_->MarkPending(1, 5, 1);  // the same block again, one step later
   EXPECT_NE(Table(0)[0], Table(1)[0]);
   kv_->StepEnded(0, false, &recompute_);
-  EXPECT_EQ(recompute_, std::vector<SlotId>{0});  // slot 1 goes on, with a block of its own that nobody finds
+  EXPECT_EQ(recompute_, std::vector<SlotId>{0});  // slot 1 goes on, with a block of its own that is not found
   Bind(2, 5);
   EXPECT_EQ(kv_->PeekMatch(2, 5), 0);
   EXPECT_EQ(kv_->CheckIntegrity(), "");
@@ -371,7 +371,7 @@ TEST_F(KvCacheTest, KeysThatBecomeKnownLateAreFiledLater) {
   End();
 }
 
-// Keys name their chain. Those of a broken recording may not, which must harm nobody else.
+// Keys name their chain. Those of a broken recording may not, which must harm no other.
 TEST_F(KvCacheTest, AKeyInsideAChainThatIsNotThereIsHarmless) {
   Make(32);
   Bind(0, 17);
@@ -447,7 +447,7 @@ class KvSwapTest : public KvCacheTest {
     plan_.step = step_;
     return kv_->Start(s, tokens, tokens, tokens, kNoSlot, &plan_);
   }
-  void Evict(int32_t tokens) {  // by somebody with other tokens who comes and goes
+  void Evict(int32_t tokens) {  // by a sequence with other tokens that comes and goes
     Bind(7, tokens, 99);
     ASSERT_TRUE(Start(7, tokens).ok);
     Gone(7);
@@ -546,7 +546,7 @@ TEST_F(KvSwapTest, AFailedStepLosesWhatItWasToSave) {
   EXPECT_EQ(kv_->swap_blocks_free(), 4);
 }
 
-// What somebody else has filled comes in as what was swapped out does.
+// What was filled from outside comes in as what was swapped out does.
 TEST_F(KvSwapTest, AnImportComesInAsIfItHadBeenSwappedOutHere) {
   MakeWithHost(8, 5);
   std::vector<BlockId> room;

@@ -367,7 +367,7 @@ struct World : OwnKeys {
       uint64_t h = 17;
       for (int32_t i = 0; i < item.end; ++i) {
         h = MixHash(h, static_cast<uint64_t>(item.tokens[i]));
-        // A stale item writes what it computes from whatever it reads; of interest is only that nobody else minds.
+        // A stale item writes what it computes from whatever it reads; of interest is only that no other one minds.
         if (i >= item.first)
           *Cell(item.table, i) = ok && (i == 0 || !poisoned.count({step.id, item.slot})) ? h : kGarbage;
       }

@@ -140,7 +140,7 @@ class NaiveKv {
       }
       if (--block.users > 0) continue;
       block.released_at = ++time_;
-      if (block.has_key && tree_[block.key].size() > 1) Unfile(id);  // somebody else holds the same block
+      if (block.has_key && tree_[block.key].size() > 1) Unfile(id);  // another sequence holds the same block
       Reuse(id);
     }
     slot.table.clear();
@@ -184,7 +184,7 @@ class NaiveKv {
     Unfile(oldest);
     blocks_.erase(oldest);
   }
-  void Reuse(int id) {  // nobody uses it any more
+  void Reuse(int id) {  // it has no user any more
     Block& block = blocks_[id];
     if (block.busy_until > ended_) return;
     if (!block.has_key)

@@ -103,7 +103,7 @@ class Harness final : public EventSink {
   // A request that has run elsewhere; its choice has the tokens from there.
   Result<RequestHandle> SubmitImported(Request request, ImportedSequence imported);
   void Cancel(RequestHandle handle) { loop_->Cancel(handle); }
-  // What somebody notes in each request before it is submitted.
+  // Changes each request before it is submitted.
   std::function<void(PreparedRequest*)> prepare;
   // Once, in the middle of the next pass that asks for results.
   void InTheMiddleOfAPass(std::function<void()> call) { logging_->at_poll = std::move(call); }

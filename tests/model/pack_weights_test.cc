@@ -429,7 +429,7 @@ TEST_F(WeightCacheTest, WrongSizesAreFound) {
   ExpectRewritten("empty");
 }
 
-// A start that was killed while it wrote leaves a file that nobody holds; another start may be writing right now.
+// A start that was killed while it wrote leaves a file that no process holds; another start may be writing right now.
 TEST_F(WeightCacheTest, UnfinishedFilesOfTheDeadGoAndThoseOfTheLivingStay) {
   LoadCached();
   const std::string file = Files().at(0), dead = file + ".abc123.tmp", living = file + ".def456.tmp",

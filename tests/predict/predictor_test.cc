@@ -1,4 +1,4 @@
-// What predictors answer, and that nobody who should not know a length gets to know it.
+// What predictors answer, and that a length stays hidden from what should not know it.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -211,7 +211,7 @@ TEST(History, PredictionsDoNotDependOnTheKeys) {
   EXPECT_EQ(run(0x1234567), run(0xfedcba9876543));
 }
 
-// Requests that name no client take nobody's place, not even that of the client whose hash falls where theirs would.
+// Requests that name no client take no client's place, not even that of the client whose hash falls where theirs would.
 TEST(History, RequestsWithoutAClientTakeNoPlace) {
   auto p = Make("history");
   Observe(p.get(), Features(100, 4000, 4096), 10);

@@ -12,7 +12,7 @@ from server_process import wait_until
 from tactus import SamplingParams, _native
 from tiny_model import TinyModel
 
-LONG = SamplingParams(n=64, max_tokens=1500, ignore_eos=True, seed=1)  # nobody waits for its end
+LONG = SamplingParams(n=64, max_tokens=1500, ignore_eos=True, seed=1)  # its end is not waited for
 
 
 class LlmTest(unittest.TestCase):
@@ -250,7 +250,7 @@ class LlmTest(unittest.TestCase):
             break
         wait_until(
             lambda: self.llm.outcome()["requests"]["failed"] == before + 1,
-            "the request that nobody reads is cancelled",
+            "the request that is not read is cancelled",
             30,
         )
         with self.llm.stream("forever", LONG) as stream:

@@ -34,7 +34,7 @@ class ProcessTest(unittest.TestCase):
 
     def start(self, program):
         text = HEAD.format(path=str(self.tiny.path), options=self.tiny.options) + textwrap.dedent(program)
-        # A group of its own: a signal to it reaches nobody else.
+        # A group of its own: a signal to it reaches no other process.
         process = subprocess.Popen(
             [sys.executable, "-u", "-c", text],
             stdout=subprocess.PIPE,

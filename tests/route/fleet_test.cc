@@ -234,7 +234,7 @@ TEST(PrefixAffinity, FollowsThePrefixWhereTheLoadAllows) {
   fleet->Ended(2, 170, 1);
   EXPECT_EQ(route(a, 170), 2) << "its prefix is there, though others are as idle";
   EXPECT_EQ(route(longer, 330), 2);
-  EXPECT_EQ(route(b, 170), 0) << "nobody has it";
+  EXPECT_EQ(route(b, 170), 0) << "no replica has it";
   fleet->SetReady(2, false);
   EXPECT_NE(route(a, 170), 2);
 }

@@ -51,7 +51,7 @@ TEST(Rebalance, EverythingLeavesAReplicaThatIsDrained) {
   const std::vector<ReplicaView> replicas = {Replica(1, 90000), Replica(9, 1000), Replica(2, 800)};
   EXPECT_EQ(PairReplicas(replicas, {true, false, false}), (std::vector<MovePair>{{0, 2}}))
       << "a draining one goes before those that are short, to whoever has room";
-  EXPECT_TRUE(PairReplicas(replicas, {true, true, true}).empty()) << "there is nobody to take anything";
+  EXPECT_TRUE(PairReplicas(replicas, {true, true, true}).empty()) << "there is no replica to take anything";
   const std::vector<ReplicaView> empty = {Replica(0, 90000), Replica(9, 9000)};
   EXPECT_TRUE(PairReplicas(empty, {true, false}).empty()) << "it has nothing left to send";
 }

@@ -296,7 +296,7 @@ TEST(BrokenAnswersTest, WhatRunsAtARemovedReplicaIsNobodyElses) {
   const auto call = fleet.Post();
   Until("the first event", [&] { return call->text() == kEvent; });
   fleet.Fetch("DELETE", "/fleet/replicas", "{\"url\":\"" + removed.url() + "\"}");
-  fleet.Fetch("POST", "/fleet/replicas", "{\"url\":\"http://127.0.0.1:9\"}");  // in its place, where nobody is
+  fleet.Fetch("POST", "/fleet/replicas", "{\"url\":\"http://127.0.0.1:9\"}");  // in its place, where no server is
   Until("the new one to count as lost", [&] { return fleet.log().find(":9: not heard of") != std::string::npos; });
   const Ptr exchange = removed.AwaitHeld();
   exchange->Write(kDone);
@@ -343,7 +343,7 @@ TEST(BrokenAnswersTest, AHedgeDoesNotTakeAHeadForAnAnswer) {
   EXPECT_EQ(fleet.Metric("tactus_route_hedges_total"), slow.requests());
 }
 
-// Of an answer whose end is the connection's end nobody can tell that it is whole, but by [DONE].
+// An answer whose end is the connection's end cannot be seen to be whole, but by [DONE].
 TEST(BrokenAnswersTest, AnEndByClosingIsNoEnd) {
   for (const bool whole : {true, false}) {
     RawReplica replica("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + kEvent +

@@ -125,7 +125,7 @@ TEST(FleetWatchTest, OneThatFailsIsEjectedUnlessItIsTheHalf) {
   for (int i = 0; i < 20; ++i) EXPECT_EQ(fleet.Answer(fleet.Post())->status, 200);
   EXPECT_EQ(broken.requests(), 3);
   EXPECT_EQ(fleet.server().ready_replicas(), 1);
-  good.set_answer(Refuse(502));  // nobody is left to go to: it stays
+  good.set_answer(Refuse(502));  // no other is left to go to: it stays
   for (int i = 0; i < 10; ++i) EXPECT_EQ(fleet.Answer(fleet.Post())->status, 502);
   EXPECT_EQ(fleet.server().ready_replicas(), 1);
 }
@@ -298,7 +298,7 @@ TEST(FleetWatchTest, AFileSaysWhoIsThere) {
   fleet.AwaitReady(1);
   write(one.url() + "\n" + two.url() + " # new\n");
   fleet.AwaitReady(2);
-  write("");  // as while somebody writes it
+  write("");  // as while it is being written
   Until("the warning", [&] { return fleet.log().find("names no replica any more") != std::string::npos; });
   EXPECT_EQ(fleet.server().ready_replicas(), 2);
   write("nonsense\n");

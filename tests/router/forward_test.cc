@@ -257,7 +257,7 @@ TEST(ForwardTest, AHedgeTakesWhoComesFirst) {
   const int held = slow.requests();
   EXPECT_GT(held, 0);
   EXPECT_EQ(fleet.Metric("tactus_route_hedges_total"), held);
-  Until("the slow one to see that nobody waits", [&] { return slow.gone() == held; });
+  Until("the slow one to see that no client waits", [&] { return slow.gone() == held; });
 }
 
 TEST(ForwardTest, KeysAreTheRoutersOwn) {

@@ -163,7 +163,7 @@ TEST(Slack, APromptHasMissedOnceNoStepCanKeepIt) {
   EXPECT_FALSE(slack.Missed(bed.View(kSecond), half)) << "so does one that was preempted";
 }
 
-// Nobody knows how long a prompt takes: it has missed when its time is over.
+// How long a prompt takes is not known: it has missed when its time is over.
 TEST(Slack, WithoutAModelAPromptHasMissedWhenItsTimeIsOver) {
   Bed bed;
   bed.ThreeSteps();
@@ -384,7 +384,7 @@ TEST(MostSlack, GivesUpTheOneWithTheMostSlackAndNeverOneWithLess) {
   };
   EXPECT_EQ(victim(a), c);  // of equal slack the younger
   EXPECT_EQ(victim(b), c);
-  EXPECT_EQ(victim(c), kNoSlot);                    // nobody has more
+  EXPECT_EQ(victim(c), kNoSlot);                    // none has more
   EXPECT_EQ(victim(newcomer), c);                   // 680 against 880 ms
   EXPECT_EQ(victim(newcomer, 690 * kMs), kNoSlot);  // late: nothing to save
   // c comes back: until it has a token again it neither takes nor gives.

@@ -85,7 +85,7 @@ TEST(Composition, WholePromptHybrid) {
   EXPECT_EQ(h.plans(), (Plans{"0:0+5* 1:0+10*", "0:5+1* 1:10+1* 2:0+4*", "0:6+1* 2:4+1*"}));
 }
 
-// FasterTransformer of Alg. 1: nobody joins before the whole batch has finished.
+// FasterTransformer of Alg. 1: none joins before the whole batch has finished.
 TEST(Composition, RequestLevel) {
   Harness h(PresetConfig("request-level"));
   Add(&h, 5, 3);
@@ -139,8 +139,8 @@ TEST(Composition, YoungestIsRecomputed) {
   EXPECT_EQ(h.loop().Stats().recomputed_tokens, 8);
 }
 
-// With a pipeline the victim may still be in flight: it sits one step out and is preempted when it is idle, and nobody
-// else is in its place.
+// With a pipeline the victim may still be in flight: it sits one step out and is preempted when it is idle, and no
+// other is in its place.
 TEST(Composition, AVictimInFlightIsAwaited) {
   HarnessConfig c = PresetConfig("sarathi-serve", 64);
   c.num_blocks = 5;

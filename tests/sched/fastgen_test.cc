@@ -1,5 +1,5 @@
-// What FastGen does where sarathi-serve plans otherwise: nobody is preempted while anybody can go on, prompts are
-// admitted against free blocks without a reservation, and who was preempted goes to the queue's end. Each case is a
+// What FastGen does where sarathi-serve plans otherwise: none is preempted while any can go on, prompts are
+// admitted against free blocks without a reservation, and what was preempted goes to the queue's end. Each case is a
 // plan by hand of both.
 #include <gtest/gtest.h>
 

@@ -83,7 +83,7 @@ TEST(FastServe, BlocksAreFreedAheadOfNeed) {
   EXPECT_EQ(h.loop().Stats().recomputed_tokens, 0);
 }
 
-// With two blocks more nobody is short, and nothing moves.
+// With two blocks more none is short, and nothing moves.
 TEST(FastServe, NothingIsSwappedWhileBlocksAreFree) {
   HarnessConfig c = Config();
   c.num_blocks = 5;
@@ -127,7 +127,7 @@ TEST(FastServe, BlocksComeFromTheTailOfTheLowestQueue) {
 }
 
 // Two of six blocks are free. Of three newcomers of a block each one has the place in the step, and its block is there:
-// nobody gives way for those that cannot start in it.
+// none gives way for those that cannot start in it.
 TEST(FastServe, NobodyGivesWayForWhoHasNoPlaceInTheStep) {
   HarnessConfig c = Config();
   c.num_blocks = 6;
@@ -231,7 +231,7 @@ TEST(FastServe, PromotionBoundsStarvation) {
   EXPECT_GT(starved.longest_gap_ns, 300 * kMillisecond);
 }
 
-// A look is every so many steps, not whenever somebody has waited: of two looks 50 steps apart the second finds it.
+// A look is every so many steps, not whenever a sequence has waited: of two looks 50 steps apart the second finds it.
 TEST(FastServe, TheUnservedAreLookedForEverySoManySteps) {
   const Starved promoted = ServeALongAnswerUnderAStream(10 * kMillisecond, 50, 2000);
   EXPECT_GE(promoted.longest_gap_ns, 40 * kMillisecond);

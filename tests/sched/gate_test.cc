@@ -351,7 +351,7 @@ TEST_F(Gate, ABurstOfRefusalsForgetsNothing) {
 }
 
 // More wait than the order plans for (128). A long prompt behind them has become one that cannot be kept; the order
-// sees that while the gate asks about somebody who stands behind it, and it leaves before the next plan.
+// sees that while the gate asks about one that stands behind it, and it leaves before the next plan.
 TEST_F(Gate, WhoLeavesAfterTheOrderHasSeenItMissedIsGone) {
   config_.scheduler.preset = "tactus";
   config_.scheduler.gate = "queue";  // all are predicted, and none is refused

@@ -122,7 +122,7 @@ SchedulerLimits Limits(const LengthPredictor* predictor, NoteLayout* notes) {
 
 namespace {
 
-// Of the item of a slot in a step: goes up, and now and then starts again as after a preemption.
+// Where the item of a slot begins in a step: goes up, and now and then starts again as after a preemption.
 int32_t Position(int step, SlotId slot) {
   return (step + slot) % 50;
 }

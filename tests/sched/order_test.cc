@@ -89,8 +89,8 @@ TEST(Order, SrptGoesByWhatIsPredictedToBeLeft) {
   CheckAgainstSort(MakeSrptOrder, &reference);
 }
 
-// Windows of the six oldest, sorted by the prediction made when they came; the next one is taken when nobody of the
-// last is left. Who is preempted keeps its place.
+// Windows of the six oldest, sorted by the prediction made when they came; the next one is taken when none of the
+// last is left. What is preempted keeps its place.
 TEST(Order, GroupedGoesByWindows) {
   struct : Reference {
     struct State {

@@ -79,7 +79,7 @@ TEST(Plan, ADecodeTakesItsDraftsAlong) {
   EXPECT_EQ(bed.kv().Table(0).size(), 3u) << "blocks for what may be accepted";
 }
 
-// Drafts take what nobody else needs in the step: a token stays for each running sequence, ...
+// Drafts take what no other sequence needs in the step: a token stays for each running sequence, ...
 TEST(Plan, DraftsLeaveOthersTheirTokens) {
   StepBed bed(PresetConfig("sarathi-serve", 5));
   for (int i = 0; i < 3; ++i) bed.Draft(bed.Decoding(4, 2), 5);
@@ -202,7 +202,7 @@ TEST(Plan, WhatIsInFlightIsNotPlannedAgain) {
 // --- what must stay free (--watermark), a share of all blocks, rounded up ---
 
 // Ten blocks, of which 21 % are three; one is held by the decode. A prompt may leave three free and not fewer, unless
-// nobody runs.
+// none runs.
 TEST(Watermark, IsKeptByEveryAdmission) {
   for (const char* admission : {"chunk-fits", "prompt-fits", "max-length", "predicted-length", "multi-resource"}) {
     for (const int32_t prompt : {24, 28}) {  // six blocks, seven
@@ -222,7 +222,7 @@ TEST(Watermark, IsKeptByEveryAdmission) {
       EXPECT_EQ(bed.Plan(), prompt == 24 ? "0:2+1*" + start : "0:2+1*") << admission << " " << prompt;
       StepBed alone(c);
       alone.Waiting(39, {.max_output_tokens = 1});
-      EXPECT_EQ(alone.Plan(), "0:0+39*") << admission << ": nobody runs who could want the blocks";
+      EXPECT_EQ(alone.Plan(), "0:0+39*") << admission << ": none runs that could want the blocks";
     }
   }
 }
@@ -376,7 +376,7 @@ TEST(Plan, SaysWhomItRefusedAndWhy) {
   tokens.Waiting(4);
   tokens.Waiting(4);
   EXPECT_EQ(tokens.Plan(), "0:0+8*");
-  EXPECT_EQ(RefusedBy(tokens.builder()), "1 tokens") << "behind it nobody is looked at";
+  EXPECT_EQ(RefusedBy(tokens.builder()), "1 tokens") << "behind it none is looked at";
   EXPECT_TRUE(tokens.builder().looked_at_waiting());
 
   HarnessConfig few = PresetConfig("sarathi-serve", 64);
@@ -387,7 +387,7 @@ TEST(Plan, SaysWhomItRefusedAndWhy) {
   EXPECT_EQ(places.Plan(), "0:0+4*");
   EXPECT_EQ(RefusedBy(places.builder()), "1 places");
   EXPECT_EQ(places.Plan(), "0:4+1*");
-  EXPECT_EQ(RefusedBy(places.builder()), "") << "there is no place, so nobody is looked at";
+  EXPECT_EQ(RefusedBy(places.builder()), "") << "there is no place, so none is looked at";
   EXPECT_FALSE(places.builder().looked_at_waiting());
 
   HarnessConfig small = PresetConfig("sarathi-serve", 64);

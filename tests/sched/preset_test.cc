@@ -122,7 +122,7 @@ std::vector<SlotId> StartsOf(const std::string& line) {
 }
 
 // Six blocks, three requests that are predicted to need 3, 4 and 2 of them: the longest and the shortest fill the
-// memory, where first come, first served would leave half of it empty. Who comes later passes nobody of an earlier
+// memory, where first come, first served would leave half of it empty. What comes later passes none of an earlier
 // window, though two blocks are free for it.
 TEST(S3, PacksTheMemoryByDecreasingLength) {
   for (const bool packs : {true, false}) {
@@ -420,7 +420,7 @@ TEST(Ltr, ThePromptOfAShorterOneTakesTheBudgetBeforeADecode) {
   EXPECT_EQ(h.plans(), (Plans{"0:0+4*", "1:0+4", "1:4+2* 0:4+1*", "1:6+1* 0:5+1*", "0:6+1*"}));
 }
 
-// Blocks of four. Two long ones hold all six; a short prompt of two blocks takes those of the longest, nobody else's.
+// Blocks of four. Two long ones hold all six; a short prompt of two blocks takes those of the longest, no other's.
 TEST(Ltr, AShortageIsTheLongestOnes) {
   KnownLengths predictor({20, 30, 2});
   HarnessConfig c = LtrConfig(&predictor);

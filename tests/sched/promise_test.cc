@@ -1,5 +1,5 @@
 // The tactus preset's choices: steps made by hand, against plans that follow from the model by hand; its bounds on
-// starvation; that it plans as sarathi-serve where nobody states anything.
+// starvation; that it plans as sarathi-serve where no request states anything.
 #include <gtest/gtest.h>
 
 #include "base/background.h"
@@ -79,7 +79,7 @@ TEST_F(Promise, WhatIsDueFirstGoesFirstAndBestEffortLast) {
   EXPECT_EQ(bed.Plan(), "3:0+10* 2:0+10* 1:0+100* 4:0+100* 0:0+10*");
 }
 
-// Whether or not somebody states something; what was preempted goes before the rest of its kind.
+// Whether or not a request states something; what was preempted goes before the rest of its kind.
 TEST_F(Promise, BackgroundWorkBeginsWhenNobodyElseWaits) {
   const SequenceSpec background{.priority = kBackgroundPriority};
   StepBed bed(config);
@@ -323,7 +323,7 @@ TEST_F(Promise, BestEffortLengthensAStepByATwentiethOfTheWaitAndABacklogByLess) 
   }
 }
 
-// A step has something, however little best effort may add: nobody runs that was promised anything.
+// A step has something, however little best effort may add: none that runs was promised anything.
 TEST_F(Promise, AStepThatOnlyHasBestEffortIsNeverEmpty) {
   StepBed bed(config);
   const SlotId stream = bed.Decoding(100, 1, {.slo = {900 * kMs, 50 * kMs, 0}});
@@ -465,7 +465,7 @@ TEST(PromisePlans, AFreshInstanceMakesTheSamePlans) {
   }
 }
 
-// Where nobody states anything the preset is sarathi-serve, plan by plan, KV short or not.
+// Where no request states anything the preset is sarathi-serve, plan by plan, KV short or not.
 TEST(PromisePlans, WithoutObjectivesTheyAreThoseOfSarathiServe) {
   const KnownSteps model;
   for (uint64_t seed = 0; seed < 40; ++seed) {

@@ -174,7 +174,7 @@ TEST(Registry, AKnobThatOnlyOneChoiceKnowsIsRefusedElsewhere) {
   c = Config("sarathi-serve");
   *c.limits.policy.Find<double>("larry-lambda") = 0.5;
   EXPECT_EQ(ErrorOf(c), "");
-  // Nobody knows what an injected choice knows.
+  // What an injected choice knows is not known here.
   c = Config("sarathi-serve");
   *c.limits.policy.Find<bool>("pad") = true;
   InjectedChoices injected;
@@ -261,7 +261,7 @@ TEST(Registry, InjectedChoicesNoteBesideTheOthers) {
   std::vector<std::byte> bytes((*made)->notes().stride());
   const SequenceNotes notes{bytes.data(), bytes.size()};
   EXPECT_EQ(&note.At(notes, 0), &(*made)->notes().Find<InjectedNote>()->At(notes, 0));
-  EXPECT_EQ((*made)->config().limits.notes, nullptr) << "nobody asks later";
+  EXPECT_EQ((*made)->config().limits.notes, nullptr) << "it is not asked for later";
 }
 
 // Which step times are worth loading, before sizes are known.

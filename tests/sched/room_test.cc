@@ -219,7 +219,7 @@ TEST(Room, OneNewcomerTakesNoMoreThanItNeeds) {
   EXPECT_EQ(bed.Plan(), "!1 0:6+1* 2:0+4* out2");
 }
 
-// Nobody is disturbed for a newcomer whom all that could be freed would not fit.
+// No sequence is disturbed for a newcomer that all that could be freed would not fit.
 TEST(Room, NobodyGivesWayInVain) {
   HarnessConfig c = Preemptive();
   c.num_blocks = 4;
@@ -255,7 +255,7 @@ TEST(Room, AVictimInFlightGivesNothingYet) {
   EXPECT_EQ(bed.Plan(), "0:6+1*");
 }
 
-// ... and nobody else goes in its stead, for this newcomer or the next.
+// ... and no other goes in its stead, for this newcomer or the next.
 TEST(Room, ADeferredVictimEndsTheSearch) {
   HarnessConfig c = Preemptive();
   c.max_num_seqs = 3;
@@ -328,7 +328,7 @@ TEST(Room, WhoHasDoneItsShareKeepsItsPlace) {
   }
 }
 
-// Nobody is even asked where c is 0.
+// None is even asked where c is 0.
 TEST(Room, ShareOfNothingProtectsEverybody) {
   KnownLengths predictor({10, 1});
   HarnessConfig c = PresetConfig("trail", 64);

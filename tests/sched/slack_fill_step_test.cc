@@ -370,7 +370,7 @@ TEST(SlackFillStep, WhoWasPreemptedStartsWhereEverybodyCanGoOn) {
   }
 }
 
-// With nobody running it starts whatever is left beside it.
+// With none running it starts whatever is left beside it.
 TEST(SlackFillStep, WhoWasPreemptedStartsWhenNobodyRuns) {
   HarnessConfig c = Config(64);
   c.num_blocks = 2;
@@ -469,7 +469,7 @@ struct CountedQueue final : sched::Order {
   size_t next = 0;
 };
 
-// A queue of which nobody can start is not read, however long it is: places are taken, or the KV is.
+// A queue of which none can start is not read, however long it is: places are taken, or the KV is.
 TEST(SlackFillStep, AQueueOfWhichNobodyCanStartIsNotRead) {
   const auto read = [](int32_t places, int64_t blocks, int waiting) {
     int times = 0;
@@ -489,7 +489,7 @@ TEST(SlackFillStep, AQueueOfWhichNobodyCanStartIsNotRead) {
   EXPECT_EQ(read(2, 8, 1), 1);
   EXPECT_EQ(read(1, 8, 1), 0) << "no place is left";
   EXPECT_EQ(read(2, 2, 1), 0) << "no block is left";
-  EXPECT_EQ(read(2, 8, 0), 0) << "nobody waits";
+  EXPECT_EQ(read(2, 8, 0), 0) << "none waits";
 }
 
 // Decodes that are not urgent run before prompts are chosen: of the 7 tokens that are left the second prompt takes all.

@@ -123,7 +123,7 @@ TEST(SlackFill, AnUrgentLongPromptDoesNotWait) {
 }
 
 // Urgent requests first, in ascending slack, ahead of the decodes; short of budget a decode sits out and keeps its KV,
-// until it is urgent itself: then its token is set aside. So it is in the second step, because nobody knows yet that 8
+// until it is urgent itself: then its token is set aside. So it is in the second step, because it is not known that 8
 // tokens take no longer than the 4 of the first.
 TEST(SlackFill, DecodesGiveWayToUrgentPromptsUntilTheyAreUrgent) {
   HarnessConfig c = Config("accelgen", 8);
@@ -245,7 +245,7 @@ TEST(SlackFill, EveryAdmissionIsWorthATokenSoNobodyPlaysPingPong) {
 }
 
 // Tight requests without end, more than the machine can serve. The loose one is passed over by them until its own
-// objective (and the longest prompt's time) is over, and by nobody who comes later.
+// objective (and the longest prompt's time) is over, and by none that come later.
 TEST(SlackFill, ALooseRequestIsPassedOverForABoundedTime) {
   for (const char* preset : {"accelgen", "accelgen-no-chunk", "accelgen-no-batch"}) {
     HarnessConfig c = Config(preset, 8);

@@ -126,7 +126,7 @@ TEST(GiveWay, WhoWasPreemptedTakesKvFromThoseThatHaveMissed) {
 }
 
 // Who has its turn takes KV from another that has missed. From then on it keeps its own to its end, as if it could be
-// kept, and nobody else's turn comes nearer.
+// kept, and no other's turn comes nearer.
 TEST(GiveWay, ATurnLastsToTheEndOfTheAnswer) {
   HarnessConfig c = Config(64, 4, 16);
   *c.scheduler.limits.policy.Find<int64_t>("accelgen-missed-turn") = 1;

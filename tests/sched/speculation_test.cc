@@ -46,7 +46,7 @@ TEST(Speculation, AStepThatComputesAllTheTimeTakesNone) {
   EXPECT_EQ(bed.planned().draft_tokens, 0);
 }
 
-// Nobody is to make guesses that no step would take: the plan says how likely one must be. Four together may pay where
+// Guesses that no step would take are not to be made: the plan says how likely one must be. Four together may pay where
 // one alone does not, and a step of few tokens tries some whatever is predicted.
 TEST(Speculation, APlanSaysHowLikelyAGuessMustBe) {
   struct Tiles final : StepTimeModel {  // of four tokens
@@ -75,7 +75,7 @@ TEST(Speculation, APlanSaysHowLikelyAGuessMustBe) {
   for (int i = 0; i < 12; ++i) bed.Draft(bed.Decoding(4, 2), 0, kLikely);
   bed.NobodyGuesses();
   bed.Plan();
-  EXPECT_EQ(bed.planned().least_chance, 0) << "nobody wants to know";
+  EXPECT_EQ(bed.planned().least_chance, 0) << "it is not wanted";
 }
 
 // In between, the likeliest go first, whichever sequences they are of.
@@ -158,7 +158,7 @@ TEST(Speculation, AModelThatMakesGuessesDearIsFoundOut) {
   EXPECT_GT(late, 40);
 }
 
-// Nobody predicts: what is likelier than not, while the step is small.
+// Nothing predicts: what is likelier than not, while the step is small.
 TEST(Speculation, WithoutAModelItIsTheLikelyOnesOfASmallStep) {
   StepBed bed(On(nullptr));
   bed.Draft(bed.Decoding(4, 2), 10, kLikely);  // 0.8, 0.64, 0.51, 0.41

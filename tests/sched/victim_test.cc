@@ -119,7 +119,7 @@ TEST(Victim, OfEqualRankTheYoungestWithoutAShare) {
   }
 }
 
-// Nobody is left but those with a share: the needy one gives its own KV up.
+// None is left but those with a share: the needy one gives its own KV up.
 TEST(Victim, AtLastTheNeedyOneItself) {
   for (const char* preemption :
        {"youngest-recompute", "last-admitted-recompute", "least-recompute-cost", "swap", "by-rank-recompute"}) {

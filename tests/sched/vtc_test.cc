@@ -226,7 +226,7 @@ TEST(Vtc, AFloodWaitsForItself) {
 }
 
 // Client 7 leads: once client 8 comes, a credit behind it, its prompt has whole steps, in two chunks, and what client 7
-// has begun is paused meanwhile. Without a credit nobody leads, and what came first goes on.
+// has begun is paused meanwhile. Without a credit none leads, and what came first goes on.
 TEST(Vtc, WhatTheFloodHasBegunIsPausedForTheOthers) {
   for (const int64_t credit : {0, 60}) {
     testing::HarnessConfig config = FairConfig(10);

@@ -29,7 +29,7 @@ TEST(ClientTable, RemembersWhoIsAwayUntilThePlaceIsNeeded) {
   EXPECT_EQ(serve(1, 10), 0);
   EXPECT_EQ(serve(2, 20), 0);
   EXPECT_EQ(serve(3, 30), 0);
-  EXPECT_EQ(serve(1, 1), 10) << "three places: nobody had to go";
+  EXPECT_EQ(serve(1, 1), 10) << "three places: none had to go";
   EXPECT_EQ(serve(4, 40), 0) << "2 was away for longest";
   EXPECT_EQ(serve(3, 0), 30);
   EXPECT_EQ(serve(1, 0), 11);

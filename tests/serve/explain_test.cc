@@ -30,7 +30,7 @@ TEST_F(ExplainTest, TellsTheScheduleByEitherId) {
   StartServer();
   const json answer = json::parse(Post("/v1/completions", Body(), {{"X-Request-Id", "mine/1"}}).body);
   EXPECT_EQ(answer["id"], "cmpl-mine/1");
-  EXPECT_FALSE(answer.contains("tactus_explain")) << "nobody asked for it";
+  EXPECT_FALSE(answer.contains("tactus_explain")) << "it was not asked for";
   for (const char* id : {"mine/1", "mine%2F1", "cmpl-mine/1"}) {
     const json e = Explain(id);
     EXPECT_EQ(e["object"], "request.schedule") << id;

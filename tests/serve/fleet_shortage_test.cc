@@ -174,7 +174,7 @@ TEST_F(FleetShortageTest, AnImportIsFreeAgainAfterAMessageThatFailed) {
   EXPECT_EQ(written.status, 200) << written.body;
 }
 
-// Of answers that nobody has asked for yet only so much is kept.
+// Only so much is kept of answers that have not been asked for yet.
 TEST_F(FleetShortageTest, WhatWaitsForRoutersIsBounded) {
   port_.arrives = true;
   for (int i = 0; i < 2; ++i) EXPECT_EQ(Finish(Begin()).status, 200);
@@ -210,7 +210,7 @@ TEST_F(FleetShortageTest, ABlockThatIsLargerThanABodyMayBeComes) {
   const auto two = Import(blocks, std::string(2 * kBlockBytes, 'k'));
   EXPECT_EQ(two.status, 413) << two.body;
   const auto other = Post("/v1/completions", R"({"prompt": ")" + std::string(2 << 20, 'x') + "\"}");
-  EXPECT_EQ(other.status, 413) << "nobody else may send as much";
+  EXPECT_EQ(other.status, 413) << "no other client may send as much";
 }
 
 TEST_F(FleetShortageTest, ABlockThatIsLargerThanAllBodiesIsToldOfAtStart) {

@@ -1,5 +1,5 @@
 // Requests that move between two servers with a real (dummy) model, and a router that is this test: what a client gets
-// of both is what one server would have sent, byte for byte. Peers that are somebody else, mute, or gone half-way.
+// of both is what one server would have sent, byte for byte. Peers that are another server, mute, or gone half-way.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -414,9 +414,9 @@ TEST_F(FleetFailureTest, ANobodyAndAMutePeerCostAStreamNothing) {
   ASSERT_EQ(bind(mute, reinterpret_cast<sockaddr*>(&address), size), 0);
   ASSERT_EQ(getsockname(mute, reinterpret_cast<sockaddr*>(&address), &size), 0);
   const std::string url = fmt::format("http://127.0.0.1:{}", ntohs(address.sin_port));
-  const FailingMove nobody = Fail(a, url);  // it does not listen yet
-  EXPECT_TRUE(nobody.stream_is_whole());
-  EXPECT_NE(nobody.why().find("cannot connect"), std::string::npos) << nobody.why();
+  const FailingMove deaf = Fail(a, url);  // it does not listen yet
+  EXPECT_TRUE(deaf.stream_is_whole());
+  EXPECT_NE(deaf.why().find("cannot connect"), std::string::npos) << deaf.why();
   ASSERT_EQ(listen(mute, 8), 0);
   const FailingMove silent = Fail(a, url);
   EXPECT_TRUE(silent.stream_is_whole());
@@ -460,7 +460,7 @@ TEST_F(FleetTest, AnImportThatFallsSilentIsDropped) {
 }
 
 TEST_F(FleetTest, WhatNobodyComesForEnds) {
-  const test::TimeLimit limit("a stream that nobody asks for runs on");
+  const test::TimeLimit limit("a stream that is not asked for runs on");
   ServeOptions impatient = Serve();
   impatient.ticket_timeout.ns = 300 * kMillisecond;
   Replica a = Start(Options(), Serve()), b = Start(Options(), impatient);

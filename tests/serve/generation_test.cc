@@ -326,7 +326,7 @@ TEST_F(GenerationTest, AClientThatLeavesDuringSubmitIsCancelled) {
   generation_->Watch();
   generation_->Run();
   EXPECT_EQ(engine_.cancelled(), 1u) << "its handle was not known when it left";
-  EXPECT_EQ(engine_.submitted().size(), 1u) << "the second prompt was submitted for nobody";
+  EXPECT_EQ(engine_.submitted().size(), 1u) << "the second prompt was submitted for no client";
   engine_.AwaitLive(0);
   EXPECT_EQ(counts_.open("c"), 0);
 }

@@ -1,4 +1,4 @@
-// What runs on parse threads ends when nobody waits for it, and fails alone.
+// What runs on parse threads ends when it is not waited for, and fails alone.
 #include <atomic>
 #include <chrono>
 #include <future>

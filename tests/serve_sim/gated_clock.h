@@ -54,7 +54,7 @@ class GatedClock final : public Clock {
       return Internal("the pass at " + std::to_string(now_ns_) + " ns did not begin");
     return AwaitLoop(&lock, "went to sleep in its pass, which had nothing to do");
   }
-  // From now on it holds nobody, and goes on whenever it is asked, so that steps in flight end and the engine can
+  // From now on it holds no thread, and goes on whenever it is asked, so that steps in flight end and the engine can
   // close.
   void Open() {
     std::lock_guard lock(mutex_);

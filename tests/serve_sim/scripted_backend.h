@@ -47,7 +47,7 @@ class Script {
   TokenId Say(RequestHandle request, int32_t position) {
     std::lock_guard lock(mutex_);
     const auto found = texts_.find(request);
-    TACTUS_CHECK_MSG(found != texts_.end(), fmt::format("nobody has told what request {} is to say", request));
+    TACTUS_CHECK_MSG(found != texts_.end(), fmt::format("what request {} is to say is not known", request));
     const std::vector<TokenId>& text = found->second;
     if (static_cast<size_t>(position) + 1 == text.size()) ended_.push_back(request);
     return text.at(static_cast<size_t>(position));

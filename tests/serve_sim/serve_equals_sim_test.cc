@@ -184,7 +184,7 @@ Args With(Args args, const Args& more) {
   return args;
 }
 
-// A flag that both commands have means the same, and is the same where nobody gives it.
+// A flag that both commands have means the same, and is the same where it is not given.
 TEST(SharedOptions, FlagsOfServeAndSimHaveTheSameDefaults) {
   cli::ServeCommandOptions serve;
   cli::SimCommandOptions sim;
@@ -251,7 +251,7 @@ TEST_F(ServeEqualsSim, NothingButSizesIsGiven) {
   EXPECT_EQ(out.served.completed, 60);
 }
 
-// A machine on which 512 prompt tokens take 300 ms, and a decode 60: nobody gives a flag, and streams keep their beat.
+// A machine on which 512 prompt tokens take 300 ms, and a decode 60: no flag is given, and streams keep their beat.
 TEST_F(ServeEqualsSim, TheDefaultObjectiveSizesStepsAlike) {
   const std::string trace = "trace:" + Trace(80, 10, 1.5);
   const auto run = [&](const Args& more) {
@@ -373,7 +373,7 @@ TEST_F(ServeEqualsSim, TurnsOfConversationsFindWhatWasSaidBefore) {
   EXPECT_GT(out.served.engine->prefix_sharing.value_or(0), 0.1);
 }
 
-// Nobody names a file of step times: a server finds them by itself where its scheduler goes by them. And what it
+// No file of step times is named: a server finds them by itself where its scheduler goes by them. And what it
 // records is predicted by the same times just as it was.
 TEST_F(ServeEqualsSim, EveryPresetKnowsTheSameInBothFrontDoorsAndIsPredicted) {
   const std::string trace = "trace:" + Trace(40, 11, 0.08);

@@ -215,7 +215,7 @@ TEST(StepNoise, WhoFillsStepsToAnObjectiveMissesIt) {
   EXPECT_LT(Simulate(o, texts).attainment, 0.5);
 }
 
-// Before any step has ended, plans are those of steps that do not vary: nobody knows a factor in advance. Afterwards
+// Before any step has ended, plans are those of steps that do not vary: no factor is known in advance. Afterwards
 // results correct the step times that policies see, as in a server.
 TEST(StepNoise, PoliciesLearnOfItFromResultsAlone) {
   for (const int64_t seed : {1, 2, 3, 4, 5, 6}) {

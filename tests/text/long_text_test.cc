@@ -1,5 +1,5 @@
 // Texts of any length and shape: tokenised in work that grows with their length, counted in steps and never in time;
-// ended early when nobody waits for them; refused by their bytes where they can never fit.
+// ended early when they are not waited for; refused by their bytes where they can never fit.
 #include <algorithm>
 #include <atomic>
 #include <string>

@@ -98,14 +98,14 @@ TEST(ClosedLoop, SaturatedDecodesGiveTheBatchPerStep) {
   const DurationNs full = kStep + kBatch * 10 * kMicrosecond;
   size_t saturated = 0;
   while (saturated < out.steps.size() && out.steps[saturated].items == kBatch) ++saturated;
-  EXPECT_GT(saturated, out.steps.size() * 95 / 100);  // the rest is the end, when nobody is left to wait
+  EXPECT_GT(saturated, out.steps.size() * 95 / 100);  // the rest is the end, when none is left to wait
   int64_t tokens = 0;
   for (size_t i = 0; i < saturated; ++i) tokens += out.steps[i].sampled;
   EXPECT_EQ(tokens, static_cast<int64_t>(saturated) * kBatch);
   EXPECT_EQ(out.steps[saturated - 1].end_ns - out.steps[0].start_ns, static_cast<int64_t>(saturated) * full);
 }
 
-// As many clients as fit, all alike: they go in step, each answer takes p + d - 1 token steps, and nobody ever waits.
+// As many clients as fit, all alike: they go in step, each answer takes p + d - 1 token steps, and none ever waits.
 TEST(ClosedLoop, EqualClientsGoInStep) {
   const LinearSteps model(kStep, 3 * kMicrosecond, 7);
   Case c;

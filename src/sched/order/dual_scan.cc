@@ -123,7 +123,7 @@ class DualScanOrder final : public KeyedOrder {
 
   const double kv_tokens_;
   const bool expected_;
-  // Of the plan that is being made.
+  // State of the plan that is being made.
   SequenceColumns columns_;
   Cursor left_at_, right_at_;
   std::array<SlotId, 3> head_{};  // [PlanEnd] the next of the row from the left, from the right

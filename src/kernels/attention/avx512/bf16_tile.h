@@ -92,7 +92,7 @@ void WeighRows(const WeighCall& call) {
   for (int32_t i = call.from; i < call.to;) {
     const int32_t end = i / 8 * 8 + 8 < call.to ? i / 8 * 8 + 8 : call.to;
     const uint32_t* at = call.chunks[i / 8] + i % 8 * stride + call.first_dim;
-    const std::byte* fetch = nullptr;  // without kFetch nobody has filled `ahead`
+    const std::byte* fetch = nullptr;  // without kFetch `ahead` is not filled
     if constexpr (kFetch) fetch = call.ahead[i / 8] + (i % 8 * stride + call.first_dim) * 4;
     for (; i < end; ++i, at += stride) {
       __m512i x[kVecs];

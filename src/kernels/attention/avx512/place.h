@@ -114,7 +114,7 @@ inline void CopyKeys(const AttentionCall& call, const AttentionTile& tile, const
   }
 }
 
-// With the scales of int8, one not yet written meeting a lane that nobody looks at.
+// With the scales of int8, one not yet written meeting a lane that is not looked at.
 inline void PlaceKeys(const AttentionCall& call, const AttentionTile& tile, const Buffers& b, PartitionKv* p) {
   const KvLayer& kv = *call.kv;
   const bool in_place = InChunks(kv);
