@@ -46,7 +46,7 @@ function(tactus_pch target)
   target_precompile_headers(${target} REUSE_FROM ${pch})
 endfunction()
 
-# tactus_module(NAME kv SOURCES a.cc b.cc DEPS base [LIBS fmt::fmt ...])
+# tactus_module(NAME core_kv SOURCES a.cc b.cc DEPS base [LIBS fmt::fmt ...])
 #   A static library tactus_<name> from src/<name>/. DEPS are other modules (they must be lower in the dependency
 #   table that tests/lint checks); LIBS are outside libraries.
 function(tactus_module)
@@ -104,7 +104,7 @@ function(tactus_test_main)
   endif()
 endfunction()
 
-# tactus_test(NAME kv_test SOURCES block_pool_test.cc ... DEPS kv [LABELS fast|slow] [TIMEOUT s])
+# tactus_test(NAME kv_test SOURCES block_pool_test.cc ... DEPS core_kv [LABELS fast|slow] [TIMEOUT s])
 #   One GoogleTest executable per module: few links, quick to build. Label `fast` (default) runs in CI. Every test case is
 #   a test of ctest, `kv_test.Suite.Case`, so that one that skips itself is shown as skipped, with its name.
 #   A file whose names are in another one too has a namespace of its own, named as the file (docs/build.md).

@@ -15,13 +15,13 @@
 
 #include "base/clock.h"
 #include "base/sim_request.h"
+#include "core/loop/metrics.h"
+#include "core/loop/replica.h"
+#include "core/sched/accelgen/slack.h"
+#include "core/sched/promise/promise.h"
+#include "core/sched/scheduler.h"
 #include "cost/cost_model.h"
-#include "loop/metrics.h"
-#include "loop/replica.h"
 #include "obs/histogram.h"
-#include "sched/promise.h"
-#include "sched/scheduler.h"
-#include "sched/slack.h"
 #include "support/fake_executor.h"
 #include "tactus/version.h"
 

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "kv/block_key.h"
-#include "kv/kv_cache.h"
+#include "core/kv/block_key.h"
+#include "core/kv/kv_cache.h"
 
 namespace tactus {
 namespace {

@@ -1,6 +1,6 @@
-// The knobs of scheduling policies. A policy declares its knobs beside its code (src/sched/), its row in the table of
-// choices names them, and everything else follows: flags of the group "Policies" with their environment and TOML names,
-// entries of a recording's header, values that the policy reads when it is made. Nothing here knows a policy;
+// The knobs of scheduling policies. A policy declares its knobs beside its code (src/core/sched/), its row in the table
+// of choices names them, and everything else follows: flags of the group "Policies" with their environment and TOML
+// names, entries of a recording's header, values that the policy reads when it is made. Nothing here knows a policy;
 // docs/policies.md says what each knob does and where its default comes from.
 #pragma once
 

@@ -14,7 +14,7 @@ namespace tactus {
 namespace {
 
 constexpr size_t kMostNameBytes = 64;
-// What a class says of its requests at the gate, and the gate (sched/choices.def) that does it.
+// What a class says of its requests at the gate, and the gate (core/sched/choices.def) that does it.
 constexpr std::pair<const char*, const char*> kGates[] = {{"off", "none"}, {"queue", "queue"}, {"shed", "predict"}};
 
 Status Bad(const std::string& text, const std::string& why) {

@@ -1,5 +1,5 @@
 // The orders of a plan by name. A plan and the scheduler that runs it have one name for their order
-// (src/sched/choices.def), so it is chosen once.
+// (src/core/sched/choices.def), so it is chosen once.
 #pragma once
 
 #include <optional>

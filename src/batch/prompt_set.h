@@ -41,8 +41,8 @@ class PromptSet {
   // One more request: its index is the number of those before it. Fails where not even prompts without keys fit the
   // limit; the set is then as before.
   Status Add(std::span<const TokenId> prompt, const RequestTraits& traits);
-  // The same with the keys of its blocks of the finest size, each a hash of all tokens up to its end (kv/block_key.h).
-  // Those that are missing share nothing; those beyond the last but one token are ignored.
+  // The same with the keys of its blocks of the finest size, each a hash of all tokens up to its end
+  // (core/kv/block_key.h). Those that are missing share nothing; those beyond the last but one token are ignored.
   Status AddKeys(std::span<const Hash128> keys, int32_t prompt_tokens, const RequestTraits& traits);
 
   int32_t size() const { return static_cast<int32_t>(records_.size()); }

@@ -9,8 +9,8 @@
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
+#include "core/trace/replay.h"
 #include "report/request_story.h"
-#include "trace/replay.h"
 
 namespace tactus::cli {
 namespace {

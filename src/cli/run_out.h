@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "cli/option_binding.h"
-#include "loop/run_recorder.h"
+#include "core/loop/run_recorder.h"
 #include "obs/kept_series.h"
 #include "obs/run_file.h"
 

@@ -19,9 +19,9 @@
 #include "cli/sim_cases.h"
 #include "cli/sim_commands.h"
 #include "cli/sim_replay.h"
+#include "core/predict/predictor.h"
 #include "cost/cost_model.h"
 #include "obs/run_result.h"
-#include "predict/predictor.h"
 #include "route/balancer.h"
 #include "sim/sim_run.h"
 

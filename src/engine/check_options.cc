@@ -11,9 +11,9 @@
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "base/utf8.h"
+#include "core/loop/replica.h"
 #include "engine/start_drafts.h"
 #include "exec/model_numerics.h"
-#include "loop/replica.h"
 
 namespace tactus {
 namespace {

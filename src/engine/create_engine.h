@@ -9,7 +9,7 @@
 
 namespace tactus {
 
-class RunRecorder;  // loop/run_recorder.h
+class RunRecorder;  // core/loop/run_recorder.h
 
 struct EngineParts {
   Clock* clock = nullptr;            // the loop's and the engine's; outlives the engine

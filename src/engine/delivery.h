@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include "loop/events.h"
+#include "core/loop/events.h"
 #include "tactus/engine.h"
 #include "text/tokenizer.h"
 

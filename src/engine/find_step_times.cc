@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "base/printable.h"
+#include "core/loop/replica.h"
+#include "core/sched/scheduler.h"
 #include "engine/kept_step_times.h"
 #include "engine/profile_model.h"
-#include "loop/replica.h"
-#include "sched/scheduler.h"
 
 namespace tactus {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/executor.h"
+#include "core/loop/step_loop.h"
 #include "engine/delivery.h"
-#include "loop/step_loop.h"
 #include "tactus/migration.h"
 
 namespace tactus {

@@ -20,8 +20,8 @@
 
 #include "base/clock.h"
 #include "base/executor.h"
+#include "core/loop/replica.h"
 #include "kv_store/block_store.h"
-#include "loop/replica.h"
 #include "obs/prometheus_text.h"
 
 namespace tactus {

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/printable.h"
-#include "draft/draft_model.h"
-#include "draft/draft_sources.h"
-#include "draft/prompt_lookup.h"
+#include "core/draft/draft_model.h"
+#include "core/draft/draft_sources.h"
+#include "core/draft/prompt_lookup.h"
 #include "engine/check_model.h"
 #include "exec/make_backend.h"
 #include "model/catalog.h"

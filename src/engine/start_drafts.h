@@ -6,7 +6,7 @@
 
 #include "base/backend.h"
 #include "base/clock.h"
-#include "base/draft_source.h"
+#include "core/interfaces/draft_source.h"
 #include "engine/model_text.h"
 #include "tactus/options.h"
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/backend.h"
+#include "core/sched/scheduler.h"
 #include "model/loader.h"
-#include "sched/scheduler.h"
 #include "tactus/options.h"
 
 namespace tactus {

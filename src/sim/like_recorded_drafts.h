@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/trace/recorded_drafts.h"
 #include "tactus/engine.h"
-#include "trace/recorded_drafts.h"
 
 namespace tactus {
 

@@ -10,8 +10,8 @@
 
 #include "base/printable.h"
 #include "base/rng.h"
-#include "predict/predictor.h"
-#include "sched/scheduler.h"
+#include "core/predict/predictor.h"
+#include "core/sched/scheduler.h"
 
 namespace tactus {
 namespace {

@@ -11,10 +11,10 @@
 
 #include "base/sim_request.h"
 #include "base/step_shape.h"
-#include "loop/metrics.h"
+#include "core/loop/metrics.h"
+#include "core/trace/recorded_step_times.h"
 #include "sim/like_recorded_drafts.h"
 #include "sim/sim_executor.h"
-#include "trace/recorded_step_times.h"
 
 namespace tactus {
 namespace {

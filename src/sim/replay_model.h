@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "core/trace/replay.h"
 #include "tactus/run_result.h"
-#include "trace/replay.h"
 
 namespace tactus {
 

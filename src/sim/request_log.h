@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "loop/events.h"
+#include "core/loop/events.h"
 #include "sim/workload.h"
 #include "tactus/status.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/draft_source.h"
+#include "core/interfaces/draft_source.h"
 
 namespace tactus {
 

@@ -9,8 +9,8 @@
 #include "base/check.h"
 #include "base/objectives.h"
 #include "base/rng.h"
+#include "core/trace/trace_writer.h"
 #include "sim/simulator_impl.h"
-#include "trace/trace_writer.h"
 
 namespace tactus {
 namespace {

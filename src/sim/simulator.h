@@ -18,12 +18,12 @@
 #include <string>
 #include <vector>
 
-#include "base/draft_source.h"
-#include "loop/events.h"
-#include "loop/run_recorder.h"
+#include "core/interfaces/draft_source.h"
+#include "core/loop/events.h"
+#include "core/loop/run_recorder.h"
+#include "core/sched/scheduler.h"
 #include "obs/run_window.h"
 #include "route/scaling.h"
-#include "sched/scheduler.h"
 #include "sim/planned_job.h"
 #include "sim/sim_executor.h"
 #include "sim/workload.h"

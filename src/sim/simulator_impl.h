@@ -6,8 +6,8 @@
 #include <queue>
 #include <tuple>
 
-#include "loop/metrics.h"
-#include "loop/replica.h"
+#include "core/loop/metrics.h"
+#include "core/loop/replica.h"
 #include "route/fleet.h"
 #include "route/scaling.h"
 #include "sim/migrations.h"

@@ -1,4 +1,4 @@
-#include "base/sequence_notes.h"
+#include "core/interfaces/sequence_notes.h"
 
 #include <gtest/gtest.h>
 

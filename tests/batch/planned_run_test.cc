@@ -6,7 +6,7 @@
 #include "batch/jobs.h"
 #include "batch/plan.h"
 #include "batch/start_order.h"
-#include "loop/harness.h"
+#include "core/loop/harness.h"
 
 namespace tactus {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "batch/jobs.h"
-#include "kv/block_key.h"
+#include "core/kv/block_key.h"
 
 namespace tactus {
 namespace {

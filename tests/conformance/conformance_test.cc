@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "conformance/workload.h"
-#include "predict/predictor.h"
+#include "core/predict/predictor.h"
 
 namespace tactus {
 namespace {

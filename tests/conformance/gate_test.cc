@@ -5,7 +5,7 @@
 #include <cstdio>
 
 #include "conformance/workload.h"
-#include "trace/replay.h"
+#include "core/trace/replay.h"
 
 namespace tactus {
 namespace {

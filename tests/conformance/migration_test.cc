@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 #include "conformance/workload.h"
-#include "trace/replay.h"
+#include "core/trace/replay.h"
 
 namespace tactus {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/rng.h"
 #include "conformance/workload.h"
-#include "trace/replay.h"
+#include "core/trace/replay.h"
 
 namespace tactus::stored_prompts_test {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "loop/harness.h"
+#include "core/loop/harness.h"
 
 namespace tactus::testing {
 

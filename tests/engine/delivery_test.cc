@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "base/rng.h"
-#include "seq/stop_matcher.h"
+#include "core/seq/stop_matcher.h"
 
 namespace tactus {
 namespace {

@@ -75,7 +75,7 @@ int main(int argc, char**) {
 
 
 def site(
-    file="src/kv/a.cc",
+    file="src/core/kv/a.cc",
     function="F",
     operator="boundary",
     begin=0,
@@ -105,7 +105,7 @@ class Project(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name).resolve()
-        self.file = self.root / "src/kv/snippet.cc"
+        self.file = self.root / "src/core/kv/snippet.cc"
         self.file.parent.mkdir(parents=True)
         self.file.write_text(SNIPPET)
 
@@ -113,7 +113,7 @@ class Project(unittest.TestCase):
         if NO_LIBCLANG:
             self.skipTest(NO_LIBCLANG)
         sites, files = find_sites.sites_of(self.root, ["-std=c++20"], self.file)
-        self.assertEqual(files, ["src/kv/snippet.cc"])
+        self.assertEqual(files, ["src/core/kv/snippet.cc"])
         return number_occurrences(sites)
 
     def compile(self, text):
@@ -272,10 +272,10 @@ class Sampling(unittest.TestCase):
     def test_excluded_lines_are_not_drawn(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            (root / "src/kv").mkdir(parents=True)
-            (root / "src/kv/a.cc").write_text("  if (a < b) return;\n")
-            self.assertEqual(sample.without_excluded([site()], {"src/kv/a.cc": {"if (a < b) return;"}}, root), [])
-            self.assertEqual(len(sample.without_excluded([site()], {"src/kv/a.cc": {"if (c)"}}, root)), 1)
+            (root / "src/core/kv").mkdir(parents=True)
+            (root / "src/core/kv/a.cc").write_text("  if (a < b) return;\n")
+            self.assertEqual(sample.without_excluded([site()], {"src/core/kv/a.cc": {"if (a < b) return;"}}, root), [])
+            self.assertEqual(len(sample.without_excluded([site()], {"src/core/kv/a.cc": {"if (c)"}}, root)), 1)
 
     def test_the_list_of_excluded_lines_fits_the_sources(self):
         for file, lines in sample.excluded_lines(TOOL / "excluded.toml").items():
@@ -300,9 +300,9 @@ class Judging(unittest.TestCase):
 
     def test_a_program_whose_cases_are_tests_of_ctest_is_one_program(self):
         build = pathlib.Path("/b")
-        folder = {"name": "WORKING_DIRECTORY", "value": "/b/tests/kv"}
+        folder = {"name": "WORKING_DIRECTORY", "value": "/b/tests/core/kv"}
         whole = [
-            {"name": "kv_test", "command": ["/b/tests/kv/kv_test", "--gtest_brief=1"], "properties": [folder]},
+            {"name": "kv_test", "command": ["/b/tests/core/kv/kv_test", "--gtest_brief=1"], "properties": [folder]},
             {"name": "not_built"},
             {
                 "name": "e2e",
@@ -313,12 +313,12 @@ class Judging(unittest.TestCase):
         single = [
             {
                 "name": f"kv_test.Kv.{case}",
-                "command": ["/b/tests/kv/kv_test", f"--gtest_filter=Kv.{case}", "--gtest_also_run_disabled_tests"],
+                "command": ["/b/tests/core/kv/kv_test", f"--gtest_filter=Kv.{case}", "--gtest_also_run_disabled_tests"],
                 "properties": [folder],
             }
             for case in ("A", "B")
         ]
-        kv = checks.Program("kv_test", ("/b/tests/kv/kv_test",), "kv", True, None)
+        kv = checks.Program("kv_test", ("/b/tests/core/kv/kv_test",), "kv", True, None)
         self.assertEqual(
             checks.listed_programs(whole, build), [kv, checks.Program("e2e", ("python3", "run.py"), "", False, 77)]
         )
@@ -386,8 +386,8 @@ class Reporting(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.root = pathlib.Path(folder.name)
-        (self.root / "src/kv").mkdir(parents=True)
-        (self.root / "src/kv/a.cc").write_text("a < b;\n" * 100)
+        (self.root / "src/core/kv").mkdir(parents=True)
+        (self.root / "src/core/kv/a.cc").write_text("a < b;\n" * 100)
 
     def test_survivors_show_their_line(self):
         self.assertEqual(site(begin=4).diff("if (a < b) return;\n"), ["- if (a < b) return;", "+ if (a <= b) return;"])
@@ -409,8 +409,8 @@ class Reporting(unittest.TestCase):
         self.assertEqual(self.outcomes().shortfalls(0.3, 0.3), [])
 
     def test_an_entry_that_fits_no_site_is_stale(self):
-        fits = equivalents.Equivalent("src/kv/a.cc", "F", "boundary", "a < b", 0, "why")
-        gone = equivalents.Equivalent("src/kv/a.cc", "F", "boundary", "a < c", 0, "why")
+        fits = equivalents.Equivalent("src/core/kv/a.cc", "F", "boundary", "a < b", 0, "why")
+        gone = equivalents.Equivalent("src/core/kv/a.cc", "F", "boundary", "a < c", 0, "why")
         reasons, stale = equivalents.split([fits, gone], [site()])
         self.assertEqual(reasons, {site().key: "why"})
         self.assertEqual(stale, [gone])
@@ -423,8 +423,8 @@ class Reporting(unittest.TestCase):
     def test_results_are_used_again_while_nothing_changed(self):
         with tempfile.TemporaryDirectory() as folder:
             root = pathlib.Path(folder)
-            (root / "src/kv").mkdir(parents=True)
-            (root / "src/kv/a.cc").write_text("a < b;\n")
+            (root / "src/core/kv").mkdir(parents=True)
+            (root / "src/core/kv/a.cc").write_text("a < b;\n")
             killed, alive = site(), site(function="G")
             first = kept_results.KeptResults(root / "kept", root, "tools", "tests")
             first.put(killed, trial.Outcome(killed.key, trial.KILLED))
@@ -442,15 +442,15 @@ class Building(unittest.TestCase):
         here = tree.Tree(pathlib.Path("/p"), pathlib.Path("/p/build/mutants/src"))
         good, bad = site(line=3), site(function="G", line=9, begin=200)
         output = (
-            "FAILED: src/kv/CMakeFiles/tactus_kv.dir/a.cc.o\nc++ ...\n"
+            "FAILED: src/core/kv/CMakeFiles/tactus_kv.dir/a.cc.o\nc++ ...\n"
             "/p/build/mutants/src/src/kv/a.cc:9:12: error: narrowing conversion\n[2/5] Building\n"
         )
         self.assertEqual(here.blame(output, [good, bad]), [bad])
 
     def test_a_failure_that_names_no_site_drops_those_of_its_file(self):
         here = tree.Tree(pathlib.Path("/p"), pathlib.Path("/p/build/mutants/src"))
-        output = "FAILED: src/kv/CMakeFiles/tactus_kv.dir/a.cc.o\nc++ ...\ninternal compiler error\n"
-        other = site(file="src/kv/b.cc")
+        output = "FAILED: src/core/kv/CMakeFiles/tactus_kv.dir/a.cc.o\nc++ ...\ninternal compiler error\n"
+        other = site(file="src/core/kv/b.cc")
         self.assertEqual(here.blame(output, [site(), other]), [site()])
 
     def test_a_file_that_moved_is_configured_for_before_sites_are_read(self):

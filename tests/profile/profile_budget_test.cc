@@ -1,7 +1,7 @@
 // The budget that --tbt-slo chooses, against step times from which it follows by hand.
 #include <gtest/gtest.h>
 
-#include "sched/choices.h"
+#include "core/sched/choices.h"
 
 namespace tactus::sched {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <cstdio>
 
-#include "loop/harness.h"
+#include "core/loop/harness.h"
 #include "sim/simulator.h"
 
 namespace tactus {

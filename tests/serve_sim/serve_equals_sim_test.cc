@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "cli/command_options.h"
+#include "core/trace/replay.h"
 #include "engine/profile_model.h"
 #include "obs/run_result.h"
 #include "scripted_backend.h"
@@ -17,7 +18,6 @@
 #include "sim/replay_model.h"
 #include "sim/simulator.h"
 #include "support/tiny_config.h"
-#include "trace/replay.h"
 
 namespace tactus {
 namespace {

@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "base/rng.h"
+#include "core/sched/scheduler.h"
 #include "cost/cost_model.h"
 #include "cost/step_table.h"
-#include "sched/scheduler.h"
 #include "sim/linear_model.h"
 #include "sim/oracle.h"
 #include "sim/packing_bound.h"

@@ -5,8 +5,8 @@
 
 #include <cstdio>
 
+#include "core/trace/replay.h"
 #include "sim/fleet_bed.h"
-#include "trace/replay.h"
 
 namespace tactus::migrations_test {
 namespace {

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <cstdio>
 
+#include "core/trace/replay.h"
 #include "sim/linear_model.h"
 #include "sim/sim_drafts.h"
 #include "sim/simulator.h"
-#include "trace/replay.h"
 
 namespace tactus::sim_drafts_test {
 namespace {

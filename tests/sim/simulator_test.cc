@@ -8,11 +8,11 @@
 #include <numeric>
 
 #include "base/sim_request.h"
+#include "core/trace/replay.h"
 #include "obs/run_result.h"
 #include "sim/linear_model.h"
 #include "sim/run_many.h"
 #include "sim/small_engine.h"
-#include "trace/replay.h"
 
 namespace tactus {
 namespace {

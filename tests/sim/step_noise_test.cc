@@ -8,10 +8,10 @@
 #include <cstdio>
 #include <fstream>
 
+#include "core/trace/replay.h"
 #include "sim/linear_model.h"
 #include "sim/run_many.h"
 #include "sim/sim_options.h"
-#include "trace/replay.h"
 
 namespace tactus {
 namespace {

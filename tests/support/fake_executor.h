@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/draft_source.h"
 #include "base/executor.h"
 #include "base/rng.h"
+#include "core/interfaces/draft_source.h"
 
 namespace tactus {
 

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "sched/choices.h"
+#include "core/sched/choices.h"
 
 namespace tactus::theory {
 namespace {

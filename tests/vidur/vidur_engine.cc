@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "base/sim_request.h"
-#include "sched/choices.h"
-#include "sched/context.h"
+#include "core/sched/choices.h"
+#include "core/sched/context.h"
 #include "sim/simulator.h"
 #include "vidur/vidur_policies.h"
 

@@ -1,7 +1,7 @@
 // Runs a case of Vidur's in our simulator (the step loop, scheduler and KV cache that serve) and writes the same logs.
 #pragma once
 
-#include "sched/scheduler.h"
+#include "core/sched/scheduler.h"
 #include "vidur/vidur_case.h"
 #include "vidur/vidur_tables.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sched/context.h"
+#include "core/sched/context.h"
 
 namespace tactus::vidur {
 namespace {

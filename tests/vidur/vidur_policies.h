@@ -7,7 +7,7 @@
 
 #include <memory>
 
-#include "sched/policy.h"
+#include "core/sched/policy.h"
 #include "vidur/vidur_case.h"
 
 namespace tactus::vidur {

@@ -11,7 +11,7 @@ NUMBERS = 1 << 20  # the table of runtime/mutant_switch.cc
 
 @dataclass(frozen=True)
 class Site:
-    file: str  # relative to the project: src/sched/plan.cc
+    file: str  # relative to the project: src/core/sched/plan.cc
     function: str
     operator: str
     begin: int  # bytes of the file that `instrumented` replaces

@@ -1,0 +1,161 @@
+// The state of every live sequence, indexed by SlotId: what seq/ owns and writes, and what the policies of sched/ read
+// in place (never copied, never rebuilt per step), column by column. A sequence lies in two lines of memory, because
+// whoever asks about one reads many of its columns, and few other sequences next to it. Plain data.
+//
+// A sequence has two lengths of each kind. "Planned" counts what steps in flight will have done, "committed" what
+// results have confirmed; they differ only while the sequence is in flight.
+//   known     tokens that exist: prompt + generated (planned: with those that steps in flight will sample)
+//   computed  leading positions whose K and V are (planned: will be) in the cache
+//   goal      tokens known when it was last admitted: prefill ends, and the first token is sampled, at position goal -
+//   1
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/prefetch.h"
+#include "base/units.h"
+#include "core/interfaces/draft_source.h"
+
+namespace tactus {
+
+enum class SeqState : uint8_t {
+  kFree,      // no sequence
+  kHeld,      // choice > 0 of a request whose first choice has not computed the prompt yet; no policy sees it
+  kWaiting,   // in the queue, holds no KV; a preempted sequence comes back here (computed > 0: swapped out to host
+              // memory)
+  kPrefill,   // holds KV, planned computed < goal
+  kDecode,    // holds KV, planned computed >= goal
+  kFinished,  // its answer is complete; the slot is kept until the last step in flight that uses it has ended
+};
+
+enum class FlightState : uint8_t {
+  kIdle,       // in no step in flight
+  kInFlight,   // in one, and cannot be planned until its result is there
+  kChainable,  // in one or more, and may be planned: whatever it needs next is known or already on the device
+};
+
+// Clients that are remembered beside those that have live sequences.
+inline constexpr int32_t kIdleClients = 4096;
+
+// A sequence as it lies in memory. The first line has what a decode is planned by.
+struct alignas(64) SequenceRow {
+  SeqState state = SeqState::kFree;
+  FlightState flight = FlightState::kIdle;
+  bool prompt_logprobs = false;  // every prompt row gets logits
+  uint8_t service_class = 0;     // 1 + an index of SchedulerLimits::classes; 0: none
+  int32_t prompt_tokens = 0;
+  int32_t max_output_tokens = 0;
+  int32_t goal_tokens = 0;
+  int32_t known_planned = 0;
+  int32_t known_committed = 0;
+  int32_t computed_planned = 0;
+  int32_t preemptions = 0;
+  int64_t arrival_order = 0;  // unique, ascending in arrival; choices of a request are neighbours
+  Slo slo;
+
+  TimeNs queued_ns = 0;  // when it last entered the queue
+  TimeNs arrival_ns = 0;
+  int64_t admit_order = 0;  // unique, ascending in (last) admission
+  int32_t computed_committed = 0;
+  int16_t draft_tokens = 0;  // guesses at what follows the last known token, that may be verified with it
+  DraftChance draft_chance = 0;
+  SlotId fork_from = kNoSlot;  // a sequence that has computed the same prompt and still holds it, or kNoSlot
+  int32_t priority = 0;        // lower runs first
+  ClientId client = 0;         // index of StepView::client_notes
+  int32_t in_flight = 0;       // items of it in steps in flight
+  StepId last_step = 0;        // that it was planned for
+  uint32_t epoch = 0;          // items planned under an older one are stale
+  int32_t waiting_index = 0;   // its place in the waiting list
+};
+static_assert(sizeof(SequenceRow) == 128);
+
+// One member of all rows.
+template <class T>
+class SequenceColumn {
+ public:
+  SequenceColumn(const SequenceRow* rows, T SequenceRow::* member)
+      : first_(rows != nullptr ? &(rows->*member) : nullptr) {}
+  const T& operator[](SlotId s) const {
+    return *reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first_) +
+                                       static_cast<size_t>(s) * sizeof(SequenceRow));
+  }
+  bool operator==(const SequenceColumn&) const = default;
+
+ private:
+  const T* first_;
+};
+
+struct SequenceColumns {  // each [capacity]; what they mean: SequenceRow
+  int32_t capacity = 0;
+  const SequenceRow* rows = nullptr;
+  SequenceColumn<SeqState> state{rows, &SequenceRow::state};
+  SequenceColumn<FlightState> flight{rows, &SequenceRow::flight};
+  SequenceColumn<bool> prompt_logprobs{rows, &SequenceRow::prompt_logprobs};
+  SequenceColumn<uint8_t> service_class{rows, &SequenceRow::service_class};
+  SequenceColumn<int32_t> prompt_tokens{rows, &SequenceRow::prompt_tokens};
+  SequenceColumn<int32_t> max_output_tokens{rows, &SequenceRow::max_output_tokens};
+  SequenceColumn<int32_t> goal_tokens{rows, &SequenceRow::goal_tokens};
+  SequenceColumn<int32_t> known_planned{rows, &SequenceRow::known_planned};
+  SequenceColumn<int32_t> known_committed{rows, &SequenceRow::known_committed};
+  SequenceColumn<int32_t> computed_planned{rows, &SequenceRow::computed_planned};
+  SequenceColumn<int32_t> preemptions{rows, &SequenceRow::preemptions};
+  SequenceColumn<int64_t> arrival_order{rows, &SequenceRow::arrival_order};
+  SequenceColumn<Slo> slo{rows, &SequenceRow::slo};
+  SequenceColumn<TimeNs> queued_ns{rows, &SequenceRow::queued_ns};
+  SequenceColumn<TimeNs> arrival_ns{rows, &SequenceRow::arrival_ns};
+  SequenceColumn<int64_t> admit_order{rows, &SequenceRow::admit_order};
+  SequenceColumn<int32_t> computed_committed{rows, &SequenceRow::computed_committed};
+  SequenceColumn<int16_t> draft_tokens{rows, &SequenceRow::draft_tokens};
+  SequenceColumn<DraftChance> draft_chance{rows, &SequenceRow::draft_chance};
+  SequenceColumn<SlotId> fork_from{rows, &SequenceRow::fork_from};
+  SequenceColumn<int32_t> priority{rows, &SequenceRow::priority};
+  SequenceColumn<ClientId> client{rows, &SequenceRow::client};
+  const PlannedPlace* planned = nullptr;  // a column by itself: only the orders of offline jobs read it
+
+  // Asks for the memory of the sequence.
+  void WillRead(SlotId s) const {
+    Prefetch(&state[s]);
+    Prefetch(&queued_ns[s]);
+  }
+
+  // Tokens that can be planned now: whatever is known and not yet (planned to be) computed; 0 when the end by length is
+  // already in flight. Precondition: prefilling or decoding.
+  int32_t Pending(SlotId s) const {
+    const int32_t output = known_planned[s] - prompt_tokens[s];
+    return output >= max_output_tokens[s] ? 0 : known_planned[s] - computed_planned[s];
+  }
+  bool HoldsKv(SlotId s) const { return state[s] == SeqState::kPrefill || state[s] == SeqState::kDecode; }
+  bool Plannable(SlotId s) const { return flight[s] != FlightState::kInFlight; }
+};
+
+enum class ChangeKind : uint8_t {
+  kQueued,    // entered the queue: arrived, preempted or no longer held
+  kUnqueued,  // left the queue without running: cancelled or failed
+  kAdmitted,  // left the queue, holds KV
+  kFinished,  // had KV, has ended
+};
+
+// Since the previous plan, in the order in which they happened (a slot may be reused in between). A preemption is
+// kQueued of a sequence with preemptions > 0.
+struct SequenceChange {
+  SlotId slot = kNoSlot;
+  ChangeKind kind = ChangeKind::kQueued;
+};
+
+// One finished step, for policies that look back.
+struct StepRecord {
+  StepId step = -1;
+  TimeNs planned_ns = 0;
+  TimeNs start_ns = 0;
+  TimeNs end_ns = 0;
+  DurationNs predicted_ns = 0;  // how long it was to take; 0: not known
+  int32_t prefill_tokens = 0;
+  int32_t decode_tokens = 0;
+  int32_t prefill_items = 0;
+  int32_t preemptions = 0;
+  DurationNs longest_preemption_ns = 0;  // of the sequences that started again in it: how long they were without KV
+  bool ok = true;
+};
+
+}  // namespace tactus

@@ -1,0 +1,105 @@
+// What the step loop tells the world: one flat batch per pass, no text. Delivery (serving) copies it to its own thread;
+// the simulator and the benchmarks count.
+//
+// Thread rule: OnStep is called on the engine thread after the next step has been submitted. It must not block, and the
+// spans are valid only during the call.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/units.h"
+#include "core/interfaces/sequence_columns.h"
+#include "tactus/engine.h"
+#include "tactus/request.h"
+#include "tactus/timeline.h"
+
+namespace tactus {
+
+// One generated token, or an end without one (token < 0: cancelled, failed, or a late stop). Tokens of one choice come
+// in order. The last event of a choice has finish != kNone; `user` and `handle` are those of the PreparedRequest.
+struct TokenEvent {
+  void* user = nullptr;
+  RequestHandle handle = 0;
+  int32_t choice = 0;
+  TokenId token = -1;
+  FinishReason finish = FinishReason::kNone;
+  bool first_token = false;  // of this choice
+  int32_t stop_string = -1;  // index in Request::stop of the one that ended it; the token is the one that completed it
+  int32_t logprobs = -1;     // index in StepEvents::logprobs
+  int32_t error = -1;        // index in StepEvents::errors, with kError and kCancelled
+  DurationNs gap_ns = 0;     // since this choice's previous token; for the first one since arrival
+};
+
+// `count` tokens that came `gap_ns` after their sequences' previous ones (first: after arrival). Equal neighbours are
+// one entry.
+struct GapEvent {
+  DurationNs gap_ns = 0;
+  int32_t count = 0;
+  bool first = false;
+};
+
+// A request's first choice got its first share of a step.
+struct ScheduledEvent {
+  void* user = nullptr;
+  RequestHandle handle = 0;
+  TimeNs arrival_ns = 0;
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;  // of the prompt, found in the prefix cache
+};
+
+// Logits of prompt rows that were asked for (Request::prompt_logprobs): rows [first_row, ...) of the prompt of choice
+// 0. A recomputed prompt repeats them: take the first.
+struct PromptLogprobsEvent {
+  void* user = nullptr;
+  RequestHandle handle = 0;
+  int32_t first_row = 0;  // entry r belongs to prompt token first_row + r + 1
+  std::vector<std::vector<TokenLogprob>> rows;
+};
+
+// All choices have ended. After this event the loop has forgotten the request; `user` is never mentioned again.
+struct RequestDoneEvent {
+  void* user = nullptr;
+  RequestHandle handle = 0;
+  TimeNs arrival_ns = 0;
+  TimeNs scheduled_ns = 0;    // first share of a step; 0: never
+  TimeNs first_token_ns = 0;  // of any choice; 0: never
+  TimeNs done_ns = 0;
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;
+  int32_t completion_tokens = 0;  // of all choices
+  int32_t preemptions = 0;
+  int32_t recomputed_tokens = 0;
+  FinishReason finish = FinishReason::kNone;  // the worst of the choices: kError, kCancelled, kLength, kStop
+  DurationNs longest_gap_ns = 0;              // between two tokens of one choice
+  int32_t gaps = 0, late_gaps = 0;            // of all choices; late: longer than the request's TBT objective
+  DurationNs predicted_ttft_ns = -1;          // when it came, by the gate; -1: none predicts
+  bool refused = false;                       // by the gate: as if it had not been taken
+  std::shared_ptr<const Request> request;
+  std::array<Miss, kNumObjectives> misses;  // of its objectives; those of a request that failed may be missed without
+};
+
+struct StepEvents {
+  TimeNs now_ns = 0;
+  DurationNs decision_ns = -1;        // of the plan made in this pass; -1: none was made
+  std::span<const StepRecord> steps;  // that ended in this pass, oldest first
+  std::span<const ScheduledEvent> scheduled;
+  std::span<const GapEvent> gaps;      // of every token of this pass
+  std::span<const TokenEvent> tokens;  // empty when the sink does not want them
+  std::span<const PromptLogprobsEvent> prompt_logprobs;
+  std::span<const RequestDoneEvent> done;
+  std::span<const std::vector<TokenLogprob>> logprobs;  // chosen token first, then the best
+  std::span<const Status> errors;
+};
+
+class EventSink {
+ public:
+  virtual ~EventSink() = default;
+  // False: `tokens` stays empty (simulations: no token is read). Asked once, when the loop is made.
+  virtual bool wants_tokens() const { return true; }
+  virtual void OnStep(const StepEvents& events) = 0;
+};
+
+}  // namespace tactus

@@ -1,0 +1,55 @@
+// The engine's metrics: what /metrics says, and the run's result. Counts on the engine thread from the step
+// events (plain integers and buckets, no locks in the hot path beyond one uncontended mutex per pass); Text and
+// Result copy under that mutex and format outside it, so a scrape never waits for compute.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "core/kv/kv_cache.h"
+#include "core/loop/events.h"
+#include "obs/objective_metrics.h"
+#include "obs/prometheus_text.h"
+#include "obs/run_result.h"
+
+namespace tactus {
+
+class EngineMetrics final : public EventSink {
+ public:
+  // `exact`: every latency is kept, for percentiles without a bucket's error. `window`: what counts in the result.
+  EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget, bool exact = false,
+                RunWindow window = {});
+
+  void OnStep(const StepEvents& events) override;  // engine thread
+
+  // Any thread.
+  void CountArrival(TimeNs arrival_ns);  // of every request, those that are refused too
+  void CountRejected(const Slo& slo, std::string_view slo_class, std::string_view why, TimeNs arrival_ns = 0);
+  std::string Text(const EngineStats& stats) const;
+  RunResult Outcome(const EngineStats& stats) const;
+
+ private:
+  // What a scrape shows; copied whole under the mutex (a few kilobytes).
+  struct Counts {
+    Counts();
+    BucketHistogram ttft_s, gap_s, e2e_s, queue_s, prefill_s, decode_s, prompt_tokens, generation_tokens,
+        iteration_tokens, step_s, step_ratio, ttft_ratio;
+    double predicted_s = 0, measured_s = 0;  // of the steps that were predicted
+    int64_t executor_errors = 0;
+  };
+  void CountDone(const RequestDoneEvent& done);
+
+  const std::string model_name_;
+  const KvCacheConfig kv_;
+  const int64_t token_budget_;
+  mutable std::mutex mutex_;
+  Counts counts_;
+  RunAccumulator run_;
+  ObjectiveMetrics objectives_;
+};
+
+// What the end of a request says of it.
+EndedRequest EndedOf(const RequestDoneEvent& done);
+
+}  // namespace tactus

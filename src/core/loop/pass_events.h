@@ -1,0 +1,70 @@
+// What one pass of the step loop has to tell: collected while it commits and plans, handed to the sink at its end. All
+// times in it are the pass's one `now`. Thread rule: engine thread only. Buffers keep their capacity.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "core/loop/events.h"
+
+namespace tactus {
+
+class PassEvents {
+ public:
+  PassEvents(EventSink* sink, size_t max_sequences, size_t max_steps);
+
+  void Begin(TimeNs now_ns) { now_ns_ = now_ns; }
+  TimeNs now_ns() const { return now_ns_; }  // the one time that decisions of this pass see
+  bool wants_tokens() const { return wants_tokens_; }
+
+  void Step(const StepRecord& record) { steps_.push_back(record); }
+  void Scheduled(const ScheduledEvent& event) { scheduled_.push_back(event); }
+  void PromptLogprobs(PromptLogprobsEvent event) { prompt_logprobs_.push_back(std::move(event)); }
+  void Done(const RequestDoneEvent& event) { done_.push_back(event); }
+  void Decided(DurationNs took_ns) { decision_ns_ = took_ns; }
+  // A token came `gap_ns` after its sequence's previous one.
+  void Gap(DurationNs gap_ns) {
+    if (open_gap_->gap_ns != gap_ns) [[unlikely]]
+      OpenGap(gap_ns);
+    ++open_gap_->count;
+  }
+  // Its first token came `gap_ns` after its arrival.
+  void FirstGap(DurationNs gap_ns);
+  // A new event, to be filled in before the next one is asked for. Precondition: wants_tokens().
+  TokenEvent* Token() { return &tokens_.emplace_back(); }
+  // Their indices, for TokenEvent.
+  int32_t Logprobs(std::vector<TokenLogprob> of_token) {
+    logprobs_.push_back(std::move(of_token));
+    return static_cast<int32_t>(logprobs_.size()) - 1;
+  }
+  int32_t Error(const Status& status) {
+    errors_.push_back(status);
+    return static_cast<int32_t>(errors_.size()) - 1;
+  }
+
+  // Tells the sink, if there is anything to tell, and forgets it.
+  void Deliver();
+
+ private:
+  void OpenGap(DurationNs gap_ns);
+
+  EventSink& sink_;
+  const bool wants_tokens_;
+  TimeNs now_ns_ = 0;
+  DurationNs decision_ns_ = -1;
+  std::vector<StepRecord> steps_;
+  std::vector<ScheduledEvent> scheduled_;
+  std::vector<GapEvent> gaps_;
+  GapEvent no_gap_{.gap_ns = std::numeric_limits<DurationNs>::min()};
+  GapEvent* open_gap_ = &no_gap_;  // the last of gaps_ if Gap may count in it, else no_gap_
+  std::vector<TokenEvent> tokens_;
+  std::vector<PromptLogprobsEvent> prompt_logprobs_;
+  std::vector<RequestDoneEvent> done_;
+  std::vector<std::vector<TokenLogprob>> logprobs_;
+  std::vector<Status> errors_;
+};
+
+}  // namespace tactus

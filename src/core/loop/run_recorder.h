@@ -1,0 +1,59 @@
+// Records in a run file (obs/run_file.h) what step loops tell: steps, requests as they end, and the time series, which
+// may also be kept for the result. For the engine, for a simulation's replicas.
+//
+// Thread rule: any thread; one mutex, held for the formatting of a few rows.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "core/loop/events.h"
+#include "obs/kept_series.h"
+#include "obs/run_file.h"
+#include "obs/run_series.h"
+
+namespace tactus {
+
+class RunRecorder {
+ public:
+  // Times in the file count from `origin_ns`, by the clock of the loops; kNever: from the first arrival. Either of
+  // `file` and `kept` may be null, not both; with both the file's interval is theirs.
+  RunRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns, KeptSeries* kept = nullptr);
+
+  void Arrived(TimeNs at_ns);  // every request, those that are refused too
+  // Steps and tokens of a pass, not the requests that ended in it. `stats`: the loop's as of the pass before, in which
+  // the step that has just ended was planned.
+  void Passed(int32_t replica, const StepEvents& events, const EngineStats& stats);
+  void Ended(int64_t number, int32_t replica, const RequestDoneEvent& done);
+  void Refused(int64_t number, TimeNs arrival_ns, TimeNs now_ns, int64_t prompt_tokens, const Slo& slo,
+               std::string_view slo_class);
+  // Once, when nothing else will be told. kDataLoss: the file is incomplete.
+  Status Close(const std::string& result_json);
+
+ private:
+  TimeNs Since(TimeNs ns) const { return origin_ns_ == kNever ? 0 : std::max<TimeNs>(0, ns - origin_ns_); }
+
+  std::mutex mutex_;
+  const std::unique_ptr<RunFileWriter> file_;
+  TimeNs origin_ns_;
+  RunSeries series_;
+};
+
+// What an engine tells, handed on: a recorder between the loop and its other sink, which outlives it.
+class RecordingSink final : public EventSink {
+ public:
+  using StatsNow = std::function<EngineStats()>;
+  RecordingSink(RunRecorder* recorder, EventSink* next, StatsNow stats)
+      : recorder_(recorder), next_(next), stats_(std::move(stats)) {}
+  bool wants_tokens() const override { return next_->wants_tokens(); }
+  void OnStep(const StepEvents& events) override;
+
+ private:
+  RunRecorder* const recorder_;
+  EventSink* const next_;
+  const StatsNow stats_;
+};
+
+}  // namespace tactus

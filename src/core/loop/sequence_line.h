@@ -1,0 +1,86 @@
+// What core/loop/timelines.h keeps of a request and of each of its sequences. Plain data with fixed room; pooled, so
+// that nothing of it is allocated twice.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "base/units.h"
+#include "core/loop/timelines.h"
+
+namespace tactus {
+
+// From the end of the one before, or from the arrival.
+struct LineSegment {
+  TimeNs until_ns = 0;
+  int32_t steps = 0;
+  Cause cause = Cause::kIntake;
+  bool mixed = false;
+};
+
+struct SequenceLine {
+  enum class Phase : uint8_t {
+    kArriving,  // no plan has been made since it came
+    kUnseen,    // waits, and has not been looked at yet
+    kWaiting,   // waits, for `open`
+    kRunning,   // computes (`open`), or is left out of steps
+    kEnded
+  };
+
+  RequestLine* request = nullptr;
+  SequenceLine* next = nullptr;  // of the same request
+  SlotId slot = kNoSlot;
+  int32_t choice = 0;
+  TimeNs arrival_ns = 0;
+  TimeNs since_ns = 0;  // up to here all is accounted for
+  StepId since_step = 0;
+  Phase phase = Phase::kArriving;
+  Cause open = Cause::kIntake;
+  bool others_ahead = false;
+  Cause left_out = Cause::kPassedOver;  // why it was refused a share when step left_out_step was planned
+  StepId left_out_step = -1;
+  int32_t redo_until = 0;  // positions before it have been computed once already
+  FinishReason finish = FinishReason::kNone;
+  TimeNs first_token_ns = -1;
+  DurationNs longest_gap_ns = 0;
+  TimeNs longest_gap_end_ns = 0;
+  int32_t generated = 0;
+  DurationNs beside_others_ns = 0;
+  std::array<DurationNs, kNumCauses> total_ns{};
+  uint32_t num_segments = 0;
+  std::array<LineSegment, Timelines::kMostSegments> segments;
+
+  // The time up to `until_ns`, when so many steps had been begun, was for `cause`.
+  void Account(Cause cause, TimeNs until_ns, StepId step);
+  // What each cause has of [from_ns, to_ns), as far as segments tell.
+  std::array<DurationNs, kNumCauses> Within(TimeNs from_ns, TimeNs to_ns) const;
+  SequenceTimeline Show() const;
+
+ private:
+  void Compact();
+};
+
+struct RequestLine {
+  RequestHandle handle = 0;
+  std::string id, owner, slo_class;
+  Slo slo;
+  TimeNs arrival_ns = 0;
+  int32_t prompt_tokens = 0;
+  int32_t preemptions = 0;
+  int32_t sequences = 0;
+  bool ended = false;
+  FinishReason finish = FinishReason::kNone;
+  std::optional<CacheMatch> cache;
+  size_t live_index = 0;
+  SequenceLine* first = nullptr;
+  SequenceLine* last = nullptr;
+
+  std::array<Miss, kNumObjectives> Misses() const;
+};
+
+// The cause without which a span beyond `objective_ns` would have been least beyond it. Waiting costs what it took, at
+// most the excess. Computing costs what it exceeds the objective by itself: no answer comes without it.
+Miss MissOf(const std::array<DurationNs, kNumCauses>& spent_ns, DurationNs objective_ns);
+
+}  // namespace tactus

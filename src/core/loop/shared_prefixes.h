@@ -1,0 +1,26 @@
+// What decodes of a plan read together on a device with cascade attention, for models of step times: found from the
+// block tables, as such an executor finds it. Thread rule: engine thread only.
+#pragma once
+
+#include <vector>
+
+#include "base/prefix_groups.h"
+#include "base/step.h"
+#include "core/kv/kv_cache.h"
+
+namespace tactus {
+
+class SharedPrefixes {
+ public:
+  // `kv` outlives it.
+  SharedPrefixes(const KvCache& kv, int32_t most_decodes) : kv_(kv), groups_(kv.block_size(), most_decodes) {}
+  // Fills plan->prefixes. A decode with drafts is priced as a chunk and reads alone.
+  void Find(StepPlan* plan);
+
+ private:
+  const KvCache& kv_;
+  PrefixGroups groups_;
+  std::vector<PrefixGroups::Sequence> decodes_;
+};
+
+}  // namespace tactus

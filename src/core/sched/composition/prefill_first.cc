@@ -1,0 +1,25 @@
+// vLLM as in Sarathi-Serve's Algorithm 2: if any prompt can start, the step computes prompts only, whole ones;
+// otherwise it computes decodes only. Decodes stall while prompts come in.
+#include "core/sched/choices.h"
+#include "core/sched/context.h"
+
+namespace tactus::sched {
+namespace {
+
+class PrefillFirst final : public Composition {
+ public:
+  void Describe(ChoiceTraits*) const override {}
+  void Compose(StepContext& step) override {
+    step.RunPrefills(true);  // only what a failed or rolled-back step left half done
+    step.AdmitInOrder(true);
+    if (step.plan.empty()) step.RunDecodes();
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Composition> MakePrefillFirst(const SchedulerLimits&) {
+  return std::make_unique<PrefillFirst>();
+}
+
+}  // namespace tactus::sched

@@ -1,0 +1,18 @@
+// No limit but memory: what the tables of the step loop hold.
+#include "core/sched/choices.h"
+
+namespace tactus::sched {
+namespace {
+
+class NoGate final : public Gate {
+ public:
+  bool LimitsQueue() const override { return false; }
+};
+
+}  // namespace
+
+std::unique_ptr<Gate> MakeNoGate(const SchedulerLimits&) {
+  return std::make_unique<NoGate>();
+}
+
+}  // namespace tactus::sched

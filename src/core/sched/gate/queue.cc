@@ -1,0 +1,15 @@
+// --max-queue and nothing else.
+#include "core/sched/choices.h"
+
+namespace tactus::sched {
+namespace {
+
+class QueueGate final : public Gate {};
+
+}  // namespace
+
+std::unique_ptr<Gate> MakeQueueGate(const SchedulerLimits&) {
+  return std::make_unique<QueueGate>();
+}
+
+}  // namespace tactus::sched

@@ -1,0 +1,26 @@
+// By place in the job's plan (docs/batch.md), from first to last. What is in a place's order lies in the plan: depth
+// first by the tree of prompts, or from both ends of the densities. A preempted sequence goes back to the queue's head;
+// requests that no plan has placed go before those, first come, first served.
+#include "core/sched/choices.h"
+#include "core/sched/order/sorted_queue.h"
+
+namespace tactus::sched {
+namespace {
+
+class PlannedOrder final : public KeyedOrder {
+ public:
+  using KeyedOrder::KeyedOrder;
+
+ protected:
+  QueueKey KeyOf(const StepView& view, SlotId slot) const override {
+    return {view.seq.preemptions[slot] > 0 ? 0 : 1, view.seq.planned[slot].position, view.seq.arrival_order[slot]};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Order> MakePlannedOrder(const SchedulerLimits& limits) {
+  return std::make_unique<PlannedOrder>(limits.slot_capacity);
+}
+
+}  // namespace tactus::sched

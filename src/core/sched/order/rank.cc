@@ -1,0 +1,165 @@
+// Learning to Rank (Fu et al., NeurIPS 2024), as in its authors' code: by predicted output length, which only has to be
+// right in comparison and is asked for once, with a guard against starvation. A sequence that has been in none of the
+// last --ltr-starvation-steps steps, whether or not it holds KV, is promoted: it goes before all that are not, for
+// --ltr-quantum-steps steps of its own.
+//
+// Ours: the promoted go longest unserved first, not by predicted length, which would bound nothing where more are
+// promoted than fit. And no promotion ends before it has brought anything: one whose whole quantum went into computing
+// again what a preemption had dropped goes on, and from then on such steps use up nothing of this sequence's quantum.
+// Without that the next of the promoted would take the KV, over and over, and no answer would end.
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "core/sched/choices.h"
+#include "core/sched/order/promoting.h"
+#include "core/sched/predicted_length.h"
+
+namespace tactus::sched {
+namespace {
+
+constexpr Knob<int64_t> kStarvationSteps{
+    "ltr-starvation-steps",
+    200,
+    {.unit = "steps",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "order rank: a sequence that has been in none of so many steps goes first"}};
+constexpr Knob<int64_t> kQuantumSteps{"ltr-quantum-steps",
+                                      10,
+                                      {.unit = "steps",
+                                       .min = 1,
+                                       .max = 1 << 30,
+                                       .help = "order rank: for so many of its own steps it then keeps going first"}};
+
+struct RankNote {
+  int64_t since_step;      // the first that it has not been in
+  int64_t promoted_since;  // since_step when it was promoted
+  int32_t quantum_left;    // more than 0: it is promoted, and so many of its steps will be first
+  int32_t reached;         // behind the last position that it has computed, also where a preemption has dropped it
+  bool brought;            // this promotion: a position that it had not computed before
+  bool again_is_free;      // what it computes again uses up nothing of its quantum
+};
+
+// Steps and lengths are far from it.
+constexpr int64_t kPromotedBand = -(int64_t{1} << 48);
+
+class RankOrder final : public PromotingOrder {
+ public:
+  explicit RankOrder(const SchedulerLimits& limits)
+      : PromotingOrder(limits.slot_capacity),
+        predictor_(limits.predictor),
+        threshold_(limits.policy[kStarvationSteps]),
+        quantum_(static_cast<int32_t>(limits.policy[kQuantumSteps])),
+        note_(limits.Note<RankNote>()),
+        prediction_(limits.Note<PredictionNote>()),
+        watched_(static_cast<size_t>(limits.slot_capacity), 0) {
+    watch_.reserve(watched_.size());
+  }
+  void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
+  int64_t RankOf(const StepView& view, SlotId slot) const override {
+    return IsPromoted(view, slot) ? kPromotedBand + SinceOf(view, slot) : Predicted(view, slot);
+  }
+  void Apply(const StepView& view) override {
+    PromotingOrder::Apply(view);
+    FindPromoted(view);
+  }
+  void Rebuild(const StepView& view) override {
+    PromotingOrder::Rebuild(view);
+    watch_.clear();
+    watched_.assign(watched_.size(), 0);
+    for (const SlotId slot : view.running) Watch(view, slot);
+    FindPromoted(view);
+  }
+  void Planned(const StepView& view, std::span<const StepItem> items) override {
+    PromotingOrder::Planned(view, items);
+    for (const StepItem& item : items) {
+      RankNote& note = note_.At(view.notes, item.slot);
+      const bool promoted = IsPromoted(view, item.slot);
+      if (view.step - note.since_step >= threshold_) {
+        if (note.quantum_left == 0) {
+          note.promoted_since = note.since_step;
+          note.brought = false;
+        }
+        note.quantum_left = quantum_;
+      }
+      const int32_t end = item.first_position + item.count - item.draft_tokens;
+      note.brought |= end > note.reached;
+      if (note.quantum_left > 0 && (end > note.reached || !note.again_is_free) && --note.quantum_left == 0 &&
+          !note.brought) {
+        note.again_is_free = true;
+        note.quantum_left = quantum_;
+      }
+      note.reached = std::max(note.reached, end);
+      if (promoted && note.quantum_left == 0) NoteReranked(item.slot);  // till then it goes by when it was promoted
+      note.since_step = view.step + 1;
+      Watch(view, item.slot);
+    }
+  }
+
+ protected:
+  void OnQueued(const StepView& view, SlotId slot) override {
+    PredictionNote& prediction = prediction_.At(view.notes, slot);
+    if (prediction.output_tokens > 0) return;  // it came before
+    prediction.output_tokens = std::max(1, PredictOutput(*predictor_, view, slot, 0));
+    note_.At(view.notes, slot).since_step = view.step;
+  }
+  void OnAdmitted(const StepView& view, SlotId slot) override { Watch(view, slot); }
+  int64_t SinceOf(const StepView& view, SlotId slot) const override {
+    const RankNote& note = note_.At(view.notes, slot);
+    return note.quantum_left > 0 ? note.promoted_since : note.since_step;
+  }
+  bool IsPromoted(const StepView& view, SlotId slot) const override {
+    const RankNote& note = note_.At(view.notes, slot);
+    return note.quantum_left > 0 || view.step - note.since_step >= threshold_;
+  }
+
+ private:
+  // Looked at again once it may have gone unserved for long enough.
+  struct Watched {
+    int64_t since_step;  // or later, by now
+    SlotId slot;
+    bool operator>(const Watched& other) const { return since_step > other.since_step; }
+  };
+  void Watch(const StepView& view, SlotId slot) {
+    if (watched_[static_cast<size_t>(slot)] != 0) return;
+    watched_[static_cast<size_t>(slot)] = 1;
+    watch_.push_back({note_.At(view.notes, slot).since_step, slot});
+    std::push_heap(watch_.begin(), watch_.end(), std::greater<>());
+  }
+  // Running sequences that the steps without them have promoted. Who is promoted is watched again once it is served.
+  void FindPromoted(const StepView& view) {
+    while (!watch_.empty() && view.step - watch_.front().since_step >= threshold_) {
+      const SlotId slot = watch_.front().slot;
+      std::pop_heap(watch_.begin(), watch_.end(), std::greater<>());
+      watch_.pop_back();
+      watched_[static_cast<size_t>(slot)] = 0;
+      if (!view.seq.HoldsKv(slot)) continue;
+      if (IsPromoted(view, slot)) {
+        NoteReranked(slot);
+      } else {
+        Watch(view, slot);
+      }
+    }
+  }
+  int64_t Predicted(const StepView& view, SlotId slot) const { return prediction_.At(view.notes, slot).output_tokens; }
+
+  const LengthPredictor* const predictor_;
+  const int64_t threshold_;
+  const int32_t quantum_;
+  const NoteColumn<RankNote> note_;
+  const NoteColumn<PredictionNote> prediction_;
+  // Who may hold KV without being promoted, least served first; entries of others are dropped when their turn comes.
+  std::vector<Watched> watch_;    // a heap
+  std::vector<uint8_t> watched_;  // [capacity] bool: it has an entry
+};
+
+}  // namespace
+
+constinit const KnobList kRankKnobs{&kStarvationSteps, &kQuantumSteps};
+
+std::unique_ptr<Order> MakeRankOrder(const SchedulerLimits& limits) {
+  return std::make_unique<RankOrder>(limits);
+}
+
+}  // namespace tactus::sched

@@ -1,0 +1,19 @@
+// No sequence gives memory back; admission must have reserved all that can be needed.
+#include "core/sched/choices.h"
+
+namespace tactus::sched {
+namespace {
+
+class NoPreemption final : public Preemption {
+ public:
+  void Describe(ChoiceTraits*) const override {}
+  SlotId Victim(const StepView&, const PlanBuilder&, const Order&, SlotId) const override { return kNoSlot; }
+};
+
+}  // namespace
+
+std::unique_ptr<Preemption> MakeNoPreemption(const SchedulerLimits&) {
+  return std::make_unique<NoPreemption>();
+}
+
+}  // namespace tactus::sched

@@ -1,0 +1,33 @@
+// prompt-fits; while requests that state objectives are about, a start also leaves free what its answer is expected to
+// take. By the time that it has grown so far one of those beside it has ended, so few that run lose their KV.
+#include "core/sched/choices.h"
+#include "core/sched/promise/promise.h"
+
+namespace tactus::sched {
+namespace {
+
+class PromiseAdmission final : public Admission {
+ public:
+  explicit PromiseAdmission(const SchedulerLimits& limits)
+      : model_(limits), keep_free_(KeepFreeBlocks(limits)), block_size_(limits.block_size) {}
+  void Describe(ChoiceTraits* traits) const override { traits->needs_predictor = true; }
+  KvDemand Demand(const StepView& view, SlotId slot, int32_t) const override {
+    const int32_t prompt = view.seq.known_committed[slot];
+    if (!model_.See(view).promises) return {prompt, keep_free_};
+    const int64_t answer = model_.ExpectedTokens(view, slot);
+    return {prompt, std::max<int64_t>(keep_free_, (answer + block_size_ - 1) / block_size_)};
+  }
+
+ private:
+  const PromiseModel model_;
+  const int64_t keep_free_;
+  const int32_t block_size_;
+};
+
+}  // namespace
+
+std::unique_ptr<Admission> MakePromiseAdmission(const SchedulerLimits& limits) {
+  return std::make_unique<PromiseAdmission>(limits);
+}
+
+}  // namespace tactus::sched

@@ -1,0 +1,57 @@
+// The clients whose sequences are live, and those that were last: an id for each, and a block of notes in which
+// policies keep what they know about a client (as core/interfaces/sequence_notes.h has it for sequences). A client
+// without live sequences is remembered until its place is needed; who was away for longest is forgotten first.
+//
+// Client 0 is no client: its notes are for what concerns all. Requests that name no client are one client together.
+// Thread rule: engine thread only. Nothing here allocates after construction; all operations are O(1) expected.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/units.h"
+#include "core/interfaces/sequence_notes.h"
+
+namespace tactus {
+
+class ClientTable {
+ public:
+  // `most_live`: clients that have live sequences at once; `most_idle`: clients that are remembered beside them.
+  // `note_bytes`: of each client. 0: nothing is remembered, and all are one client.
+  ClientTable(int32_t most_live, int32_t most_idle, size_t note_bytes);
+
+  // One more live sequence of the client that has this hash.
+  ClientId Acquire(uint64_t hash);
+  void Release(ClientId client);
+  SequenceNotes notes() { return {notes_.data(), note_bytes_}; }
+  int32_t live() const { return live_; }  // clients
+
+ private:
+  struct Record {
+    uint64_t hash = 0;
+    int32_t sequences = 0;  // live
+    ClientId next_in_bucket = kNoClient;
+    ClientId older = kNoClient, newer = kNoClient;  // among those without live sequences
+  };
+  static constexpr ClientId kNoClient = -1;
+
+  Record& At(ClientId c) { return records_[static_cast<size_t>(c)]; }
+  ClientId& BucketOf(uint64_t hash) { return buckets_[(hash * 0x9e3779b97f4a7c15ULL >> 20) & mask_]; }
+  ClientId Find(uint64_t hash);
+  ClientId Make(uint64_t hash);
+  void Forget(ClientId client);
+  void PushIdle(ClientId client);
+  void TakeFromIdle(ClientId client);
+
+  size_t note_bytes_;
+  std::vector<Record> records_;
+  std::vector<ClientId> buckets_;  // heads of chains
+  size_t mask_ = 0;
+  std::vector<ClientId> free_;
+  ClientId oldest_ = kNoClient, newest_ = kNoClient;
+  int32_t live_ = 0;
+  std::vector<std::byte> notes_;  // blocks of note_bytes_
+};
+
+}  // namespace tactus

@@ -1,0 +1,119 @@
+// What a plan marks as computed enters the tree together with what it marks later. It must not show: each test has one
+// operation meet blocks that have not entered yet.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "core/kv/block_key.h"
+#include "core/kv/kv_cache.h"
+
+namespace tactus::entering_test {
+namespace {
+
+constexpr Hash128 kSecret{3, 4};
+constexpr int32_t kBlock = 4, kTokens = 12;
+
+// Slot 0 has a prompt of three blocks, marked by step 0; slot 1 has the same prompt, and waits.
+class Entering : public testing::Test {
+ protected:
+  void SetUp() override { Mark(0); }
+  void Bind(SlotId s, TokenId family) {
+    std::vector<Hash128>& keys = keys_[static_cast<size_t>(s)];
+    keys.reserve(16);
+    ExtendBlockKeys(kSecret, RootKey(kSecret, "m", "", ""), std::vector<TokenId>(kTokens, family), kBlock, &keys);
+    kv_.Bind(s, &keys);
+  }
+  void Mark(SlotId s) {
+    Bind(s, s);
+    plan_.step = 0;
+    ASSERT_TRUE(kv_.Start(s, kTokens, kTokens, kTokens, kNoSlot, &plan_).ok);
+    kv_.MarkPending(s, kTokens, 0);
+  }
+  int32_t Found() {
+    if (keys_[1].empty()) Bind(1, 0);
+    return kv_.PeekMatch(1, kTokens);
+  }
+
+  KvCache kv_{{160, kBlock, 48, 16, true}};
+  std::vector<Hash128> keys_[48];
+  std::vector<SlotId> recompute_;
+  StepPlan plan_;
+};
+
+TEST_F(Entering, AMatchFindsThem) {
+  EXPECT_EQ(Found(), 8);
+}
+
+TEST_F(Entering, ACostKnowsThem) {
+  Bind(1, 0);
+  EXPECT_EQ(kv_.StartCost(1, kTokens, kTokens, kTokens), 1);
+}
+
+TEST_F(Entering, AStartSharesThem) {
+  Bind(1, 0);
+  EXPECT_EQ(kv_.Start(1, kTokens, kTokens, kTokens, kNoSlot, &plan_).matched_tokens, 8);
+}
+
+TEST_F(Entering, AReleaseLeavesThemCached) {
+  kv_.StepEnded(0, true, &recompute_);
+  kv_.Release(0, -1);
+  EXPECT_EQ(kv_.Stats().blocks_cached, 3);
+  EXPECT_EQ(Found(), 8);
+}
+
+TEST_F(Entering, AReleaseInTheSamePlanLeavesThemDraining) {
+  kv_.Release(0, 0);
+  EXPECT_EQ(kv_.Stats().blocks_draining, 3);
+  EXPECT_EQ(Found(), 8);
+}
+
+TEST_F(Entering, AnEndInTheSamePlanLeavesThemDraining) {
+  kv_.End(0, 0);
+  EXPECT_EQ(kv_.Stats().blocks_draining, 3);
+  EXPECT_EQ(Found(), 8);
+}
+
+TEST_F(Entering, AFailedStepTakesThemOut) {
+  kv_.StepEnded(0, false, &recompute_);
+  EXPECT_EQ(recompute_, std::vector<SlotId>{0});
+  EXPECT_EQ(Found(), 0);
+}
+
+TEST_F(Entering, AFailedItemTakesThemOut) {
+  kv_.ItemFailed(0, 0, 0, &recompute_);
+  EXPECT_EQ(recompute_, std::vector<SlotId>{0});
+  EXPECT_EQ(Found(), 0);
+}
+
+TEST_F(Entering, AStepThatFillsNothingTakesThemOut) {
+  kv_.StepFillsNothing(0, &recompute_);
+  EXPECT_EQ(recompute_, std::vector<SlotId>{0});
+  EXPECT_EQ(Found(), 0);
+}
+
+TEST_F(Entering, ARollbackTakesThemOut) {
+  kv_.Rollback(0, kBlock);
+  EXPECT_EQ(Found(), 4);
+}
+
+TEST_F(Entering, MoreThanEnterTogetherEnterAll) {
+  for (SlotId s = 2; s < 20; ++s) Mark(s);
+  kv_.StepEnded(0, true, &recompute_);
+  for (SlotId s = 2; s < 20; ++s) {
+    ASSERT_TRUE(kv_.Extend(s, kTokens + kBlock, &plan_));  // all enter before blocks are taken
+    ExtendBlockKeys(kSecret, Hash128{}, std::vector<TokenId>(kTokens + kBlock, s), kBlock, &keys_[s]);
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (SlotId s = 2; s < 20; ++s) kv_.MarkPending(s, kTokens + kBlock, 1);
+  }
+  EXPECT_EQ(kv_.CheckIntegrity(), "");
+  for (SlotId s = 2; s < 20; ++s) {
+    kv_.Bind(47, &keys_[s]);
+    EXPECT_EQ(kv_.PeekMatch(47, kTokens + kBlock + 1), kTokens + kBlock) << "slot " << s;
+    kv_.Unbind(47);
+  }
+}
+
+}  // namespace
+}  // namespace tactus::entering_test

@@ -1,0 +1,63 @@
+// The table of requests against a plain map: what is forgotten is unknown, and nothing else is.
+#include "core/loop/request_table.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "base/rng.h"
+
+namespace tactus {
+namespace {
+
+PreparedRequest Named(RequestHandle handle) {
+  PreparedRequest request;
+  request.handle = handle;
+  return request;
+}
+
+TEST(RequestTable, KnowsWhatWasAddedAndNotForgotten) {
+  constexpr int32_t kCapacity = 8;  // of 16 buckets, so that most requests meet another on their way
+  constexpr RequestHandle kHandles = 200;
+  RequestTable table(kCapacity);
+  std::map<RequestHandle, RequestRecord*> live;
+  Rng rng(1);
+  for (int i = 0; i < 20000; ++i) {
+    const auto handle = static_cast<RequestHandle>(rng.UniformInt(1, kHandles));
+    if (const auto at = live.find(handle); at != live.end()) {
+      table.Forget(handle);
+      ASSERT_EQ(table.Find(handle), nullptr) << "request " << handle << " was forgotten, change " << i + 1;
+      table.Release(at->second);
+      live.erase(at);
+    } else if (static_cast<int32_t>(live.size()) < kCapacity) {
+      live[handle] = table.Add(Named(handle));
+    } else {
+      table.Forget(handle);  // unknown: no effect
+    }
+    for (RequestHandle h = 1; h <= kHandles; ++h) {
+      const auto at = live.find(h);
+      ASSERT_EQ(table.Find(h), at == live.end() ? nullptr : at->second)
+          << "request " << h << " after " << i + 1 << " changes";
+      if (at != live.end()) {
+        ASSERT_EQ(at->second->in.handle, h);
+      }
+    }
+  }
+}
+
+TEST(RequestTable, AForgottenRecordStaysUntilItIsReleased) {
+  RequestTable table(2);
+  RequestRecord* first = table.Add(Named(7));
+  first->completion_tokens = 5;
+  table.Forget(7);
+  RequestRecord* second = table.Add(Named(8));
+  EXPECT_NE(first, second) << "its record is still held";
+  EXPECT_EQ(first->in.handle, 7u);
+  table.Release(first);
+  RequestRecord* third = table.Add(Named(9));
+  EXPECT_EQ(third, first);
+  EXPECT_EQ(third->completion_tokens, 0) << "a record begins empty";
+}
+
+}  // namespace
+}  // namespace tactus

@@ -1,0 +1,66 @@
+// Orders under random arrivals, admissions, preemptions and cancels: their walks against a plain sort, their fresh and
+// late instances against those that were there from the beginning, and the index over the running sequences in their
+// ranks.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/rng.h"
+#include "core/sched/policy.h"
+#include "core/seq/sequence_table.h"
+
+namespace tactus::testing {
+
+using sched::Order;
+using sched::SchedulerLimits;
+using sched::StepView;
+
+std::vector<SlotId> Walk(Order* order, const StepView& view);
+
+// Arrivals, admissions with some output, preemptions, cancels and ends, a few at a time.
+void Churn(SequenceTable* t, Rng* rng, TimeNs now_ns, int moves = 6);
+
+// A prediction that another step would have made differently: whoever files by it must keep what it was.
+class Drifting final : public LengthPredictor {
+ public:
+  int64_t step = 0;
+  const char* name() const override { return "drifting"; }
+  bool learns() const override { return true; }
+  void Bind(SlotId, const PredictionFeatures&) override {}
+  void Ended(SlotId, int32_t, bool) override {}
+  int32_t PredictOutputTokens(SlotId slot, int32_t attempt) const override {
+    return static_cast<int32_t>(std::min<int64_t>(30, 1 + (slot * 7 + step * 3) % 25 + 5 * attempt));
+  }
+};
+
+using Key = std::vector<double>;
+// What an order's walk must be sorted by; told of every change first.
+struct Reference {
+  virtual ~Reference() = default;
+  virtual void Forget() {}
+  virtual void Queued(const StepView&, SlotId) {}
+  virtual void Admitted(const StepView&, SlotId) {}
+  virtual void Served(const StepView&, const StepItem&) {}
+  virtual void BeforeWalk(const StepView&) {}
+  virtual Key KeyOf(const StepView& view, SlotId s) const = 0;
+};
+
+SchedulerLimits Limits(const LengthPredictor* predictor, NoteLayout* notes);
+
+void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Reference* reference);
+
+// Compositions that mix queued and partly done prompts ask Before instead of walking: both must say the same of any two
+// that wait.
+void CheckBeforeAgainstWalk(const char* name, std::unique_ptr<Order> (*make)(const SchedulerLimits&));
+
+inline double Arrival(const StepView& view, SlotId s) {
+  return static_cast<double>(view.seq.arrival_order[s]);
+}
+inline double Output(const StepView& view, SlotId s) {
+  return view.seq.known_committed[s] - view.seq.prompt_tokens[s];
+}
+
+}  // namespace tactus::testing

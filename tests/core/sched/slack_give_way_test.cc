@@ -1,0 +1,241 @@
+// Who may have whose KV and whose place in the step under AccelGen's choices, one step at a time on views made by hand:
+// decodes beside urgent prompts, and sequences that have missed an objective beside those that can still be kept. All
+// steps so far took 1 ms (T_max), chunks had 8 tokens (L_c); blocks have 4 tokens.
+#include <gtest/gtest.h>
+
+#include "core/sched/accelgen/slack.h"
+#include "core/sched/slack_bed.h"
+#include "core/sched/step_bed.h"
+
+namespace tactus::slack_give_way_test {
+namespace {
+
+using sched::kMs;
+using sched::SlackNote;
+using testing::HarnessConfig;
+using testing::PresetConfig;
+using testing::StepBed;
+
+HarnessConfig Config(int64_t budget, int64_t blocks = 0, int32_t context = 256) {
+  HarnessConfig c = PresetConfig("accelgen", budget);
+  c.scheduler.limits.policy.Find<DurationText>("accelgen-ttft")->ns =
+      3600 * kSecond;  // nothing is urgent that does not say so
+  c.scheduler.limits.policy.Find<DurationText>("accelgen-tbt")->ns = 3600 * kSecond;
+  c.scheduler.budget = "fixed";
+  if (blocks > 0) c.num_blocks = blocks;
+  c.max_model_len = context;
+  return c;
+}
+
+struct SlackBed : StepBed {
+  explicit SlackBed(const HarnessConfig& config) : StepBed(config) {
+    StepRecord r;
+    r.step = 0;
+    r.end_ns = kMs;
+    r.prefill_tokens = 8;
+    r.prefill_items = 1;
+    Ended(r);
+  }
+  SlackNote& Note(SlotId slot) { return *StepBed::Note<SlackNote>(slot); }
+};
+
+// An answer whose first token came too late.
+SequenceSpec Missed(DurationNs tbt_ns = 0) {
+  return {.max_output_tokens = 7, .slo = {kMs, tbt_ns, 0}};
+}
+
+// Steps have been short, this one is not: 4,000 tokens at 1 us, as long as the next. A decode that sat out would get
+// its token after 8 ms, so one that may wait for no longer has it set aside from an urgent prompt's chunk, though by
+// T_max it is not urgent.
+TEST(GiveWay, AnUrgentPromptLeavesTheTokensOfDecodesThatWouldBeLate) {
+  sched::FlatThenLinear model;
+  model.tile = 16;
+  for (const DurationNs tbt : {8 * kMs, 8 * kMs + 1}) {
+    HarnessConfig c = Config(4000, 4000, 8192);
+    c.scheduler.limits.step_time = &model;
+    *c.scheduler.limits.policy.Find<int64_t>("accelgen-pivot") = 16;
+    SlackBed bed(c);
+    bed.Decoding(4, 1, {.slo = {0, tbt, 0}});
+    bed.Waiting(5000, {.slo = {417 * kMs, 0, 0}});  // 417 chunks of 12 tokens: no slack at all
+    EXPECT_EQ(bed.Plan(), tbt == 8 * kMs ? "1:0+3999 0:4+1*" : "1:0+4000") << tbt << " ns";
+  }
+}
+
+// Seven blocks, six of them held by two decodes, and a prompt that is urgent and can be kept. The decode that has
+// missed gives its KV, though the other has more slack.
+TEST(GiveWay, WhoHasMissedGivesItsKvBeforeTheMostSlack) {
+  SlackBed bed(Config(64, 7, 16));
+  bed.Decoding(9, 1, Missed(500 * kSecond));
+  bed.Decoding(9, 1, {.max_output_tokens = 7, .slo = {0, 1000 * kSecond, 0}});
+  bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * kMs), "!0 2:0+8* 1:9+1*");
+}
+
+// Of two the last to come.
+TEST(GiveWay, TheLastToComeOfThoseThatHaveMissedGivesFirst) {
+  SlackBed bed(Config(64, 7, 16));
+  bed.Decoding(9, 1, Missed(1000 * kSecond));
+  bed.Decoding(9, 1, Missed(500 * kSecond));
+  bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * kMs), "!1 2:0+8* 0:9+1*");
+}
+
+// Four blocks, all held, and both decodes need another. The tighter one goes first but has missed: it takes nothing
+// from the other, which can be kept, and loses its own to it.
+TEST(GiveWay, WhoHasMissedTakesNothingFromThoseThatCanBeKept) {
+  SlackBed bed(Config(64, 4, 16));
+  bed.Decoding(7, 2, Missed(2 * kMs));
+  bed.Decoding(7, 2, {.max_output_tokens = 9});
+  EXPECT_EQ(bed.Plan(2 * kMs), "!0 1:8+1*");
+}
+
+// A later token that came too late counts like the first, and so does a job whose time is over.
+TEST(GiveWay, AGapAndAJobCanBeMissedToo) {
+  sched::Bed bed;
+  bed.ThreeSteps();
+  const sched::SlackModel slack(sched::Limits());
+  const SlotId gap = bed.Wait(4, {0, 5 * kMs, 0}), job = bed.Wait(4, {0, 0, 5 * kMs}), none = bed.Wait(4, {});
+  for (const SlotId slot : {gap, job, none}) bed.Compute(slot, 4);
+  for (const SlotId slot : {gap, job, none}) EXPECT_FALSE(slack.GivesWay(bed.View(5 * kMs), slot)) << slot;
+  bed.Decode(gap);
+  EXPECT_TRUE(slack.GivesWay(bed.View(10 * kMs + 1), gap)) << "its second token took more than 5 ms";
+  EXPECT_TRUE(slack.GivesWay(bed.View(10 * kMs + 1), job)) << "its 5 ms are over";
+  EXPECT_FALSE(slack.GivesWay(bed.View(100 * kSecond), none)) << "it states nothing";
+}
+
+// A sequence that lost its KV goes before all others, unless it had missed an objective: then it is behind all that can
+// be kept, and before those that missed and came later.
+TEST(GiveWay, WhoWasPreemptedAfterAMissWaitsBehindThoseThatCanBeKept) {
+  for (const bool missed : {false, true}) {
+    SlackBed bed(Config(8));
+    bed.Note(bed.Preempted(7, 1)).missed = missed;
+    bed.Waiting(8);
+    bed.Waiting(8, {.slo = {kMs, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), missed ? "1:0+8*" : "0:0+8*");
+  }
+}
+
+// A preempted sequence that can be kept takes KV from one that has missed, from no other.
+TEST(GiveWay, WhoWasPreemptedTakesKvFromThoseThatHaveMissed) {
+  for (const bool missed : {false, true}) {
+    SlackBed bed(Config(64, 4, 16));
+    bed.Preempted(7, 1, {.max_output_tokens = 8, .slo = {0, 2 * kMs, 0}});
+    bed.Decoding(9, 1, missed ? Missed() : SequenceSpec{.max_output_tokens = 7});
+    EXPECT_EQ(bed.Plan(2 * kMs), missed ? "!1 0:0+8*" : "1:9+1*");
+  }
+}
+
+// Who has its turn takes KV from another that has missed. From then on it keeps its own to its end, as if it could be
+// kept, and no other's turn comes nearer.
+TEST(GiveWay, ATurnLastsToTheEndOfTheAnswer) {
+  HarnessConfig c = Config(64, 4, 16);
+  *c.scheduler.limits.policy.Find<int64_t>("accelgen-missed-turn") = 1;
+  SlackBed bed(c);
+  bed.Decoding(9, 1, Missed());
+  const SlotId turn = bed.Waiting(8, {.max_output_tokens = 8, .slo = {kMs, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * kMs), "0:9+1*");
+  EXPECT_EQ(bed.Plan(3 * kMs), "!0 1:0+8*");
+  EXPECT_TRUE(bed.Note(turn).in_turn);
+  const SlotId next = bed.Waiting(3, {.max_output_tokens = 1, .slo = {kMs, 0, 0}});
+  for (int i = 4; i < 8; ++i) {
+    EXPECT_EQ(bed.Plan(i * kMs), "1:" + std::to_string(i + 4) + "+1*");
+    EXPECT_EQ(bed.Note(next).turn_from, 0) << "step " << i;
+    EXPECT_EQ(bed.Note(0).turn_from, 0) << "step " << i;
+  }
+}
+TEST(GiveWay, WhatIsInItsTurnKeepsItsKvLikeWhatCanBeKept) {
+  SlackBed bed(Config(64, 7, 16));
+  bed.Note(bed.Decoding(9, 1, Missed(500 * kSecond))).in_turn = true;
+  bed.Decoding(9, 1, {.max_output_tokens = 7, .slo = {0, 1000 * kSecond, 0}});
+  bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * kMs), "0:9+1* 1:9+1*");
+}
+
+// Whoever has missed starts only where each running sequence can go on for 256 tokens, 64 blocks: it would soon lose
+// again what it has computed. The decode holds two blocks after this step, the prompt wants two.
+TEST(GiveWay, WhoHasMissedStartsWhereTheOthersCanGoOn) {
+  for (const bool missed : {false, true}) {
+    for (const int64_t blocks : {67, 68}) {
+      SlackBed bed(Config(64, blocks));
+      bed.Decoding(4, 1);
+      bed.Waiting(8, {.slo = {missed ? kMs : 3600 * kSecond, 0, 0}});
+      EXPECT_EQ(bed.Plan(2 * kMs), missed && blocks == 67 ? "0:4+1*" : "0:4+1* 1:0+8*") << blocks;
+    }
+  }
+}
+
+// The half-done prompt holds two blocks and wants two more; the urgent prompt wants two. It starts only where all fit.
+TEST(GiveWay, AnUrgentPromptLeavesWhatHalfDonePromptsWant) {
+  for (const auto& [blocks, plan] : {std::pair<int64_t, const char*>(5, "0:8+8*"), {6, "1:0+8* 0:8+8*"}}) {
+    SlackBed bed(Config(64, blocks, 16));
+    bed.Prefilling(16, 8);
+    bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << blocks << " blocks";
+  }
+}
+
+// A step of eight tokens, and an urgent prompt of sixteen. Its chunk of seven takes two blocks, and the nine tokens
+// left for later must fit three. The decode holds two.
+TEST(GiveWay, AnUrgentPromptStartsWhereTheRestOfItFits) {
+  for (const auto& [blocks, plan] : {std::pair<int64_t, const char*>(6, "0:4+1*"), {7, "0:4+1* 1:0+7"}}) {
+    SlackBed bed(Config(8, blocks, 16));
+    bed.Decoding(4, 1, {.slo = {0, kMs, 0}});
+    bed.Waiting(16, {.max_output_tokens = 1, .slo = {5 * kMs, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << blocks << " blocks";
+  }
+}
+
+// Both can be kept, and the decode has more slack. As published the urgent prompt takes its KV.
+TEST(GiveWay, AnUrgentPromptTakesNoKvFromWhatCanBeKept) {
+  for (const auto& [preset, plan] : {std::pair("accelgen", "0:9+1*"), {"accelgen-paper", "!0 1:0+8*"}}) {
+    HarnessConfig c = Config(64, 4, 16);
+    c.scheduler.preset = preset;
+    SlackBed bed(c);
+    bed.Decoding(9, 1, {.max_output_tokens = 7, .slo = {0, 1000 * kSecond, 0}});
+    bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << preset;
+  }
+}
+
+// A prompt whose time is over, and a decode with hours left that holds the KV. Ours lets the decode be; as published
+// the prompt is urgent, because it has less slack, and takes the KV of the most.
+TEST(AsPublished, ALatePromptTakesKvFromWhatHasMoreSlack) {
+  for (const auto& [preset, plan] :
+       {std::pair("accelgen", "0:9+1*"), {"accelgen-paper", "!0 1:0+8*"}, {"accelgen-paper-no-batch", "0:9+1*"}}) {
+    HarnessConfig c = Config(64, 4, 16);
+    c.scheduler.preset = preset;
+    SlackBed bed(c);
+    bed.Decoding(9, 1, {.max_output_tokens = 7, .slo = {0, 1000 * kSecond, 0}});
+    bed.Waiting(8, {.max_output_tokens = 8, .slo = {kMs, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << preset;
+  }
+}
+
+TEST(AsPublished, LatePromptsGoFirstUnlessTheyGoBehind) {
+  for (const auto& [missed, plan] : {std::pair("auto", "1:0+8*"), {"urgent", "1:0+8*"}, {"behind", "0:0+8*"}}) {
+    HarnessConfig c = Config(8);
+    c.scheduler.preset = "accelgen-paper";
+    *c.scheduler.limits.policy.Find<std::string>("accelgen-missed") = missed;
+    SlackBed bed(c);
+    bed.Waiting(8);
+    bed.Waiting(8, {.slo = {kMs, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << missed;
+  }
+}
+
+// Not urgent, what is late comes behind what is urgent and before the rest.
+TEST(AsPublished, UnderFirstLatePromptsComeBehindUrgentOnes) {
+  for (const auto& [missed, plan] : {std::pair("urgent", "1:0+8*"), {"first", "0:0+8*"}}) {
+    HarnessConfig c = Config(8);
+    c.scheduler.preset = "accelgen-paper";
+    *c.scheduler.limits.policy.Find<std::string>("accelgen-missed") = missed;
+    SlackBed bed(c);
+    bed.Waiting(8, {.slo = {3 * kMs + kMs / 2, 0, 0}});  // 2 ms have passed and one step takes 1
+    bed.Waiting(8, {.slo = {kMs, 0, 0}});
+    bed.Waiting(8);
+    EXPECT_EQ(bed.Plan(2 * kMs), plan) << missed;
+  }
+}
+
+}  // namespace
+}  // namespace tactus::slack_give_way_test

@@ -1,0 +1,82 @@
+// Whoever starts a scheduler loads or measures step times where one of its choices goes by them (ChoiceTraits::
+// wants_step_time). A choice that did so without a word would know them in a simulation and not in a server.
+#include <gtest/gtest.h>
+
+#include "core/sched/registry.h"
+#include "core/sched/step_bed.h"
+
+namespace tactus {
+namespace {
+
+using testing::AddRequest;
+using testing::Harness;
+using testing::HarnessConfig;
+using testing::PresetConfig;
+
+class CountingModel final : public StepTimeModel {
+ public:
+  DurationNs StepTimeNs(const StepShape& shape) const override {
+    ++asked;
+    return kMillisecond + 10 * kMicrosecond * shape.tokens();
+  }
+  mutable int64_t asked = 0;
+};
+
+// Prompts, decodes beside prompts, objectives of every kind, and too little memory.
+int64_t QuestionsOfARun(HarnessConfig c) {
+  const CountingModel model;
+  c.scheduler.limits.step_time = &model;
+  c.num_blocks = 24;
+  c.executor.step_base_ns = kMillisecond;
+  Harness h(c);
+  for (int i = 0; i < 12; ++i) {
+    AddRequest(&h, 5 + 7 * (i % 4), 8, [i](Request* r) {
+      if (i % 3 == 0) r->slo = {.ttft_ns = 20 * kMillisecond, .tbt_ns = 3 * kMillisecond};
+      if (i % 3 == 1) r->slo = {.jct_ns = 60 * kMillisecond};
+    });
+    EXPECT_EQ(h.Settle(), "");
+  }
+  EXPECT_EQ(h.Run(), "");
+  return model.asked;
+}
+
+TEST(StepTimes, EveryPresetThatReadsThemAsksForThem) {
+  int readers = 0;
+  for (const sched::PresetInfo& preset : sched::Presets()) {
+    if (!std::string(preset.predictor).empty()) continue;  // of simulations alone
+    HarnessConfig c = PresetConfig(preset.name);
+    const int64_t asked = QuestionsOfARun(c);
+    readers += asked > 0;
+    const auto traits = sched::Scheduler::TraitsOf(c.scheduler);
+    ASSERT_TRUE(traits.ok()) << preset.name << ": " << traits.status().ToString();
+    EXPECT_TRUE(traits->wants_step_time || asked == 0) << preset.name << " reads step times: " << asked << " questions";
+  }
+  EXPECT_GT(readers, 5);
+}
+
+TEST(StepTimes, EveryChoiceThatReadsThemAsksForThem) {
+  int readers = 0;
+  for (const sched::Choice choice : sched::kAllChoices) {
+    for (const sched::ChoiceInfo& value : sched::Values(choice)) {
+      // Among choices that read none, or those that its preset has: some go together only.
+      for (const sched::PresetInfo& preset : sched::Presets()) {
+        HarnessConfig c = PresetConfig(preset.name);
+        std::string* const names[] = {&c.scheduler.order,  &c.scheduler.admission,  &c.scheduler.composition,
+                                      &c.scheduler.budget, &c.scheduler.preemption, &c.scheduler.gate};
+        *names[static_cast<size_t>(choice)] = value.name;
+        sched::SchedulerConfig with = c.scheduler;
+        const CountingModel model;
+        with.limits.step_time = &model;
+        const auto traits = sched::Scheduler::TraitsOf(c.scheduler), made = sched::Scheduler::TraitsOf(with);
+        if (!traits.ok() || !made.ok()) continue;
+        readers += model.asked > 0;
+        EXPECT_TRUE(traits->wants_step_time || model.asked == 0) << preset.name << " with " << value.name;
+        EXPECT_EQ(traits->wants_step_time, made->wants_step_time) << preset.name << " with " << value.name;
+      }
+    }
+  }
+  EXPECT_GT(readers, 20);
+}
+
+}  // namespace
+}  // namespace tactus
