@@ -1,4 +1,4 @@
-# Flags that every target shares. Instruction sets are chosen per kernel file (src/kernels), never globally, so that
+# Flags that every target shares. Instruction sets are chosen per kernel file (src/compute/kernels), never globally, so that
 # one binary runs on every x86-64 or Arm machine and picks its kernels at run time.
 add_library(tactus_flags INTERFACE)
 target_compile_options(tactus_flags INTERFACE

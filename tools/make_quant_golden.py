@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/kernels/data/quant_golden.txt: blocks of every GGUF format as bytes, and what gguf.quants makes of them.
+"""Writes tests/compute/kernels/data/quant_golden.txt: blocks of every GGUF format as bytes, and what gguf.quants makes of them.
 
 Needs `pip install gguf numpy`. Run from the repository root; the output depends on the seed below alone.
 
@@ -61,7 +61,7 @@ def main() -> None:
             lines.append(f"quantize {name.lower()} {hex_of(values)} {hex_of(quants.quantize(values, kind))}")
         zeros = np.zeros(32, dtype=np.float32)
         lines.append(f"quantize {name.lower()} {hex_of(zeros)} {hex_of(quants.quantize(zeros, kind))}")
-    path = pathlib.Path("tests/kernels/data/quant_golden.txt")
+    path = pathlib.Path("tests/compute/kernels/data/quant_golden.txt")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
     print(f"{path}: {len(lines)} cases, {path.stat().st_size} bytes")

@@ -25,8 +25,8 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "kernels/kernel_set.h"
-#include "tensor/float16.h"
+#include "compute/kernels/kernel_set.h"
+#include "compute/tensor/float16.h"
 
 namespace tactus {
 namespace {

@@ -18,9 +18,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "compute/model/loader.h"
 #include "engine/model_text.h"
 #include "engine/output_rules.h"
-#include "model/loader.h"
 
 namespace tactus {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "base/rng.h"
 #include "ceiling.h"
-#include "kernels/ops.h"
+#include "compute/kernels/ops.h"
 
 namespace tactus::bench {
 namespace {

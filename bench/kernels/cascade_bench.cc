@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/prefix_groups.h"
 #include "base/rng.h"
-#include "kernels/ops.h"
+#include "compute/kernels/ops.h"
 #include "measure.h"
 
 namespace tactus::bench {

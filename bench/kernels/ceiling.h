@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/ops.h"
+#include "compute/kernels/ops.h"
 
 namespace tactus::bench {
 

@@ -1,7 +1,7 @@
 #include <immintrin.h>
 
 #include "ceiling.h"
-#include "kernels/kernel_set.h"
+#include "compute/kernels/kernel_set.h"
 
 namespace tactus::bench {
 namespace {

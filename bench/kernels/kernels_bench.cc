@@ -14,8 +14,8 @@
 
 #include "base/rng.h"
 #include "ceiling.h"
-#include "kernels/ops.h"
-#include "kernels/rows/quantize.h"
+#include "compute/kernels/ops.h"
+#include "compute/kernels/rows/quantize.h"
 
 namespace tactus::bench {
 namespace {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/ops.h"
+#include "compute/kernels/ops.h"
 #include "measure.h"
 
 namespace tactus::bench {

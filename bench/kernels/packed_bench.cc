@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "ceiling.h"
-#include "kernels/ops.h"
+#include "compute/kernels/ops.h"
 #include "measure.h"
 
 namespace tactus::bench {

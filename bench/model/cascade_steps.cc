@@ -15,9 +15,9 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
-#include "exec/numerics.h"
-#include "exec/step_runner.h"
-#include "model/loader.h"
+#include "compute/exec/numerics.h"
+#include "compute/exec/step_runner.h"
+#include "compute/model/loader.h"
 
 namespace tactus {
 namespace {

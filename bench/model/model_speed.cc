@@ -23,10 +23,10 @@
 #include "base/json.h"
 #include "base/rng.h"
 #include "cli/option_binding.h"
-#include "exec/cpu_executor.h"
-#include "exec/numerics.h"
-#include "kernels/thread_pool.h"
-#include "model/loader.h"
+#include "compute/exec/cpu_executor.h"
+#include "compute/exec/numerics.h"
+#include "compute/kernels/thread_pool.h"
+#include "compute/model/loader.h"
 
 namespace tactus {
 namespace {

@@ -3,7 +3,7 @@
 by least squares,
 and bits per weight.
 
-Emulated in f32 (rounding_model.py), with the engine's grid and algorithm (src/kernels/fit/least_squares.h,
+Emulated in f32 (rounding_model.py), with the engine's grid and algorithm (src/compute/kernels/fit/least_squares.h,
 quantize_blocks.cc). Embedding
 and output matrix have 8 bits, a scale per row. --calibrate: sequences of one length, a line each (the engine has the
 model write them).

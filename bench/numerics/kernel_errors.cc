@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "kernels/ops.h"
-#include "kernels/rows/quantize.h"
+#include "compute/kernels/ops.h"
+#include "compute/kernels/rows/quantize.h"
 
 namespace tactus::bench {
 namespace {

@@ -16,7 +16,7 @@ float LargestOf(const float* x, int64_t begin, int64_t end) {
   return largest;
 }
 
-// A row to int8 with a scale for each `block` columns (kernels/packed/packed.h), kept as f32.
+// A row to int8 with a scale for each `block` columns (compute/kernels/packed/packed.h), kept as f32.
 void RoundToInt8(const float* x, int64_t n, int64_t block, float* out) {
   for (int64_t b = 0; b < n; b += block) {
     const int64_t end = std::min(b + block, n);

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "exec/numerics.h"
-#include "exec/step_runner.h"
+#include "compute/exec/numerics.h"
+#include "compute/exec/step_runner.h"
 
 namespace tactus::bench {
 

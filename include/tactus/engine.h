@@ -35,7 +35,7 @@ struct ModelInfo {
   std::string name;                      // the first --served-model-name, else the model's
   std::vector<std::string> other_names;  // that requests may use too: the other --served-model-name
   std::string path;                      // the file or folder that was loaded
-  std::string architecture;              // row of src/model_config/architectures.def: "llama"
+  std::string architecture;              // row of src/compute/config/architectures.def: "llama"
   int64_t max_model_len = 0;             // tokens: prompt and answer together
   int64_t vocab_size = 0;                // token ids are 0 to vocab_size - 1
   int64_t num_parameters = 0;

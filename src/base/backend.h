@@ -1,5 +1,5 @@
 // The seam between an engine and what computes for it: one model on one kind of device, from the memory plan to the
-// executor. exec/make_backend.h chooses an implementation, and nothing else does; tests bring their own.
+// executor. compute/exec/make_backend.h chooses an implementation, and nothing else does; tests bring their own.
 //
 // Thread rule: one thread. Info and PlanMemory may be asked before anything is loaded and cost little; then LoadWeights
 // once, then CreateExecutor once. The executor may refer to its backend, which therefore outlives it.

@@ -26,10 +26,10 @@
 #include "cli/option_binding.h"
 #include "cli/run_out.h"
 #include "cli/start_log.h"
+#include "compute/model/catalog.h"
 #include "core/sched/registry.h"
 #include "engine/check_options.h"
 #include "engine/create_engine.h"
-#include "model/catalog.h"
 #include "obs/run_result.h"
 #include "tactus/engine.h"
 

@@ -11,11 +11,11 @@
 #include "cli/capacity.h"
 #include "cli/interrupt.h"
 #include "cli/sim_commands.h"
+#include "compute/exec/make_backend.h"
+#include "compute/model/catalog.h"
+#include "compute/model/loader.h"
 #include "engine/output_rules.h"
 #include "engine/profile_model.h"
-#include "exec/make_backend.h"
-#include "model/catalog.h"
-#include "model/loader.h"
 
 namespace tactus::cli {
 namespace {

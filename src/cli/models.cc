@@ -10,11 +10,11 @@
 #include "base/json_text.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
+#include "compute/exec/model_numerics.h"
+#include "compute/model/catalog.h"
+#include "compute/model/inspect.h"
 #include "engine/check_model.h"
 #include "engine/turn_ends.h"
-#include "exec/model_numerics.h"
-#include "model/catalog.h"
-#include "model/inspect.h"
 
 namespace tactus::cli {
 namespace {

@@ -11,11 +11,11 @@
 #include "cli/commands.h"
 #include "cli/interrupt.h"
 #include "cli/option_binding.h"
+#include "compute/kernels/thread_pool.h"
+#include "compute/model/catalog.h"
 #include "cost/step_spread.h"
 #include "engine/check_options.h"
 #include "engine/profile_model.h"
-#include "kernels/thread_pool.h"
-#include "model/catalog.h"
 
 namespace tactus::cli {
 namespace {

@@ -10,11 +10,11 @@
 #include "cli/command_options.h"
 #include "cli/commands.h"
 #include "cli/start_log.h"
+#include "compute/model/catalog.h"
 #include "core/sched/scheduler.h"
 #include "engine/check_model.h"
 #include "engine/check_options.h"
 #include "engine/create_engine.h"
-#include "model/catalog.h"
 #include "serve/run_server.h"
 
 namespace tactus::cli {

@@ -17,7 +17,7 @@
 #include "base/printable.h"
 #include "base/sha256.h"
 #include "cli/interrupt.h"
-#include "kernels/thread_pool.h"
+#include "compute/kernels/thread_pool.h"
 #include "report/seed_interval.h"
 #include "sim/run_many.h"
 #include "tactus/version.h"

@@ -8,11 +8,11 @@
 
 #include "base/json.h"
 #include "base/output_file.h"
+#include "compute/kernels/thread_pool.h"
 #include "core/loop/metrics.h"
 #include "cost/cost_model.h"
 #include "cost/step_table.h"
 #include "engine/profile_model.h"
-#include "kernels/thread_pool.h"
 #include "obs/run_result.h"
 #include "sim/replay_model.h"
 

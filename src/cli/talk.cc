@@ -13,7 +13,7 @@
 #include "api/answer.h"
 #include "base/clock.h"
 #include "cli/interrupt.h"
-#include "model_config/sampling_defaults.h"
+#include "compute/config/sampling_defaults.h"
 
 namespace tactus::cli {
 namespace {

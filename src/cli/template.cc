@@ -8,8 +8,8 @@
 #include "base/json_text.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
+#include "compute/model/catalog.h"
 #include "engine/model_text.h"
-#include "model/catalog.h"
 
 namespace tactus::cli {
 namespace {

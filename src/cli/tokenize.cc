@@ -6,8 +6,8 @@
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
+#include "compute/model/catalog.h"
 #include "engine/model_text.h"
-#include "model/catalog.h"
 
 namespace tactus::cli {
 namespace {

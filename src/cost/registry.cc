@@ -7,10 +7,10 @@
 
 #include "base/check.h"
 #include "base/input_file.h"
+#include "compute/config/hf_config.h"
 #include "cost/cost_model.h"
 #include "cost/embedded_data.h"
 #include "cost/json_record.h"
-#include "model_config/hf_config.h"
 
 namespace tactus::cost {
 namespace {

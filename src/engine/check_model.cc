@@ -1,6 +1,6 @@
 #include "engine/check_model.h"
 
-#include "exec/make_backend.h"
+#include "compute/exec/make_backend.h"
 
 namespace tactus {
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "base/clock.h"
+#include "compute/model/loader.h"
 #include "engine/model_text.h"
-#include "model/loader.h"
 #include "tactus/options.h"
 
 namespace tactus {

@@ -11,9 +11,9 @@
 #include "base/output_file.h"
 #include "base/printable.h"
 #include "base/utf8.h"
+#include "compute/exec/model_numerics.h"
 #include "core/loop/replica.h"
 #include "engine/start_drafts.h"
-#include "exec/model_numerics.h"
 
 namespace tactus {
 namespace {

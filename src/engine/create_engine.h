@@ -15,7 +15,7 @@ struct EngineParts {
   Clock* clock = nullptr;            // the loop's and the engine's; outlives the engine
   Clock* stopwatch = nullptr;        // of decision times, asked on the engine thread; null: the clock
   RunRecorder* recorder = nullptr;   // told of what runs, from the start to Close; null: none is; outlives the engine
-  std::unique_ptr<Backend> backend;  // null: MakeBackend chooses (exec/make_backend.h)
+  std::unique_ptr<Backend> backend;  // null: MakeBackend chooses (compute/exec/make_backend.h)
 };
 
 // As Engine::Create, which passes the machine's clock and no more.

@@ -22,6 +22,10 @@
 #include "base/step_rates.h"
 #include "base/system_random.h"
 #include "base/thread_role.h"
+#include "compute/config/sampling_defaults.h"
+#include "compute/exec/make_backend.h"
+#include "compute/model/catalog.h"
+#include "compute/model/loader.h"
 #include "core/loop/metrics.h"
 #include "core/loop/replica.h"
 #include "core/loop/run_recorder.h"
@@ -44,11 +48,7 @@
 #include "engine/start_drafts.h"
 #include "engine/start_texts.h"
 #include "engine/turn_ends.h"
-#include "exec/make_backend.h"
 #include "kv_store/folder.h"
-#include "model/catalog.h"
-#include "model/loader.h"
-#include "model_config/sampling_defaults.h"
 #include "tactus/engine.h"
 
 namespace tactus {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/backend.h"
+#include "compute/model/loader.h"
 #include "cost/step_table.h"
-#include "model/loader.h"
 #include "tactus/options.h"
 #include "tactus/status.h"
 

@@ -10,9 +10,9 @@
 #include <string>
 
 #include "base/backend.h"
+#include "compute/model/loader.h"
 #include "cost/step_table.h"
 #include "engine/profile_model.h"
-#include "model/loader.h"
 
 namespace tactus {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "model/loader.h"
+#include "compute/model/loader.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 

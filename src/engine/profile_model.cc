@@ -6,11 +6,11 @@
 #include <filesystem>
 
 #include "base/shortage.h"
+#include "compute/exec/make_backend.h"
+#include "compute/model/catalog.h"
+#include "compute/model/loader.h"
 #include "cost/step_spread.h"
 #include "engine/step_profiler.h"
-#include "exec/make_backend.h"
-#include "model/catalog.h"
-#include "model/loader.h"
 #include "tactus/version.h"
 
 namespace tactus {

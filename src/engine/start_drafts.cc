@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "base/printable.h"
+#include "compute/exec/make_backend.h"
+#include "compute/model/catalog.h"
 #include "core/draft/draft_model.h"
 #include "core/draft/draft_sources.h"
 #include "core/draft/prompt_lookup.h"
 #include "engine/check_model.h"
-#include "exec/make_backend.h"
-#include "model/catalog.h"
 
 namespace tactus {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/objectives.h"
 #include "base/printable.h"
-#include "model_config/sampling_defaults.h"
+#include "compute/config/sampling_defaults.h"
 
 namespace tactus {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/backend.h"
+#include "compute/model/loader.h"
 #include "core/sched/scheduler.h"
-#include "model/loader.h"
 #include "tactus/options.h"
 
 namespace tactus {

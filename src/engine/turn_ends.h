@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "compute/model/end_token.h"
+#include "compute/model/loader.h"
 #include "engine/model_text.h"
-#include "model/end_token.h"
-#include "model/loader.h"
 
 namespace tactus {
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "exec/allocation_count.h"
+#include "compute/exec/allocation_count.h"
 
 namespace tactus {
 namespace {

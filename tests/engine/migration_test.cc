@@ -2,10 +2,10 @@
 // sequence that stayed, bit for bit, whatever the kernels, the KV format and the load.
 #include "engine/facade_fixture.h"
 
+#include "compute/exec/make_backend.h"
+#include "compute/kernels/ops.h"
+#include "compute/model/loader.h"
 #include "engine/create_engine.h"
-#include "exec/make_backend.h"
-#include "kernels/ops.h"
-#include "model/loader.h"
 #include "support/slow_backend.h"
 #include "tactus/migration.h"
 #include "time_limit.h"

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "compute/model/loader.h"
 #include "engine/model_text.h"
 #include "grammar/needs_llguidance.h"
-#include "model/loader.h"
 
 namespace tactus {
 namespace {

@@ -2,9 +2,9 @@
 // of a cold run, bit for bit, whatever the KV format and the load; what is damaged is computed again.
 #include <thread>
 
+#include "compute/kernels/ops.h"
 #include "core/trace/replay.h"
 #include "engine/facade_fixture.h"
-#include "kernels/ops.h"
 #include "tactus/version.h"
 #include "time_limit.h"
 

@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "model_config/hf_config.h"
+#include "compute/config/hf_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;

@@ -2,8 +2,8 @@
 // byte of every accepted tensor, so that a wrong bound shows under the address sanitizer.
 #include <cstdint>
 
-#include "model/gguf.h"
-#include "model/gguf_config.h"
+#include "compute/model/gguf_config.h"
+#include "compute/weights/gguf.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;

@@ -1,7 +1,7 @@
 // safetensors headers. Touches both ends of every accepted tensor.
 #include <cstdint>
 
-#include "model/safetensors.h"
+#include "compute/weights/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "compute/model/catalog.h"
 #include "golden/golden_case.h"
-#include "model/catalog.h"
 #include "support/source_path.h"
 
 namespace tactus::test {

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "exec/numerics.h"
-#include "exec/step_runner.h"
-#include "model/loader.h"
+#include "compute/exec/numerics.h"
+#include "compute/exec/step_runner.h"
+#include "compute/model/loader.h"
 
 namespace tactus::test {
 

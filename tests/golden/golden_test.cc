@@ -9,8 +9,8 @@
 #include <limits>
 #include <set>
 
+#include "compute/config/architecture.h"
 #include "golden/golden_case.h"
-#include "model_config/architecture.h"
 #include "support/source_path.h"
 
 namespace tactus::test {

@@ -91,7 +91,7 @@ class Rules(unittest.TestCase):
 
     def test_doc_paths(self):
         text = (
-            "See `src/base/rng.h`,\n`src/kernels/` and `tests/lint/*.py`, not `src/none.cc` or `build/release/tactus`."
+            "See `src/base/rng.h`,\n`src/compute/kernels/` and `tests/lint/*.py`, not `src/none.cc` or `build/release/tactus`."
         )
         self.assertEqual(lint.dangling(text), [(2, "src/none.cc")])
 

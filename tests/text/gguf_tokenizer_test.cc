@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <iterator>
 
+#include "compute/model/gguf_config.h"
+#include "compute/weights/gguf.h"
 #include "golden_cases.h"
-#include "model/gguf.h"
-#include "model/gguf_config.h"
 #include "text/gguf_spec.h"
 
 namespace tactus {

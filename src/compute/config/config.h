@@ -1,0 +1,91 @@
+// A model's shape and settings as plain data, read from config.json or GGUF metadata. Usable without weights: the
+// memory plan, the cost model and --load-format dummy need nothing else.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "compute/tensor/dtype.h"
+#include "tactus/request.h"
+#include "tactus/sampling_options.h"
+
+namespace tactus {
+
+enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3 };
+
+struct RopeConfig {
+  float theta = 10000.0f;
+  RopeScaling scaling = RopeScaling::kNone;
+  float factor = 1.0f;
+  float low_freq_factor = 1.0f;          // llama3
+  float high_freq_factor = 4.0f;         // llama3
+  int64_t original_max_position = 0;     // llama3, dynamic
+  bool interleaved = false;              // GGUF "llama" files hold q and k rows permuted for pairs (2i, 2i + 1)
+  std::vector<float> frequency_factors;  // GGUF rope_freqs tensor: divides inv_freq, [rotary_dim / 2]; empty: none
+};
+
+struct ModelConfig {
+  std::string architecture;  // row of architectures.def, "llama"
+  std::string name;          // for people
+  int64_t hidden_size = 0;
+  int64_t num_layers = 0;
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t intermediate_size = 0;
+  int64_t vocab_size = 0;    // rows of the embedding
+  int64_t max_position = 0;  // context the model was made for
+  float rms_eps = 1e-5f;
+  bool tie_embeddings = false;
+  bool qkv_bias = false;  // Qwen2
+  bool o_bias = false;    // attention_bias of Llama configs
+  bool mlp_bias = false;
+  bool qk_norm = false;         // Qwen3: RMSNorm over head_dim of q and k, before RoPE
+  std::vector<int32_t> window;  // [num_layers], 0: full attention; Mistral's sliding window
+  RopeConfig rope;
+  DType weight_dtype = DType::kBF16;  // of the bulk of the linear weights
+
+  std::vector<TokenId> stop_ids;  // union of config, generation_config, GGUF eos, eot and eom; engine/turn_ends.h adds
+  TokenId assumed_stop_id = -1;   // of these, the one that no file states and transformers assumes; -1: none
+  TokenId bos_id = -1;
+  StatedSampling generation_defaults;  // of generation_config.json or general.sampling.*
+  std::vector<std::string> warnings;   // what the files ask for and this build does otherwise
+
+  int64_t NumParameters() const;
+  int64_t KvBytesPerToken(DType kv_dtype) const;  // K and V, all layers
+};
+
+// What a run needs, before anything is allocated (bytes). A pure function of shape and options.
+struct MemoryPlanInput {
+  int64_t weight_bytes = 0;     // as used: mapped file bytes, or dequantised size in the float32 mode
+  int64_t available_bytes = 0;  // what the cgroup and the machine leave
+  int64_t kv_memory_bytes = 0;  // --kv-cache-memory; 0: min(half of what is left after weights, 8 GiB)
+  int64_t swap_bytes = 0;       // --swap-space: another arena for the KV of sequences that are swapped out
+  int64_t front_end_bytes = 0;  // what requests may take before and after the engine; less where memory is short
+  int64_t max_model_len = 0;    // --max-model-len; 0: the model's, or as much as the KV holds
+  int64_t max_num_seqs = 256;
+  int64_t max_step_tokens = 512;  // largest step the composition can make
+  int32_t block_size = 16;
+  DType kv_dtype = DType::kBF16;
+  int32_t threads = 1;
+};
+struct MemoryPlan {
+  int64_t weight_bytes = 0, kv_bytes = 0, activation_bytes = 0, total_bytes = 0, available_bytes = 0;
+  int64_t num_blocks = 0;
+  int64_t swap_bytes = 0, swap_blocks = 0;  // whole blocks
+  int64_t front_end_bytes = 0;              // what was asked for, or what is left of it
+  int64_t max_model_len = 0;
+  std::string ToString() const;  // the table that start-up prints
+};
+// kInvalidArgument with the arithmetic and the flag to change when it does not fit.
+Result<MemoryPlan> PlanMemory(const ModelConfig& config, const MemoryPlanInput& input);
+
+inline constexpr int64_t kMaxLayers = 1024;
+inline constexpr int64_t kMaxConfigHeadDim = 256;  // kernels::kMaxHeadDim
+
+// Shape errors that would make a forward pass read out of bounds: each with field, value and limit.
+Status ValidateConfig(const ModelConfig& config);
+
+}  // namespace tactus

@@ -1,0 +1,297 @@
+#include "compute/config/hf_config.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/json.h"
+#include "base/printable.h"
+#include "compute/config/architecture.h"
+#include "compute/config/json_fields.h"
+#include "compute/config/sampling_defaults.h"
+
+namespace tactus {
+namespace {
+
+Result<const Architecture*> ReadArchitecture(JsonFields& json) {
+  const std::vector<std::string> classes = json.Strings("architectures");
+  const std::string type = json.String("model_type").value_or("");
+  TACTUS_RETURN_IF_ERROR(json.status());
+  if (classes.size() > 1) {
+    return Unimplemented(json.path() + ": 'architectures' lists " + std::to_string(classes.size()) +
+                         " classes; one is possible");
+  }
+  const Architecture* a = classes.empty() ? FindHfArchitectureByType(type) : FindHfArchitecture(classes[0]);
+  if (a != nullptr) return a;
+  const std::string found = !classes.empty() ? "architecture '" + Printable(classes[0]) + "'"
+                            : !type.empty()  ? "model_type '" + Printable(type) + "'"
+                                             : "a file with neither 'architectures' nor 'model_type'";
+  return Unimplemented(json.path() + ": " + found + " is not supported; supported are " + KnownHfClasses());
+}
+
+// Both generations of spelling: "rope_theta" beside "rope_scaling": {"type" | "rope_type", ...} and one
+// "rope_parameters" object that holds all of it.
+Status ReadRope(JsonFields& json, ModelConfig* c) {
+  RopeConfig& rope = c->rope;
+  rope.theta = static_cast<float>(json.Float("rope_theta").value_or(10000.0));
+  if (json.Float("partial_rotary_factor").value_or(1.0) != 1.0) {
+    return Unimplemented(json.path() + ": 'partial_rotary_factor' other than 1 is not supported");
+  }
+  const bool newer = json.Has("rope_parameters");
+  const char* key = newer ? "rope_parameters" : "rope_scaling";
+  const SortedJson* object = json.Object(key);
+  TACTUS_RETURN_IF_ERROR(json.status());
+  if (object == nullptr) return Status();
+
+  JsonFields fields(*object, json.path(), std::string(key) + ".");
+  rope.theta = static_cast<float>(fields.Float("rope_theta").value_or(rope.theta));
+  if (fields.Float("partial_rotary_factor").value_or(1.0) != 1.0) {
+    return Unimplemented(json.path() + ": '" + key + ".partial_rotary_factor' other than 1 is not supported");
+  }
+  const std::string type = fields.Has("rope_type") ? fields.String("rope_type").value_or("default")
+                                                   : fields.String("type").value_or(newer ? "default" : "");
+  TACTUS_RETURN_IF_ERROR(fields.status());
+  if (type == "default") return Status();
+  if (type == "linear") {
+    rope.scaling = RopeScaling::kLinear;
+  } else if (type == "dynamic") {
+    rope.scaling = RopeScaling::kDynamic;
+  } else if (type == "llama3") {
+    rope.scaling = RopeScaling::kLlama3;
+  } else {
+    return Unimplemented(json.path() + ": RoPE scaling '" + Printable(type) + "' ('" + key +
+                         ".rope_type') is not supported; supported are default, linear, dynamic and llama3");
+  }
+  if (!fields.Has("factor")) fields.Fail("factor", "is missing");
+  rope.factor = static_cast<float>(fields.Float("factor").value_or(1.0));
+  if (rope.scaling == RopeScaling::kLlama3) {
+    for (const char* required : {"low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}) {
+      if (!fields.Has(required)) fields.Fail(required, "is missing");
+    }
+    rope.low_freq_factor = static_cast<float>(fields.Float("low_freq_factor").value_or(1.0));
+    rope.high_freq_factor = static_cast<float>(fields.Float("high_freq_factor").value_or(4.0));
+    rope.original_max_position = fields.Int("original_max_position_embeddings").value_or(0);
+    return fields.status();
+  }
+  // Linear and dynamic configurations state the length before scaling; the model then runs to `factor` times that.
+  if (rope.scaling == RopeScaling::kDynamic) rope.original_max_position = c->max_position;
+  if (rope.factor >= 1.0f && rope.factor <= 1e4f && c->max_position > 0 && c->max_position < (int64_t{1} << 40)) {
+    c->max_position = static_cast<int64_t>(static_cast<double>(c->max_position) * static_cast<double>(rope.factor));
+  }
+  return fields.status();
+}
+
+Status ReadWindow(JsonFields& json, const Architecture& a, ModelConfig* c) {
+  if (c->num_layers < 1 || c->num_layers > kMaxLayers) return Status();  // ValidateConfig says so
+  c->window.assign(static_cast<size_t>(c->num_layers), 0);
+  if (a.window == WindowRule::kNone) return json.status();
+  // An explicit null means full attention; only an absent key means the default.
+  const bool silent = !json.HasKey("sliding_window");
+  const int64_t window = silent ? a.hf_defaults.sliding_window : json.Int("sliding_window").value_or(0);
+  if (window < 0 || window > INT32_MAX) json.Fail("sliding_window", "is " + std::to_string(window));
+  TACTUS_RETURN_IF_ERROR(json.status());
+  const auto set = [&](size_t layer) { c->window[layer] = static_cast<int32_t>(window); };
+  if (a.window == WindowRule::kEveryLayer) {
+    for (size_t i = 0; i < c->window.size(); ++i) set(i);
+    return Status();
+  }
+  const bool used = json.Bool("use_sliding_window").value_or(false);
+  const int64_t first = json.Int("max_window_layers").value_or(28);
+  const std::vector<std::string> types = json.Strings("layer_types");
+  if (!types.empty() && types.size() != c->window.size()) {
+    json.Fail("layer_types",
+              "has " + std::to_string(types.size()) + " entries for " + std::to_string(c->num_layers) + " layers");
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "full_attention" && types[i] != "sliding_attention") {
+      json.Fail("layer_types", "holds '" + Printable(types[i]) + "', which is not supported");
+    }
+  }
+  TACTUS_RETURN_IF_ERROR(json.status());
+  for (size_t i = 0; i < c->window.size(); ++i) {
+    const bool sliding = types.empty() ? static_cast<int64_t>(i) >= first : types[i] == "sliding_attention";
+    if (used && sliding) set(i);
+  }
+  return Status();
+}
+
+void AddTokenIds(JsonFields& json, const char* key, std::vector<int64_t> ids, ModelConfig* c) {
+  for (const int64_t id : ids) {
+    if (id < 0 || id >= c->vocab_size) {
+      json.Fail(key, "holds " + std::to_string(id) + ", which is not a token of a vocabulary of " +
+                         std::to_string(c->vocab_size));
+      return;
+    }
+    const auto token = static_cast<TokenId>(id);
+    if (std::find(c->stop_ids.begin(), c->stop_ids.end(), token) == c->stop_ids.end()) c->stop_ids.push_back(token);
+  }
+}
+
+Status RefuseUnsupported(JsonFields& json) {
+  const std::string act = json.String("hidden_act").value_or("silu");
+  if (act != "silu" && act != "swish") {
+    return Unimplemented(json.path() + ": 'hidden_act' is '" + Printable(act) + "'; supported is silu");
+  }
+  if (const SortedJson* quantization = json.Object("quantization_config")) {
+    JsonFields fields(*quantization, json.path());
+    return Unimplemented(json.path() + ": weights quantised by '" +
+                         Printable(fields.String("quant_method").value_or("an unnamed method")) +
+                         "' are not supported; use the unquantised model or a GGUF file");
+  }
+  return json.status();
+}
+
+DType ReadWeightDType(JsonFields& json) {
+  const std::string name =
+      json.Has("dtype") ? json.String("dtype").value_or("") : json.String("torch_dtype").value_or("");
+  if (name == "float32") return DType::kF32;
+  if (name == "float16") return DType::kF16;
+  return DType::kBF16;
+}
+
+}  // namespace
+
+Result<ModelConfig> ConfigFromJson(std::string_view text, const std::string& path) {
+  TACTUS_ASSIGN_OR_RETURN(const auto object, ParseJsonObject(text, path));
+  JsonFields json(*object, path);
+  TACTUS_ASSIGN_OR_RETURN(const Architecture* const a, ReadArchitecture(json));
+  TACTUS_RETURN_IF_ERROR(RefuseUnsupported(json));
+  const HfDefaults& defaults = a->hf_defaults;
+
+  ModelConfig c;
+  c.architecture = a->name;
+  c.name = Printable(json.String("_name_or_path").value_or(""));
+  c.hidden_size = json.RequiredInt("hidden_size");
+  c.num_layers = json.RequiredInt("num_hidden_layers");
+  c.num_heads = json.RequiredInt("num_attention_heads");
+  c.intermediate_size = json.RequiredInt("intermediate_size");
+  c.vocab_size = json.RequiredInt("vocab_size");
+  const bool kv_silent = !json.HasKey("num_key_value_heads") && defaults.num_kv_heads > 0;
+  c.num_kv_heads = json.Int("num_key_value_heads").value_or(kv_silent ? defaults.num_kv_heads : c.num_heads);
+  const int64_t derived = c.num_heads > 0 ? c.hidden_size / c.num_heads : 0;
+  c.head_dim = json.Int("head_dim").value_or(defaults.head_dim > 0 ? defaults.head_dim : derived);
+  c.max_position = json.Int("max_position_embeddings").value_or(defaults.max_position);
+  c.rms_eps = static_cast<float>(json.Float("rms_norm_eps").value_or(1e-6));
+  c.tie_embeddings = json.Bool("tie_word_embeddings").value_or(false);
+  c.qk_norm = a->qk_norm;
+  const bool attention_bias = a->attention_bias_key && json.Bool("attention_bias").value_or(false);
+  c.qkv_bias = a->qkv_bias || attention_bias;
+  c.o_bias = attention_bias;
+  c.mlp_bias = a->mlp_bias_key && json.Bool("mlp_bias").value_or(false);
+  c.weight_dtype = ReadWeightDType(json);
+  TACTUS_RETURN_IF_ERROR(json.status());
+  if (!json.Has("head_dim") && defaults.head_dim <= 0 && c.num_heads > 0 && c.hidden_size % c.num_heads != 0) {
+    return DataLoss(path + ": hidden_size " + std::to_string(c.hidden_size) +
+                    " is not a multiple of num_attention_heads " + std::to_string(c.num_heads) +
+                    ", and there is no head_dim");
+  }
+  TACTUS_RETURN_IF_ERROR(ReadRope(json, &c));
+  TACTUS_RETURN_IF_ERROR(ReadWindow(json, *a, &c));
+
+  std::vector<int64_t> eos = json.IntOrInts("eos_token_id");
+  if (!json.HasKey("eos_token_id") && defaults.eos_id >= 0 && defaults.eos_id < c.vocab_size) {
+    eos = {defaults.eos_id};
+    c.assumed_stop_id = static_cast<TokenId>(defaults.eos_id);
+  }
+  std::erase(eos, -1);  // "none" in some files
+  AddTokenIds(json, "eos_token_id", std::move(eos), &c);
+  const std::vector<int64_t> bos = json.IntOrInts("bos_token_id");
+  const int64_t bos_id = !bos.empty() ? bos[0] : json.HasKey("bos_token_id") ? -1 : defaults.bos_id;
+  if (!bos.empty() && (bos_id < -1 || bos_id >= c.vocab_size)) {
+    json.Fail("bos_token_id", "is " + std::to_string(bos_id) + ", which is not a token of a vocabulary of " +
+                                  std::to_string(c.vocab_size));
+  }
+  c.bos_id = bos_id < c.vocab_size ? static_cast<TokenId>(bos_id) : -1;
+  TACTUS_RETURN_IF_ERROR(json.status());
+  const Status valid = ValidateConfig(c);
+  if (!valid.ok()) return Status(valid.code(), path + ": " + valid.message(), valid.param());
+  return c;
+}
+
+namespace {
+
+// What transformers has and is not built here.
+struct UnbuiltSampler {
+  const char* name;
+  double off;    // numbers up to it ask for nothing; of typical_p those from it
+  bool samples;  // asks for nothing with do_sample: false
+};
+constexpr UnbuiltSampler kUnbuiltSamplers[] = {{"suppress_tokens", 0, false},
+                                               {"begin_suppress_tokens", 0, false},
+                                               {"bad_words_ids", 0, false},
+                                               {"sequence_bias", 0, false},
+                                               {"force_words_ids", 0, false},
+                                               {"forced_bos_token_id", -1, false},
+                                               {"forced_eos_token_id", -1, false},
+                                               {"constraints", 0, false},
+                                               {"stop_strings", 0, false},
+                                               {"no_repeat_ngram_size", 0, false},
+                                               {"exponential_decay_length_penalty", 0, false},
+                                               {"min_length", 0, false},
+                                               {"min_new_tokens", 0, false},
+                                               {"num_beams", 1, false},
+                                               {"num_beam_groups", 1, false},
+                                               {"penalty_alpha", 0, false},
+                                               {"guidance_scale", 1, false},
+                                               {"dola_layers", 0, false},
+                                               {"watermarking_config", 0, false},
+                                               {"typical_p", 1, true},
+                                               {"epsilon_cutoff", 0, true},
+                                               {"eta_cutoff", 0, true},
+                                               {"top_h", 0, true}};
+
+void WarnOfUnbuilt(const SortedJson& object, bool samples, ModelConfig* config) {
+  std::string list;
+  for (const auto& [name, off, only_samples] : kUnbuiltSamplers) {
+    const auto found = object.find(name);
+    if (found == object.end() || found->is_null() || *found == false || (only_samples && !samples)) continue;
+    if (found->is_number()) {
+      const double value = found->get<double>();
+      if (std::string_view(name) == "typical_p" ? value >= off : value <= off) continue;
+    } else if (found->empty() || *found == "") {
+      continue;
+    }
+    list += (list.empty() ? "" : ", ") + std::string(name);
+    if (found->is_number()) list += " " + found->dump();
+  }
+  if (!list.empty())
+    config->warnings.push_back("generation_config.json asks for " + list + ", not built here: left out");
+}
+
+}  // namespace
+
+Status ApplyGenerationConfig(std::string_view text, const std::string& path, ModelConfig* config) {
+  TACTUS_ASSIGN_OR_RETURN(const auto object, ParseJsonObject(text, path));
+  JsonFields json(*object, path);
+  std::vector<int64_t> eos = json.IntOrInts("eos_token_id");
+  std::erase(eos, -1);
+  if (std::find(eos.begin(), eos.end(), config->assumed_stop_id) != eos.end()) config->assumed_stop_id = -1;
+  AddTokenIds(json, "eos_token_id", std::move(eos), config);
+  TACTUS_RETURN_IF_ERROR(json.status());
+  const bool samples = json.Bool("do_sample").value_or(true);
+  WarnOfUnbuilt(*object, samples, config);
+  if (!samples) return json.status();
+
+  StatedSampling& stated = config->generation_defaults;
+  const auto fail = [&](const char* key, double value, const std::string& possible) {
+    json.Fail(key, "is " + fmt::format("{}", value) + "; possible is " + possible);
+  };
+  const auto take = [&](const char* key, double low, double high, std::optional<double>* to) {
+    const std::optional<double> value = json.Float(key);
+    if (value && (*value < low || *value > high))
+      fail(key, *value, fmt::format("{} to {}", low, high));
+    else if (value)
+      *to = value;
+  };
+  take("temperature", 0.0, kMaxModelTemperature, &stated.temperature);
+  take("min_p", 0.0, 1.0, &stated.min_p);
+  take("repetition_penalty", kMinRepetitionPenalty, kMaxRepetitionPenalty, &stated.repetition_penalty);
+  take("presence_penalty", -2.0, 2.0, &stated.presence_penalty);
+  take("frequency_penalty", -2.0, 2.0, &stated.frequency_penalty);
+  if (const auto top_p = json.Float("top_p"); top_p && !TakeTopP(*top_p, &stated)) fail("top_p", *top_p, "0 to 1");
+  if (const auto top_k = json.Float("top_k"); top_k && !TakeTopK(*top_k, &stated))
+    fail("top_k", *top_k, "a whole number up to 2147483647; 0 and -1 are all tokens");
+  return json.status();
+}
+
+}  // namespace tactus

@@ -1,0 +1,57 @@
+// Which arithmetic a run uses: what --dtype, --activation-dtype, --quantization and --kv-cache-dtype mean for a file of
+// a given weight format. A pure function; docs/numerics.md has the table of what each choice costs in accuracy,
+// docs/formats.md of what it costs in time and memory.
+//
+//   weights (--quantization, else the file's)   --activation-dtype   linear operators
+//   every quantised format                      auto, mixed          integer codes x 8 bits a token value, but 16 for
+//                                                                    the largest neighbours (packed.h: wide groups)
+//                                               int16                integer codes x 16 bits (two parts of int8)
+//                                               int8                 integer codes x 8 bits, but for a few (PackChoice)
+//   bf16; any under --dtype bfloat16            auto                 bf16 x bf16, f32 sums
+//   any                                         bfloat16             weights rounded to bf16, bf16 x bf16, f32 sums
+//   f16, f32                                    auto                 as stored, f32 x f32
+//   any                                         float32              likewise
+//   any under --dtype float32                   auto, float32        dequantised to f32 at load, everything f32,
+//                                                                    KV too: the reference, by operators over rows
+//
+// Under --dtype bfloat16 quantised weights stay as they are. Norms, RoPE, softmax, residual stream and logits are f32
+// always.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "compute/model/loader.h"
+#include "tactus/status.h"
+
+namespace tactus {
+
+struct Numerics {
+  // What meets the weights, but for the few operators where more than int8 is cheap (PackChoice).
+  enum class Tokens : uint8_t { kF32, kBF16, kMixed, kInt16, kInt8 };
+
+  bool dequantize_to_f32 = false;  // LoadWeightsOptions::dequantize_to_f32: the reference; else weights are packed
+  Tokens tokens = Tokens::kF32;
+  DType kv_dtype = DType::kBF16;
+  PackChoice packing;
+};
+
+// The options as they are typed; empty is auto (none).
+struct NumericsOptions {
+  std::string_view dtype = "auto";             // auto, float32, bfloat16
+  std::string_view activation_dtype = "auto";  // auto, float32, bfloat16, mixed, int16, int8
+  std::string_view quantization = "none";      // none, q8_0, int8, int4
+  std::string_view kv_cache_dtype = "auto";    // auto, bfloat16, float32, int8
+};
+
+// `weight_dtype`: of the bulk of the file's linear weights (ModelConfig::weight_dtype). kInvalidArgument names the
+// flag, its choices and, where flags contradict each other or the file, the way out.
+Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dtype);
+
+// The part of the loader's options that numerics decide.
+LoadWeightsOptions LoadOptionsFor(const Numerics& numerics);
+
+// "int16 activations, KV bf16", for people.
+std::string NumericsText(const Numerics& numerics);
+
+}  // namespace tactus

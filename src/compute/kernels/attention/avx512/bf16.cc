@@ -1,0 +1,83 @@
+// Attention by vdpbf16ps: q and the softmax weights rounded to bf16, K and V as stored, sums in f32. Each lane of the
+// instruction adds two products to its sum, the odd one first, each step rounded to nearest even, subnormals taken as
+// zero. A score is one chain over the pairs of head_dim, ascending, and weighted values are one over the pairs of a
+// partition's positions; the sum of the weights is that of the rounded ones (tiles.h).
+#include "compute/kernels/attention/avx512/bf16.h"
+
+#include "compute/kernels/attention/avx512/bf16_tile.h"
+#include "compute/kernels/attention/avx512/tiles.h"
+
+namespace tactus::kernels {
+namespace {
+
+struct Bf16 {
+  static constexpr int32_t kTileRows = kGroupRows;
+  static constexpr bool kCodes = false;
+
+  // Few rows take more vectors at a time: about 16 sums are in flight either way.
+  static int VecsFor(int32_t rows) { return rows <= 4 ? 4 : 2; }
+
+  template <int kVecs, bool kFetch>
+  static constexpr ScoreFn kScore[kTileRows + 1] = {nullptr,
+                                                    ScoreRows<1, kVecs, kFetch>,
+                                                    ScoreRows<2, kVecs, kFetch>,
+                                                    ScoreRows<3, kVecs, kFetch>,
+                                                    ScoreRows<4, kVecs, kFetch>,
+                                                    ScoreRows<5, 2, kFetch>,
+                                                    ScoreRows<6, 2, kFetch>,
+                                                    ScoreRows<7, 2, kFetch>,
+                                                    ScoreRows<8, 2, kFetch>};
+  static ScoreFn Score(int32_t rows, int vecs, bool fetch) {
+    if (vecs == 4) return fetch ? kScore<4, true>[rows] : kScore<4, false>[rows];
+    return fetch ? kScore<2, true>[rows] : kScore<2, false>[rows];
+  }
+
+  template <int kVecs, bool kFetch>
+  static constexpr WeighFn kWeigh[kTileRows + 1] = {nullptr,
+                                                    WeighRows<1, kVecs, kFetch>,
+                                                    WeighRows<2, kVecs, kFetch>,
+                                                    WeighRows<3, kVecs, kFetch>,
+                                                    WeighRows<4, kVecs, kFetch>,
+                                                    WeighRows<5, kVecs == 4 ? 2 : kVecs, kFetch>,
+                                                    WeighRows<6, kVecs == 4 ? 2 : kVecs, kFetch>,
+                                                    WeighRows<7, kVecs == 4 ? 2 : kVecs, kFetch>,
+                                                    WeighRows<8, kVecs == 4 ? 2 : kVecs, kFetch>};
+  static WeighFn Weigh(int32_t rows, int vecs, bool fetch) {
+    if (vecs == 1) return kWeigh<1, false>[rows];
+    if (vecs == 4) return fetch ? kWeigh<4, true>[rows] : kWeigh<4, false>[rows];
+    return fetch ? kWeigh<2, true>[rows] : kWeigh<2, false>[rows];
+  }
+
+  static void RoundQuery(const AttentionCall& call, const float* from, const Buffers& b) {
+    const int32_t head_dim = call.kv->head_dim;
+    int32_t d = 0;
+    for (; d + 32 <= head_dim; d += 32) {
+      const __m512bh pair = _mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + d + 16), _mm512_loadu_ps(from + d));
+      _mm512_storeu_si512(b.q + d / 2, reinterpret_cast<__m512i>(pair));
+    }
+    for (; d < call.padded; d += 16) {
+      const __m512 x = _mm512_maskz_loadu_ps(Within(d, 0, head_dim), from + d);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(b.q + d / 2), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(x)));
+    }
+  }
+
+  static void Weights(const Buffers& b, const ColumnRange* own, ColumnRange group, int32_t n, float log2_scale,
+                      float* maximum, __m512* sums, float* unit) {
+    for (int32_t r = 0; r < n; ++r) {
+      unit[r] = 1.0f;
+      if (own[r].from >= own[r].to) continue;
+      sums[r] =
+          SoftmaxRow(b.scores + r * kPartition, own[r], group, log2_scale, maximum[r], b.weights + r * kPartition);
+    }
+  }
+};
+
+}  // namespace
+
+void AttentionAvx512Bf16(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
+                         int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
+                         Workspace scratch) {
+  AttentionOf<Bf16>(pool, q, q_stride, items, heads, kv, scale, window, out, out_stride, scratch);
+}
+
+}  // namespace tactus::kernels

@@ -1,0 +1,163 @@
+// Attention of a few rows over a partition of one KV head, by the loops of a Format (tiles.h): scores, softmax, values.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "compute/kernels/attention/avx512/chunks.h"
+#include "compute/kernels/attention/avx512/place.h"
+#include "compute/kernels/attention/avx512/rows.h"
+#include "compute/kernels/attention/schedule.h"
+
+namespace tactus::kernels {
+namespace {
+
+constexpr float kLog2E = 1.44269504f;
+
+struct Rows {
+  Rows(const AttentionCall& call, const AttentionTile& tile) : count(tile.rows()) {
+    for (int32_t r = 0; r < count; ++r) {
+      const int32_t query = r % tile.rows_per_kv_head() / tile.heads;
+      const VisibleRange seen = VisibleFrom(call, QueryOf(call, tile, query).position);
+      low[r] = seen.low;
+      high[r] = seen.high;
+      last = seen.high > last ? seen.high : last;
+    }
+  }
+  // Columns of the partition at `base` that row r sees; empty: from >= to.
+  ColumnRange In(int32_t r, int32_t base) const {
+    const int32_t from = low[r] > base ? low[r] - base : 0, to = high[r] + 1 - base;
+    return {from, to < kPartition ? to : kPartition};
+  }
+  int32_t count;
+  int32_t low[kAttentionTileRows], high[kAttentionTileRows];  // both ascending within a KV head of an item
+  int32_t last = 0;                                           // of all rows
+};
+
+// Weighted values of words [from, to) for `n` rows; arguments as WeighCall's.
+template <class Format>
+void WeighGroup(const AttentionCall& call, const PartitionKv& p, const uint32_t* const* chunks, int32_t n, int32_t from,
+                int32_t to, bool resume, const uint16_t* weights, const std::byte* const* ahead, bool fetch,
+                float* out) {
+  WeighCall weigh = {weights, chunks, from, to, p.value_stride, 0, resume, ahead, out, call.padded};
+  for (int32_t r = 0, rows; r < n; r += rows) {
+    rows = n - r < Format::kTileRows ? n - r : Format::kTileRows;
+    weigh.weights = weights + r * kPartition;
+    weigh.out = out + r * call.padded;
+    const int vecs = Format::VecsFor(rows);
+    const WeighFn wide = Format::Weigh(rows, vecs, fetch && r == 0), narrow = Format::Weigh(rows, 1, false);
+    for (weigh.first_dim = 0; weigh.first_dim + 16 * vecs <= call.padded; weigh.first_dim += 16 * vecs) wide(weigh);
+    for (; weigh.first_dim < call.padded; weigh.first_dim += 16) narrow(weigh);
+  }
+}
+
+// Scores of `n` rows against `vecs` vectors; arguments as ScoreCall's.
+template <class Format>
+void ScoreVectors(ScoreCall call, int32_t n, int32_t vecs, bool fetch) {
+  for (int32_t r = 0, rows; r < n; r += rows) {
+    rows = n - r < Format::kTileRows ? n - r : Format::kTileRows;
+    Format::Score(rows, vecs, fetch && r == 0)(call);
+    call.q += rows * call.q_stride;
+    call.q_offset += rows;
+    call.scores += rows * kPartition;
+  }
+}
+
+struct Sums {
+  float maximum[kAttentionTileRows], sum[kAttentionTileRows];  // sum -1: the row sees nothing here
+  float unit[kAttentionTileRows];                              // int8: what a whole number of its values is worth
+
+  void CopyFrom(const Sums& other, int32_t first, int32_t n) {
+    for (int32_t r = 0; r < n; ++r) {
+      maximum[first + r] = other.maximum[r];
+      sum[first + r] = other.sum[r];
+      unit[first + r] = other.unit[r];
+    }
+  }
+};
+
+// Scores of `n` rows, those at the front of b, to weights. Lanes are reduced for all rows together: one row alone would
+// wait for each step.
+template <class Format>
+void SoftmaxGroup(const ColumnRange* own, ColumnRange group, int32_t n, float log2_scale, const Buffers& b,
+                  int32_t first, Sums* sums) {
+  __m512 lanes[kGroupRows];
+  float maximum[kGroupRows] = {};
+  for (int32_t r = 0; r < n; ++r) {
+    if (own[r].from < own[r].to) lanes[r] = RowMaximum(b.scores + r * kPartition, own[r]);
+  }
+  for (int32_t r = 0; r < n; ++r) {
+    if (own[r].from < own[r].to) maximum[r] = MaxLane(lanes[r]);
+  }
+  for (int32_t r = 0; r < n; ++r) {
+    if (own[r].from >= own[r].to) std::memset(b.weights + r * kPartition, 0, kPartition * sizeof(uint16_t));
+  }
+  Format::Weights(b, own, group, n, log2_scale, maximum, lanes, sums->unit + first);
+  for (int32_t r = 0; r < n; ++r) {
+    const bool sees = own[r].from < own[r].to;
+    sums->maximum[first + r] = maximum[r];
+    sums->sum[first + r] = sees ? SumLanes(lanes[r]) * sums->unit[first + r] : -1.0f;
+  }
+}
+
+// Of rows [first, first + n), what each sees of the partition at `base`, and all together.
+ColumnRange RangesOf(const Rows& rows, int32_t first, int32_t n, int32_t base, ColumnRange* own) {
+  ColumnRange group = {kPartition, 0};
+  for (int32_t r = 0; r < n; ++r) {
+    own[r] = rows.In(first + r, base);
+    if (own[r].from >= own[r].to) continue;
+    group.from = own[r].from < group.from ? own[r].from : group.from;
+    group.to = own[r].to > group.to ? own[r].to : group.to;
+  }
+  return group;
+}
+
+// Words of one position's K.
+inline int32_t KeyWords(const KvLayer& kv) {
+  return (kv.head_dim + KvGroup(kv) - 1) / KvGroup(kv);
+}
+
+// Scores of `n` rows, those at the front of b, over columns [from, to) of the partition.
+template <class Format>
+void ScoreGroup(const AttentionCall& call, const PartitionKv& p, int32_t n, ColumnRange group,
+                const FetchStream& stream, bool fetch, const Buffers& b) {
+  const int32_t vecs = Format::VecsFor(n), first_vector = group.from / 16 / vecs * vecs;
+  for (int32_t v = first_vector; v * 16 < group.to; v += vecs) {
+    const ScoreCall score = {b.q,
+                             call.padded / 2,
+                             b.q_offset,
+                             p.keys + v,
+                             p.key_stride,
+                             KeyWords(*call.kv),
+                             p.key_scales + v,
+                             stream.Ahead(v - first_vector),
+                             b.scores + 16 * v};
+    ScoreVectors<Format>(score, n, vecs, fetch);
+  }
+}
+
+// Rows [first, first + n) over the partition, into b.part.
+template <class Format>
+void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p, int32_t first, int32_t n,
+              const FetchStream& stream, const Buffers& b, Sums* sums) {
+  ColumnRange own[kGroupRows];
+  const ColumnRange group = RangesOf(rows, first, n, p.base, own);
+  for (int32_t r = 0; r < n; ++r) sums->sum[first + r] = -1.0f;  // until it is known
+  if (group.from >= group.to) return;
+  const bool fetch = first == 0 && stream.active();
+  Buffers at = b;  // scores and weights are used again by each group
+  at.q += first * call.padded / 2;
+  at.q_scale += first;
+  at.q_offset += first;
+  ScoreGroup<Format>(call, p, n, group, stream, fetch, at);
+  SoftmaxGroup<Format>(own, group, n, call.scale * kLog2E, at, first, sums);
+  const int32_t word = KvGroup(*call.kv), from = group.from / word, to = (group.to + word - 1) / word;
+  const int32_t vecs = Format::VecsFor(n), first_vector = group.from / 16 / vecs * vecs;
+  const std::byte* const* ahead = stream.Ahead((group.to + 15) / 16 - first_vector) - group.from / 16;
+  WeighGroup<Format>(call, p, p.values, n, from, to, false, b.weights, ahead, fetch, b.part + first * call.padded);
+}
+
+}  // namespace
+}  // namespace tactus::kernels

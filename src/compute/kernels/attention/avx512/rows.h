@@ -1,0 +1,172 @@
+// What rows of attention need of AVX-512 whatever K and V are stored as: what a tile's loops are given, powers of two,
+// sums and maxima over lanes, what a row sees.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compute/kernels/kernel_set.h"
+
+namespace tactus::kernels {
+namespace {
+
+constexpr int32_t kGroupRows = 8;  // rows that go through the tiles together
+constexpr int32_t kKeyVectors = kPartition / 16;
+
+// A few rows against a few vectors of 16 positions; a word is a group of elements (KvGroup).
+struct ScoreCall {
+  const uint32_t* q;  // words, rows q_stride apart
+  int64_t q_stride;
+  const int32_t* q_offset;      // int8: per row, what its sums start from
+  const uint32_t* const* keys;  // of each vector: words of the first dimensions, the next `stride` further on
+  int64_t stride;
+  int32_t words;                  // per position
+  const float* const* scales;     // int8: of each vector's positions
+  const std::byte* const* ahead;  // of each vector: what is fetched meanwhile, a line for each that is read
+  float* scores;                  // [row * kPartition + 16 vector + lane]
+};
+
+// A few rows' weights of words [from, to) times their values, ascending, for the dimensions from first_dim on.
+struct WeighCall {
+  const uint16_t* weights;        // rows kPartition apart
+  const uint32_t* const* chunks;  // word i lies at chunks[i / n] + i % n * stride, n words to a chunk of 16 positions
+  int32_t from, to;
+  int64_t stride, first_dim;
+  bool resume;                    // added to what is there
+  const std::byte* const* ahead;  // as ScoreCall's, of each chunk
+  float* out;                     // rows `padded` apart; int8: the sums as int32
+  int64_t padded;
+};
+
+using ScoreFn = void (*)(const ScoreCall&);
+using WeighFn = void (*)(const WeighCall&);
+
+// 2^x for x <= 0 or little more, to 7.5e-5 (a 25th of what rounding to bf16 adds): a polynomial of degree 3 on [0, 1)
+// between two instructions that take no unit from the dot products.
+inline __m512 RoughExp2(__m512 x) {
+  const __m512 r = _mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  __m512 p = _mm512_set1_ps(0.078024514f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.226067245f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.695833445f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.999925256f));
+  return _mm512_scalef_ps(p, x);
+}
+
+// 2^x for x <= 0 or little more, at least 2^-126: a polynomial of degree 4 on [-1/2, 1/2] (relative error 3e-6; what it
+// gives is rounded to bf16 or scales what has been), the exponent by integers: other units than the rest of softmax
+// needs.
+inline __m512 Exp2(__m512 x) {
+  const __m512 magic = _mm512_set1_ps(12582912.0f);  // 1.5 * 2^23: the sum's low bits are x rounded
+  x = _mm512_max_ps(_mm512_set1_ps(-126.0f), x);     // the second where one is NaN
+  const __m512 shifted = _mm512_add_ps(x, magic);
+  const __m512 r = _mm512_sub_ps(x, _mm512_sub_ps(shifted, magic));
+  __m512 p = _mm512_set1_ps(0.009582853f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.055906426f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.24024099f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.6931242f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+  const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), exponent));
+}
+
+inline float SumLanes(__m512 v) {
+  const __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  __m128 s = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_add_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+
+inline float MaxLane(__m512 v) {
+  const __m256 a = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  __m128 s = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps(a, 1));
+  s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+  return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
+}
+
+// Lanes of the vector at `first` that lie within [from, to).
+inline __mmask16 Within(int32_t first, int32_t from, int32_t to) {
+  const int32_t low = from > first ? from - first : 0, high = to - first;
+  const uint32_t below = high >= 16 ? 0xffffu : high <= 0 ? 0u : (1u << high) - 1u;
+  const uint32_t skipped = low >= 16 ? 0xffffu : (1u << low) - 1u;
+  return static_cast<__mmask16>(below & ~skipped);
+}
+
+// Where a row's visible columns lie within the partition, and those of its group, which get weights (zeros around its
+// own).
+struct ColumnRange {
+  int32_t from, to;
+};
+
+// The largest score that a row sees is that of the lanes.
+inline __m512 RowMaximum(const float* scores, ColumnRange row) {
+  const __m512 lowest = _mm512_set1_ps(-__builtin_inff());
+  __m512 top0 = lowest, top1 = lowest;
+  const int32_t whole_from = (row.from + 31) / 32 * 32, whole_to = row.to / 32 * 32;  // columns that need no mask
+  auto mask_max = [&](int32_t c) {
+    top0 = _mm512_mask_max_ps(top0, Within(c, row.from, row.to), top0, _mm512_loadu_ps(scores + c));
+    top1 = _mm512_mask_max_ps(top1, Within(c + 16, row.from, row.to), top1, _mm512_loadu_ps(scores + c + 16));
+  };
+  if (row.from < whole_from) mask_max(whole_from - 32);
+  for (int32_t c = whole_from; c < whole_to; c += 32) {
+    top0 = _mm512_max_ps(top0, _mm512_loadu_ps(scores + c));
+    top1 = _mm512_max_ps(top1, _mm512_loadu_ps(scores + c + 16));
+  }
+  if (whole_to >= whole_from && whole_to < row.to) mask_max(whole_to);
+  return _mm512_max_ps(top0, top1);
+}
+
+// weigh(c, keep0, keep1) for each 32 columns that a row sees some of, keep making lanes zero that it does not;
+// clear(c) for the group's others.
+template <class Weigh, class Clear>
+inline void ForColumns(ColumnRange row, ColumnRange group, Weigh weigh, Clear clear) {
+  auto edge = [&](int32_t c) {
+    const __mmask16 m0 = Within(c, row.from, row.to), m1 = Within(c + 16, row.from, row.to);
+    weigh(
+        c, [m0](__m512 w) { return _mm512_maskz_mov_ps(m0, w); },
+        [m1](__m512 w) { return _mm512_maskz_mov_ps(m1, w); });
+  };
+  auto all = [](__m512 w) { return w; };
+  int32_t c = group.from / 32 * 32;
+  for (; c + 32 <= row.from; c += 32) clear(c);
+  if (c < row.from) {
+    edge(c);
+    c += 32;
+  }
+  for (; c + 32 <= row.to; c += 32) weigh(c, all, all);
+  if (c < row.to) {
+    edge(c);
+    c += 32;
+  }
+  for (; c < group.to; c += 32) clear(c);
+}
+
+// SpreadHead (kv_layout.h), bit for bit, of `vectors` * 16 dimensions in runs of n, a power of two >= 16.
+inline void SpreadVectors(__m512* x, int32_t vectors, int32_t n) {
+  // Lanes whose bit is set take partner - own, the others partner + own.
+  auto signs = [](int bit) {
+    return _mm512_mask_mov_ps(_mm512_set1_ps(1.0f), static_cast<__mmask16>(bit), _mm512_set1_ps(-1.0f));
+  };
+  const __m512 s1 = signs(0xaaaa), s2 = signs(0xcccc), s4 = signs(0xf0f0), s8 = signs(0xff00);
+  for (int32_t v = 0; v < vectors; ++v) {
+    __m512 a = x[v];
+    a = _mm512_fmadd_ps(a, s1, _mm512_permute_ps(a, 0xb1));
+    a = _mm512_fmadd_ps(a, s2, _mm512_permute_ps(a, 0x4e));
+    a = _mm512_fmadd_ps(a, s4, _mm512_shuffle_f32x4(a, a, 0xb1));
+    x[v] = _mm512_fmadd_ps(a, s8, _mm512_shuffle_f32x4(a, a, 0x4e));
+  }
+  for (int32_t half = 1; half < n / 16; half *= 2) {
+    for (int32_t v = 0; v < vectors; ++v) {
+      if ((v & half) != 0) continue;
+      const __m512 a = x[v], b = x[v + half];
+      x[v] = _mm512_add_ps(a, b);
+      x[v + half] = _mm512_sub_ps(a, b);
+    }
+  }
+  const __m512 norm = _mm512_set1_ps(1.0f / __builtin_sqrtf(static_cast<float>(n)));
+  for (int32_t v = 0; v < vectors; ++v) x[v] = _mm512_mul_ps(x[v], norm);
+}
+
+}  // namespace
+}  // namespace tactus::kernels

@@ -1,0 +1,104 @@
+// Attention over paged K and V in f32, written once over simd/simd.h; kv.h reads K and V, partition.h has the
+// arithmetic. Softmax in pieces as in FlashAttention (Dao et al. 2022) and Flash-Decoding, with partitions fixed in
+// absolute position.
+//
+// A row is one (query, head). Its result depends on the row and its K and V alone:
+// - a score is one chain of multiply-adds over head_dim, ascending; then times `scale`;
+// - within a partition of kPartition absolute positions: the maximum, the weights exp(score - maximum), their sum
+//   (lanes by absolute position, then the fixed tree of Simd::Sum), and the weighted values added position by position;
+// - partitions are merged in ascending order by Merge, from the first that the row sees.
+// Positions that a row does not see are skipped or get an exact zero in a sum of non-negative numbers. So block size,
+// chunking, neighbours, threads and the splitting below change no bit.
+//
+// A tile is up to kAttentionTileRows rows that share one KV head; its K is converted and transposed once, its V once.
+// Where a tile has members, that holds for the columns that they share.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "compute/kernels/attention/partition.h"
+
+namespace tactus::kernels {
+namespace {
+
+inline AttentionRows RowsOf(const AttentionCall& call, const AttentionTile& tile) {
+  AttentionRows rows;
+  rows.count = tile.rows();
+  for (int32_t r = 0; r < rows.count; ++r) {
+    const VisibleRange seen = VisibleFrom(call, QueryOf(call, tile, r / tile.heads).position);
+    rows.q[r] = call.q + AttentionRowOffset(call, tile, r, call.q_stride);
+    rows.low[r] = seen.low;
+    rows.high[r] = seen.high;
+  }
+  return rows;
+}
+
+void RunAttentionTile(const AttentionCall& call, const AttentionTile& tile, const AttentionTile*, std::byte* scratch) {
+  const AttentionBuffers b = CarveBuffers(scratch, call.padded);
+  const AttentionRows rows = RowsOf(call, tile);
+  float maximum[kAttentionTileRows], sum[kAttentionTileRows];
+  bool seen[kAttentionTileRows] = {};
+  PartitionSums part;
+  for (int32_t index = rows.low[0] / kPartition; index <= rows.last() / kPartition; ++index) {
+    RunPartition(call, tile, rows, index, b, &part);
+    for (int32_t r = 0; r < rows.count; ++r) {
+      if (part.sum[r] < 0) continue;
+      Merge(seen[r], part.maximum[r], part.sum[r], b.part + r * call.padded, call.padded, &maximum[r], &sum[r],
+            b.state + r * call.padded);
+      seen[r] = true;
+    }
+  }
+  for (int32_t r = 0; r < rows.count; ++r) {
+    WriteRow(b.state + r * call.padded, sum[r], call.kv->head_dim,
+             call.out + AttentionRowOffset(call, tile, r, call.out_stride));
+  }
+}
+
+void RunAttentionPartition(const AttentionCall& call, const AttentionTile& tile, int32_t index, std::byte* scratch,
+                           float* results, int64_t stride) {
+  const AttentionBuffers b = CarveBuffers(scratch, call.padded);
+  const AttentionRows rows = RowsOf(call, tile);
+  PartitionSums sums;
+  RunPartition(call, tile, rows, index, b, &sums);
+  for (int32_t r = 0; r < rows.count; ++r) {
+    float* to = results + r * stride;
+    std::memcpy(to, b.part + r * call.padded, static_cast<size_t>(call.padded) * sizeof(float));
+    to[call.padded] = sums.maximum[r];
+    to[call.padded + 1] = sums.sum[r];
+  }
+}
+
+void MergeAttention(const AttentionCall& call, float* state, const float* results, int64_t stride, int32_t count,
+                    float* out) {
+  const int64_t padded = call.padded;
+  for (const float* part = results; part < results + count * stride; part += stride) {
+    if (part[padded + 1] < 0) continue;
+    const bool seen = state[padded + 1] != 0;  // a sum is at least 1: the maximum's own weight
+    Merge(seen, part[padded], part[padded + 1], part, padded, &state[padded], &state[padded + 1], state);
+  }
+  if (out != nullptr) WriteRow(state, state[padded + 1], call.kv->head_dim, out);
+}
+
+void Attention(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items, int32_t heads,
+               const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride, Workspace scratch) {
+  static constexpr AttentionKernel kKernel = {
+      .takes_kv_heads = nullptr,
+      .takes_members = [](const AttentionCall&) { return true; },
+      .run_tile = RunAttentionTile,
+      .run_partition = RunAttentionPartition,
+      .merge = MergeAttention,
+  };
+  AttentionCall call = {};
+  call.q = q;
+  call.q_stride = q_stride;
+  call.kv = &kv;
+  call.scale = scale;
+  call.window = window;
+  call.out = out;
+  call.out_stride = out_stride;
+  RunAttention(pool, kKernel, items, heads, call, scratch);
+}
+
+}  // namespace
+}  // namespace tactus::kernels

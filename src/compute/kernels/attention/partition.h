@@ -1,0 +1,232 @@
+// Attention of a tile of rows over one partition, and how partitions are merged: all of its arithmetic. The order of
+// every sum is stated in kernel.h.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "compute/kernels/attention/kv.h"
+
+namespace tactus::kernels {
+namespace {
+
+// Scores of kRows rows against kAttentionVecs vectors of positions.
+template <int kRows>
+void ScoreTile(const float* const* q, int32_t head_dim, const float* keys, float scale, float* scores) {
+  constexpr int kVecs = Simd::kAttentionVecs, kW = Simd::kWidth;
+  Simd::F acc[kRows][kVecs];
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = Simd::Zero();
+  }
+  for (int32_t d = 0; d < head_dim; ++d) {
+    Simd::F k[kVecs];
+    for (int v = 0; v < kVecs; ++v) k[v] = Simd::Load(keys + d * kKeyTile + v * kW);
+    for (int r = 0; r < kRows; ++r) {
+      const Simd::F x = Simd::Set1(q[r][d]);
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = Simd::MulAdd(x, k[v], acc[r][v]);
+    }
+  }
+  const Simd::F s = Simd::Set1(scale);
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVecs; ++v) Simd::Store(scores + r * kPartition + v * kW, Simd::Mul(acc[r][v], s));
+  }
+}
+
+inline void Scores(const AttentionCall& call, const AttentionItem& item, int32_t kv_head, const AttentionRows& rows,
+                   int32_t base, int32_t begin, int32_t end, const AttentionBuffers& b) {
+  constexpr int kColumns = Simd::kAttentionVecs * Simd::kWidth;
+  constexpr int kRows = Simd::kAttentionRows;
+  const int32_t head_dim = call.kv->head_dim;
+  for (int32_t tile = base; tile < end; tile += kKeyTile) {
+    for (int32_t c = 0; c < kKeyTile; c += kColumns) {
+      const int32_t first = tile + c, last = first + kColumns - 1;
+      if (last < begin || first >= end) continue;
+      LoadKeys(call, item, kv_head, tile, c, c + kColumns, begin, end, b);
+      for (int32_t r = 0, n; r < rows.count; r += n) {
+        n = rows.count - r >= kRows ? kRows : 1;
+        if (rows.high[r + n - 1] < first || rows.low[r] > last) continue;
+        float* to = b.weights + r * kPartition + (first - base);
+        if (n == kRows) {
+          ScoreTile<kRows>(rows.q + r, head_dim, b.keys + c, call.scale, to);
+        } else {
+          ScoreTile<1>(rows.q + r, head_dim, b.keys + c, call.scale, to);
+        }
+      }
+    }
+  }
+}
+
+// scores[begin, end) to weights in place; columns around them, up to whole vectors, become 0.
+inline void SoftmaxRow(float* scores, int32_t begin, int32_t end, float* maximum, float* sum) {
+  constexpr int kW = Simd::kWidth;
+  const Simd::F lowest = Simd::Set1(-__builtin_inff());
+  const int32_t first = begin / kW * kW;
+  Simd::F top = lowest;
+  for (int32_t c = first; c < end; c += kW) {
+    const Simd::F s = Simd::KeepFrom(Simd::KeepFirst(Simd::Load(scores + c), end - c, lowest), begin - c, lowest);
+    Simd::Store(scores + c, s);
+    top = Simd::Max(top, s);
+  }
+  *maximum = Simd::MaxLane(top);
+  const Simd::F m = Simd::Set1(*maximum);
+  Simd::F total = Simd::Zero();
+  for (int32_t c = first; c < end; c += kW) {
+    const Simd::F w = Exp(Simd::Sub(Simd::Load(scores + c), m));
+    Simd::Store(scores + c, w);
+    total = Simd::Add(total, w);
+  }
+  *sum = Simd::Sum(total);
+}
+
+// out[r, :] (+)= weights[r, from..to) * values, position by position. `fresh`: starts from zero.
+template <int kRows, int kVecs>
+void WeighVectors(const float* weights, const float* values, int64_t padded, int32_t from, int32_t to, bool fresh,
+                  float* out) {
+  constexpr int kW = Simd::kWidth;
+  Simd::F acc[kRows][kVecs];
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = fresh ? Simd::Zero() : Simd::Load(out + r * padded + v * kW);
+  }
+  for (int32_t s = from; s < to; ++s) {
+    Simd::F x[kVecs];
+    for (int v = 0; v < kVecs; ++v) x[v] = Simd::Load(values + s * padded + v * kW);
+    for (int r = 0; r < kRows; ++r) {
+      const Simd::F w = Simd::Set1(weights[r * kPartition + s]);
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = Simd::MulAdd(w, x[v], acc[r][v]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVecs; ++v) Simd::Store(out + r * padded + v * kW, acc[r][v]);
+  }
+}
+
+template <int kRows>
+void Weigh(const float* weights, const float* values, int64_t padded, int32_t from, int32_t to, bool fresh,
+           float* out) {
+  constexpr int kVecs = Simd::kAttentionVecs, kW = Simd::kWidth;
+  int64_t d = 0;
+  for (; d + kVecs * kW <= padded; d += kVecs * kW) {
+    WeighVectors<kRows, kVecs>(weights, values + d, padded, from, to, fresh, out + d);
+  }
+  for (; d < padded; d += kW) WeighVectors<kRows, 1>(weights, values + d, padded, from, to, fresh, out + d);
+}
+
+// Rows [r, r + n) whose visible columns are [begin[i], end[i]). Rows together where all see a column, alone at the
+// edges. `fresh`: as WeighVectors'.
+inline void WeighRows(int32_t n, const int32_t* begin, const int32_t* end, const float* weights, const float* values,
+                      int64_t padded, bool fresh, float* out) {
+  int32_t common_begin = begin[0], common_end = end[0];
+  for (int32_t i = 1; i < n; ++i) {
+    common_begin = begin[i] > common_begin ? begin[i] : common_begin;
+    common_end = end[i] < common_end ? end[i] : common_end;
+  }
+  const bool together = n == Simd::kAttentionRows && common_begin < common_end;
+  for (int32_t i = 0; i < n; ++i) {
+    if (begin[i] >= end[i]) continue;
+    const int32_t stop = together ? common_begin : end[i];
+    Weigh<1>(weights + i * kPartition, values, padded, begin[i], stop, fresh, out + i * padded);
+  }
+  if (!together) return;
+  Weigh<Simd::kAttentionRows>(weights, values, padded, common_begin, common_end, false, out);
+  for (int32_t i = 0; i < n; ++i) {
+    if (common_end < end[i]) {
+      Weigh<1>(weights + i * kPartition, values, padded, common_end, end[i], false, out + i * padded);
+    }
+  }
+}
+
+// Weighted values of rows [first, first + count) from columns [from[r], to[r]) of the item.
+inline void WeighItem(const AttentionCall& call, const AttentionItem& item, int32_t kv_head, int32_t base,
+                      int32_t begin, int32_t end, int32_t first, int32_t count, const int32_t* from, const int32_t* to,
+                      bool fresh, const AttentionBuffers& b) {
+  LoadValues(call, item, kv_head, base, begin, end, b);
+  for (int32_t r = first; r < first + count; r += Simd::kAttentionRows) {
+    const auto n = static_cast<int32_t>(MinOf(Simd::kAttentionRows, first + count - r));
+    WeighRows(n, from + r, to + r, b.weights + r * kPartition, b.values, call.padded, fresh, b.part + r * call.padded);
+  }
+}
+
+// Scores of all rows to weights; [from[r], to[r]) are the columns that row r sees, none where its sum is < 0.
+inline void SoftmaxRows(const AttentionRows& rows, int32_t base, const AttentionBuffers& b, int32_t* from, int32_t* to,
+                        PartitionSums* sums) {
+  for (int32_t r = 0; r < rows.count; ++r) {
+    from[r] = (rows.low[r] > base ? rows.low[r] : base) - base;
+    to[r] = (rows.high[r] + 1 < base + kPartition ? rows.high[r] + 1 : base + kPartition) - base;
+    sums->sum[r] = -1.0f;
+    if (from[r] < to[r]) SoftmaxRow(b.weights + r * kPartition, from[r], to[r], &sums->maximum[r], &sums->sum[r]);
+  }
+}
+
+// The partition at `base` of members that share its first `shared` columns, at most: those once, then each its own.
+inline void RunMembers(const AttentionCall& call, const AttentionTile& tile, const AttentionRows& rows, int32_t base,
+                       int32_t shared, const AttentionBuffers& b, PartitionSums* sums) {
+  const int32_t heads = tile.heads, mid = base + shared;
+  auto end_of = [&](int32_t q) {
+    const int32_t end = rows.high[q * heads] + 1;
+    return end < base + kPartition ? end : base + kPartition;
+  };
+  if (shared > 0) Scores(call, *tile.item, tile.kv_head, rows, base, base, mid, b);
+  for (int32_t q = 0; q < tile.queries; ++q) {
+    if (end_of(q) <= mid) continue;
+    AttentionBuffers own = b;
+    own.weights += q * heads * kPartition;
+    Scores(call, *QueryOf(call, tile, q).item, tile.kv_head, rows.Part(q * heads, heads), base, mid, end_of(q), own);
+  }
+  int32_t from[kAttentionTileRows], to[kAttentionTileRows], middle[kAttentionTileRows];
+  SoftmaxRows(rows, base, b, from, to, sums);
+  for (int32_t r = 0; r < rows.count; ++r) middle[r] = shared;
+  if (shared > 0) {
+    WeighItem(call, *tile.item, tile.kv_head, base, base, mid, 0, rows.count, from, middle, true, b);
+  }
+  for (int32_t q = 0; q < tile.queries; ++q) {
+    if (end_of(q) <= mid) continue;
+    WeighItem(call, *QueryOf(call, tile, q).item, tile.kv_head, base, mid, end_of(q), q * heads, heads, middle, to,
+              shared == 0, b);
+  }
+}
+
+// All rows over partition `index`. Rows that see nothing of it keep b.part as it was and get sum < 0.
+inline void RunPartition(const AttentionCall& call, const AttentionTile& tile, const AttentionRows& rows, int32_t index,
+                         const AttentionBuffers& b, PartitionSums* sums) {
+  const int32_t base = index * kPartition, shared = SharedColumns(tile, index);
+  if (shared < kPartition) return RunMembers(call, tile, rows, base, shared, b, sums);
+  const int32_t begin = rows.low[0] > base ? rows.low[0] : base;
+  const int32_t last = rows.high[rows.count - 1];
+  const int32_t end = last + 1 < base + kPartition ? last + 1 : base + kPartition;
+  Scores(call, *tile.item, tile.kv_head, rows, base, begin, end, b);
+  int32_t from[kAttentionTileRows], to[kAttentionTileRows];
+  SoftmaxRows(rows, base, b, from, to, sums);
+  WeighItem(call, *tile.item, tile.kv_head, base, begin, end, 0, rows.count, from, to, true, b);
+}
+
+inline float ExpOne(float x) {
+  float lanes[Simd::kWidth];
+  Simd::Store(lanes, Exp(Simd::Set1(x)));
+  return lanes[0];
+}
+
+// Adds a partition to what came before it; `seen` false: it is the first.
+inline void Merge(bool seen, float part_maximum, float part_sum, const float* part, int64_t padded, float* maximum,
+                  float* sum, float* state) {
+  if (!seen) {
+    *maximum = part_maximum;
+    *sum = part_sum;
+    std::memcpy(state, part, static_cast<size_t>(padded) * sizeof(float));
+    return;
+  }
+  const float top = *maximum > part_maximum ? *maximum : part_maximum;
+  const float old_factor = ExpOne(*maximum - top), new_factor = ExpOne(part_maximum - top);
+  *maximum = top;
+  *sum = *sum * old_factor + part_sum * new_factor;
+  const Simd::F f0 = Simd::Set1(old_factor), f1 = Simd::Set1(new_factor);
+  for (int64_t d = 0; d < padded; d += Simd::kWidth) {
+    Simd::Store(state + d, Simd::MulAdd(Simd::Load(part + d), f1, Simd::Mul(Simd::Load(state + d), f0)));
+  }
+}
+
+inline void WriteRow(const float* state, float sum, int32_t head_dim, float* out) {
+  const Simd::F inverse = Simd::Set1(1.0f / sum);
+  ForVectors(head_dim, [&](int64_t d, int n) { StoreFirst(out + d, Simd::Mul(LoadFirst(state + d, n), inverse), n); });
+}
+}  // namespace
+}  // namespace tactus::kernels

@@ -1,0 +1,154 @@
+// The operators of a decoder, as the forward pass calls them. Behind the table stand kernel sets (sets/ has one file
+// and one table for each), picked at run time (select.cc lists them; TACTUS_KERNELS forces one): "ref", slow and
+// obvious, is the specification; the others are made for instruction sets.
+//
+// Three families of operators have a folder each: rows/ (weights and tokens as rows, and all that works on one row),
+// packed/ (weights packed in panels) and attention/. In each, ref/ is the specification, what every instruction set
+// shares lies at the top, written over the vectors of simd/simd.h, and what one instruction set has of its own lies in
+// a folder of its name.
+//
+// Linear operators come twice: over packed weights (pack, linear_packed, gated_packed, embed_packed:
+// compute/kernels/packed/packed.h), which serve every format, and over rows as files have them (linear: weights exactly
+// as stored, f32 sums), for the reference pass.
+//
+// Batch invariance (docs/ARCHITECTURE.md, per binary, kernel set, weight and KV format): every output element has one
+// accumulation order that depends on neither the number of tokens, the tile, nor the threads. K is never split over M
+// or threads; attention partitions are fixed in absolute position and merged in ascending order; tests compare bits for
+// M = 1..130.
+//
+// All pointers are to row-major arrays; shapes are given as [tokens, ...]. Nothing here allocates; scratch comes from
+// the Workspace that the caller sized with WorkspaceBytes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "compute/kernels/packed/packed.h"
+#include "compute/kernels/thread_pool.h"
+#include "compute/tensor/matrix_view.h"
+
+namespace tactus::kernels {
+
+struct Workspace {
+  std::byte* data = nullptr;
+  int64_t size = 0;
+};
+
+// One sequence's attention work in a step: queries at positions [first_position, first_position + count) of this slot
+// attend to positions (max(0, p - window + 1) .. p) found through the block table.
+struct AttentionItem {
+  int32_t first_token = 0;  // row in q and out
+  int32_t first_position = 0;
+  int32_t count = 0;
+  const int32_t* block_table = nullptr;  // block ids, index = position / block_size
+  // Items of one group (>= 0) have the same blocks for positions [0, prefix_tokens): those are read once for several of
+  // them where each is one query that sees all of these positions. It changes no bit. -1: of no group.
+  int32_t prefix_group = -1;
+  int32_t prefix_tokens = 0;
+};
+
+// One layer's paged K and V. dtype: kF32, kBF16, or kInt8 with a scale per position and head. How elements lie within a
+// block is the kernels' business (attention/kv_layout.h): copy whole blocks of KvBlockBytes, K and V alike.
+struct KvLayer {
+  void* k = nullptr;
+  void* v = nullptr;
+  DType dtype = DType::kBF16;
+  int32_t block_size = 16;
+  int32_t kv_heads = 0;
+  int32_t head_dim = 0;
+};
+// Bytes of the K of one block (as many again of V).
+int64_t KvBlockBytes(const KvLayer& kv);
+
+struct RopeTable {                  // built once per model (and per dynamic-scaling length)
+  const float* inv_freq = nullptr;  // [rotary_dim / 2]
+  float attention_scale = 1.0f;     // multiplies cos and sin
+  int32_t rotary_dim = 0;
+  bool interleaved = false;  // pairs (2i, 2i + 1), as llama2.c and GGUF's permuted Llama weights; else (i, i + d/2)
+};
+
+// What stands between the projections and attention. Rows may be columns of wider buffers: strides in elements.
+struct RopeStoreCall {
+  float* q = nullptr;        // [tokens, heads * head_dim]: normed and rotated in place
+  const float* k = nullptr;  // [tokens, kv_heads * head_dim]: normed and rotated on the way into the cache
+  const float* v = nullptr;
+  int64_t q_stride = 0, k_stride = 0, v_stride = 0;
+  const int32_t* positions = nullptr;  // [tokens]
+  const int64_t* slots = nullptr;      // [tokens], as store_kv's
+  int64_t tokens = 0;
+  int32_t heads = 0;
+  RopeTable rope;
+  const float* q_norm = nullptr;  // [head_dim] weights of an rms_norm per head before the rotation; null: none
+  const float* k_norm = nullptr;
+  float eps = 0.0f;
+};
+
+// One product of packed tokens: y[tokens, w->rows] (rows y_stride apart) = or += x w^T + bias.
+struct LinearOutput {
+  const PackedMatrix* w = nullptr;
+  const float* bias = nullptr;  // [w->rows], null: none
+  float* y = nullptr;
+  int64_t y_stride = 0;  // elements
+  bool add = false;      // y += (the residual stream); else y =
+};
+
+// The table of one kernel set. Every function may be called with any number of tokens >= 0 and uses all of `pool`.
+struct Ops {
+  const char* name;
+  // y[tokens, w.rows] = x[tokens, w.cols] * w^T (+ bias[w.rows] unless null) over weights as the file has them, each
+  // used exactly, in f32: what packed forms are held against. y must not overlap x.
+  void (*linear)(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
+                 Workspace scratch);
+  // out[t, :] = x[t, :] / rms(x[t, :]) * weight; rms = sqrt(mean(x^2) + eps). In place allowed.
+  void (*rms_norm)(ThreadPool& pool, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps,
+                   float* out);
+  // x[t, :] = table[ids[t], :] as f32
+  void (*embed)(ThreadPool& pool, const int32_t* ids, int64_t tokens, const MatrixView& table, float* x);
+  // Rotates q[tokens, heads * head_dim] and k[tokens, kv_heads * head_dim] in place by positions[t].
+  void (*rope)(ThreadPool& pool, float* q, float* k, const int32_t* positions, int64_t tokens, int32_t heads,
+               int32_t kv_heads, int32_t head_dim, const RopeTable& rope);
+  // Rounds k and v rows to the KV dtype into slot positions: row t goes to block slots[t] / block_size, offset %
+  // block_size.
+  void (*store_kv)(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens,
+                   const KvLayer& kv);
+  // out[tokens, heads * head_dim]; scale is usually 1 / sqrt(head_dim); window 0: all. K and V are read as stored. Rows
+  // of q and of out are q_stride and out_stride elements apart.
+  void (*attention)(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
+                    int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
+                    Workspace scratch);
+  // out[i] = silu(gate[i]) * up[i], all [n]; in place allowed
+  void (*silu_mul)(ThreadPool& pool, const float* gate, const float* up, int64_t n, float* out);
+  // x += y, both [n]
+  void (*add)(ThreadPool& pool, float* x, const float* y, int64_t n);
+  // Dequantises one row to f32 (tests, the reference mode).
+  void (*dequantize_row)(const MatrixView& w, int64_t row, float* out);
+  // Packed weights (compute/kernels/packed/packed.h has the arithmetic). pack: out.tokens rows of x[tokens, out.cols],
+  // normed by rms_norm with norm_weight first unless that is null, rounded into `out`.
+  void (*pack)(ThreadPool& pool, const float* x, const float* norm_weight, float eps,
+               const PackedTokens& out) = nullptr;
+  // All outputs in one go, with one barrier: their matrices have x's columns and token format (TokensFor).
+  void (*linear_packed)(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
+                        Workspace scratch) = nullptr;
+  // out = packed silu(x gate^T + gate_bias) * (x up^T + up_bias), tokens of gate.rows columns in `out`'s format.
+  // `inner`: scratch of [tokens, gate.rows] f32 that may be used where a row is rounded after all of it is known.
+  void (*gated_packed)(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
+                       const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
+                       Workspace scratch) = nullptr;
+  // x[t, :] = row ids[t] of the table as f32
+  void (*embed_packed)(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table,
+                       float* x) = nullptr;
+  // rms_norm (where weights are given), rope and store_kv of a layer in one pass, with their bits; k and v stay as they
+  // are.
+  void (*rope_store)(ThreadPool& pool, const RopeStoreCall& call, const KvLayer& kv) = nullptr;
+};
+
+// The fastest set this machine can run, or the one that `name` (or TACTUS_KERNELS) forces; null: unknown or not
+// runnable here.
+const Ops* SelectOps(std::string_view name = {});
+std::vector<const Ops*> RunnableOps();  // every set this machine can run, slowest first; "ref" is the first
+// Scratch that any op above needs for at most `tokens` tokens of this shape.
+int64_t WorkspaceBytes(int64_t tokens, int64_t max_cols, int32_t heads, int32_t head_dim, int32_t threads);
+
+}  // namespace tactus::kernels

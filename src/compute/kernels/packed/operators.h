@@ -1,0 +1,56 @@
+// The operators over packed weights (compute/kernels/ops.h) of every kernel set: each set's are in the folder of its
+// instruction set, most of them kernel.h's.
+#pragma once
+
+#include <span>
+
+#include "compute/kernels/ops.h"
+#include "compute/kernels/packed/panel.h"
+
+namespace tactus::kernels {
+
+#define TACTUS_PACKED_OPS(Set)                                                                                     \
+  void Pack##Set(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out);  \
+  void LinearPacked##Set(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,           \
+                         Workspace scratch);                                                                       \
+  void GatedPacked##Set(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias, \
+                        const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,       \
+                        Workspace scratch);                                                                        \
+  void EmbedPacked##Set(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x)
+
+TACTUS_PACKED_OPS(Ref);
+TACTUS_PACKED_OPS(Portable);
+#if defined(__x86_64__)
+TACTUS_PACKED_OPS(Avx2);
+TACTUS_PACKED_OPS(AvxVnni);
+// Where the CPU lacks the instruction that a format needs, its products go to the AVX2 set.
+TACTUS_PACKED_OPS(Avx512);
+// Of many tokens, by matrix tiles; of few the AVX-512 set's. It packs and embeds as that set does.
+void LinearPackedAmx(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace scratch);
+void GatedPackedAmx(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
+                    const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out,
+                    Workspace scratch);
+#elif defined(__aarch64__)
+TACTUS_PACKED_OPS(Neon);
+TACTUS_PACKED_OPS(NeonI8mm);
+// bf16 weights by bfdot: a sum's chain adds both products of a pair in one instruction. Precondition: CpuHasArmBf16().
+void SumPanelNeonBf16(const PanelSums& run);
+#endif
+
+// Defines them by kernel.h, once per kernel set; Pick is a PickSumFn.
+#define TACTUS_DEFINE_PACKED_OPS(Set, Pick)                                                                           \
+  void Pack##Set(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out) {    \
+    PackTokensOp(pool, x, norm_weight, eps, out);                                                                     \
+  }                                                                                                                   \
+  void LinearPacked##Set(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs, Workspace) { \
+    LinearPackedBy(Pick, pool, x, outputs);                                                                           \
+  }                                                                                                                   \
+  void GatedPacked##Set(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,    \
+                        const PackedMatrix& up, const float* up_bias, float*, const PackedTokens& out, Workspace) {   \
+    GatedPackedBy(Pick, pool, x, gate, gate_bias, up, up_bias, out);                                                  \
+  }                                                                                                                   \
+  void EmbedPacked##Set(ThreadPool& pool, const int32_t* ids, int64_t tokens, const PackedMatrix& table, float* x) {  \
+    EmbedPackedOp(pool, ids, tokens, table, x);                                                                       \
+  }
+
+}  // namespace tactus::kernels

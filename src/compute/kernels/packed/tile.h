@@ -1,0 +1,290 @@
+// Multiplies a panel of integer codes, written once over simd/simd.h and a class D of integer dot products, which every
+// instruction set has in its own room (dots.h).
+//
+// A panel is read in chunks of one token block that stay in the first-level cache while all tokens pass over them, in
+// tiles of up to D::kRows rows of tokens by D::VectorsOf vectors of weight rows; memory sees every weight once. Codes
+// are opened once per chunk when several tiles use them. Between chunks a tile's y rests in PanelSums::sums.
+//
+// D, with vectors of D::kWidth lanes of 32 bits (a lane: kGroupColumns columns of one weight row):
+//   Codes, Prepare(bytes)        a lane's codes, made ready once for all rows of a tile
+//   Low(bytes), High(bytes)      nibbles
+//   kRows, VectorsOf(rows)       the largest tile, and the width of one: sums should fit the registers
+//   kMerged                      values have 16 bits; else the upper bytes of wide groups come beside them (AddWide)
+//   PrepareX, kXBytes, LoadX     a row's values in the order that D likes; of one group; those in every lane
+//   Int, Dot, Add, ShiftLeft     exact sums in 32 bits; or with kPartColumns > 0, which divides 32: Dot of so many
+//   Part, Widen                  columns into a Part, then those added
+//   kVectorTerms, Terms          FillTerms in vectors: sums of kSums neighbours, what they make of start and total
+//   HasLoop(rows), Loop          a way of its own to the sums of columns whose codes are [w, end)
+//   kCodeOffset                  what Prepare takes off a code
+//   kOwnTile, DotTile            a way of its own to a block's sums:
+//                                DotTile<kU4, kRows>(codes, x, x_stride, columns, start, sums)
+//   kOpened                      how OpenCodes leaves codes: kNot (of 8 bits as they are, 4 in bytes),
+//                                kWide (both to D::Open's two vectors of v)
+//   PackZero, PackSum, MulZero   MulZero(PackZero(z) in each lane, PackSum(s)) = z * s
+//   ToFloat, MulAdd              of Int to Simd::F; a * b + c rounded once
+//   Spread, LoadInt              of Int
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "compute/kernels/packed/panel.h"
+#include "compute/kernels/simd/simd.h"
+
+namespace tactus::kernels {
+namespace {
+
+inline constexpr int64_t kChunkColumns = kTokenBlock, kChunkBlocks = kChunkColumns / 16;
+inline constexpr int64_t kGroupBytes = kPanelRows * 4;  // 4 columns of codes of 8 bits, or 8 of 4
+inline constexpr int kMostTileRows = 6;
+
+enum class Opened : uint8_t { kNot, kWide };
+
+// What a tile's rows bring to the blocks of a chunk.
+struct TileTerms {
+  alignas(32) int32_t start[kMostTileRows][kChunkBlocks];  // where a block's sum begins; has_zeros: PackSum(-sum of q)
+  alignas(32) float total[kMostTileRows][kChunkBlocks];    // with minima: the sum of q times scale
+  float scale[kMostTileRows][kChunkBlocks];
+};
+
+// The codes and scales of a chunk, for all of its tiles.
+struct ChunkOfWeights {
+  const std::byte* codes;  // of the first block
+  int64_t codes_each;      // bytes from one block's codes to the next one's
+  int64_t blocks, block;   // how many, and columns of each
+  const float* scales;     // [blocks][64]; null: the row's one scale comes at the end
+  const float* minima;     // [blocks][64]; null: none
+  const int32_t* zeros;    // [blocks][64] of PackZero; null: none, or taken off already
+  bool centred;            // codes are v
+};
+
+// One tile of a chunk.
+struct TileRun {
+  const ChunkOfWeights* weights;
+  const std::byte* x;     // prepared rows
+  const WideGroup* wide;  // the first row's first of the chunk; null: none, or D::kMerged
+  int64_t wide_stride;    // groups of a row
+  int32_t wide_columns;   // TokenFormat::wide
+  const TileTerms* terms;
+  float* y;                // [rows][64]
+  const std::byte* ahead;  // what to fetch meanwhile, an even share of it at each block of each vector
+  int64_t ahead_bytes;
+};
+
+// Asks for the lines of [at, ...) a few at a time: more at once would wait for each other.
+struct Ahead {
+  const std::byte* at;
+  int64_t each;  // bytes, whole lines
+
+  __attribute__((always_inline)) void Step() {
+#pragma GCC unroll 1
+    for (const std::byte* end = at + each; at < end; at += 64) __builtin_prefetch(at);
+  }
+};
+inline constexpr int64_t kStepColumns = 32;
+
+template <class D>
+inline constexpr int64_t kXStride = kChunkColumns / D::kGroupColumns * D::kXBytes;
+
+// sums: in and out.
+template <class D, bool kU4, int kRows, int kVectors, class Sum>
+inline __attribute__((always_inline)) void DotColumns(const std::byte* codes, const std::byte* x, int64_t columns,
+                                                      Sum (&sums)[kRows][kVectors]) {
+  constexpr int64_t kStep = (kU4 ? 2 : 1) * D::kGroupColumns;
+  if constexpr (D::HasLoop(kRows)) {
+    return D::template Loop<kU4, kRows>(codes, codes + columns / kStep * kGroupBytes, x, sums);
+  }
+#pragma GCC unroll 1
+  for (int64_t c = 0; c < columns; c += kStep, codes += kGroupBytes) {
+#pragma GCC unroll 2
+    for (int half = 0; half < (kU4 ? 2 : 1); ++half, x += D::kXBytes) {
+      typename D::Codes ready[kVectors];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const auto bytes = D::LoadBytes(codes + v * D::kWidth * 4);
+        ready[v] = D::Prepare(!kU4 ? bytes : half == 0 ? D::Low(bytes) : D::High(bytes));
+      }
+#pragma GCC unroll 8
+      for (int t = 0; t < kRows; ++t) {
+        const typename D::X values = D::LoadX(x + t * kXStride<D>);
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) sums[t][v] = D::Dot(sums[t][v], ready[v], values);
+      }
+    }
+  }
+}
+
+template <class D, bool kU4, int kRows, int kVectors>
+inline __attribute__((always_inline)) void DotPart(const std::byte* codes, const std::byte* x, int64_t columns,
+                                                   typename D::Part (&part)[kRows][kVectors]) {
+#pragma GCC unroll 8
+  for (int t = 0; t < kRows; ++t) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) part[t][v] = D::ZeroPart();
+  }
+  DotColumns<D, kU4, kRows, kVectors>(codes, x, columns, part);
+}
+
+// Columns between two steps of `ahead`, and of a part.
+template <class D>
+inline constexpr int64_t kEach = D::kPartColumns > 0 ? D::kPartColumns : kStepColumns;
+
+// The sums of block b. kLong: it is longer than kEach.
+template <class D, bool kU4, bool kLong, int kRows, int kVectors>
+inline __attribute__((always_inline)) void DotBlock(const std::byte* codes, const std::byte* x, int64_t columns,
+                                                    const TileTerms& terms, int64_t b, bool zeros, Ahead* ahead,
+                                                    typename D::Int (&total)[kRows][kVectors]) {
+  constexpr int64_t kCodeColumns = (kU4 ? 2 : 1) * D::kGroupColumns;
+  const int64_t each = kLong ? kEach<D> : columns;
+  const int64_t codes_each = each / kCodeColumns * kGroupBytes, x_each = each / D::kGroupColumns * D::kXBytes;
+  ahead->Step();
+  if constexpr (D::kPartColumns == 0) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kRows; ++t) {
+      const typename D::Int start = D::Spread(zeros ? 0 : terms.start[t][b]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) total[t][v] = start;
+    }
+    DotColumns<D, kU4, kRows, kVectors>(codes, x, each, total);
+  } else {
+    typename D::Part part[kRows][kVectors];
+    DotPart<D, kU4, kRows, kVectors>(codes, x, each, part);
+#pragma GCC unroll 8
+    for (int t = 0; t < kRows; ++t) {
+      const typename D::Int start = D::Spread(zeros ? 0 : terms.start[t][b]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) total[t][v] = D::Add(start, D::Widen(part[t][v]));
+    }
+  }
+  if constexpr (!kLong) return;
+#pragma GCC unroll 1
+  for (int64_t c = each; c < columns; c += each) {
+    codes += codes_each;
+    x += x_each;
+    ahead->Step();
+    if constexpr (D::kPartColumns == 0) {
+      DotColumns<D, kU4, kRows, kVectors>(codes, x, each, total);
+    } else {
+      typename D::Part part[kRows][kVectors];
+      DotPart<D, kU4, kRows, kVectors>(codes, x, each, part);
+#pragma GCC unroll 8
+      for (int t = 0; t < kRows; ++t) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) total[t][v] = D::Add(total[t][v], D::Widen(part[t][v]));
+      }
+    }
+  }
+}
+
+// Adds the upper bytes of wide groups to the sums of a block, whose codes lie at `codes`.
+template <class D, bool kU4, int kRows, int kVectors>
+inline __attribute__((always_inline)) void AddWide(const std::byte* codes, const WideGroup* wide, const TileRun& run,
+                                                   typename D::Int (&total)[kRows][kVectors]) {
+  constexpr int64_t kStep = kU4 ? 8 : 4;  // columns to kGroupBytes
+  for (int64_t c = 0; c < run.weights->block; c += run.wide_columns, ++wide) {
+#pragma GCC unroll 8
+    for (int t = 0; t < kRows; ++t) {
+      const WideGroup& group = wide[t * run.wide_stride];
+      const std::byte* at = codes + (c + group.first) / kStep * kGroupBytes;
+      const bool high = kU4 && group.first % 8 != 0;
+      const typename D::X values = D::LoadX(reinterpret_cast<const std::byte*>(group.upper));
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const auto bytes = D::LoadBytes(at + v * D::kWidth * 4);
+        const typename D::Codes ready = D::Prepare(!kU4 ? bytes : high ? D::High(bytes) : D::Low(bytes));
+        if constexpr (D::kPartColumns > 0) {
+          const auto part = D::Widen(D::Dot(D::ZeroPart(), ready, values));
+          total[t][v] = D::Add(total[t][v], D::template ShiftLeft<8>(part));
+        } else {
+          total[t][v] = D::Add(total[t][v], D::template ShiftLeft<8>(D::Dot(D::Spread(0), ready, values)));
+        }
+      }
+    }
+  }
+}
+
+// packed.h's arithmetic of block b from its sums on. r: the tile's first weight row; y: [rows][rows of the tile].
+template <class D, int kRows, int kVectors>
+inline __attribute__((always_inline)) void FinishBlock(const TileRun& run, int64_t r, int64_t b,
+                                                       typename D::Int (&sums)[kRows][kVectors], float* y) {
+  constexpr int64_t kTileRows = kVectors * D::kWidth;
+  const ChunkOfWeights& w = *run.weights;
+  const int64_t at = b * kPanelRows + r;
+  if (w.zeros != nullptr) {
+#pragma GCC unroll 8
+    for (int k = 0; k < kRows; ++k) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) {
+        const auto shift = D::MulZero(D::LoadInt(w.zeros + at + v * D::kWidth), run.terms->start[k][b]);
+        sums[k][v] = D::Add(D::template ShiftLeft<2>(sums[k][v]), shift);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int k = 0; k < kRows; ++k) {
+    const Simd::F scale = Simd::Set1(run.terms->scale[k][b]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = y + k * kTileRows + v * D::kWidth;
+      const Simd::F sum = D::ToFloat(sums[k][v]);
+      const Simd::F next = w.scales == nullptr ? D::MulAdd(sum, scale, Simd::Load(to))
+                                               : D::MulAdd(Simd::Mul(sum, scale),
+                                                           Simd::Load(w.scales + at + v * D::kWidth), Simd::Load(to));
+      Simd::Store(to, next);
+    }
+  }
+  if (w.minima == nullptr) return;
+  for (int k = 0; k < kRows; ++k) {
+    const Simd::F total = Simd::Set1(run.terms->total[k][b]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = y + k * kTileRows + v * D::kWidth;
+      Simd::Store(to, D::MulAdd(Simd::Load(w.minima + at + v * D::kWidth), total, Simd::Load(to)));
+    }
+  }
+}
+
+template <class D, bool kU4, bool kLong, int kRows>
+__attribute__((noinline)) void RunIntTile(const TileRun& run) {
+  constexpr int kVectors = D::VectorsOf(kRows);
+  constexpr int64_t kTileRows = kVectors * D::kWidth;
+  static_assert(kPanelRows % kTileRows == 0);
+  const ChunkOfWeights& w = *run.weights;
+  const int64_t block_steps = kLong && !D::kOwnTile ? w.block / kEach<D> : 1;
+  const int64_t steps = kPanelRows / kTileRows * w.blocks * block_steps;
+  Ahead ahead = {run.ahead, (run.ahead_bytes / steps + 63) / 64 * 64};
+  for (int64_t r = 0; r < kPanelRows; r += kTileRows) {
+    alignas(64) float y[kRows * kTileRows];
+    for (int k = 0; k < kRows; ++k) __builtin_memcpy(y + k * kTileRows, run.y + k * kPanelRows + r, kTileRows * 4);
+    const std::byte *codes = w.codes + r * 4, *x = run.x;
+    const WideGroup* wide = run.wide;
+    for (int64_t b = 0; b < w.blocks; ++b) {
+      typename D::Int sums[kRows][kVectors];
+      if constexpr (D::kOwnTile) {
+        ahead.Step();
+        alignas(64) int32_t out[kRows * kTileRows];
+        int32_t start[kRows];
+        for (int i = 0; i < kRows; ++i) start[i] = w.zeros != nullptr ? 0 : run.terms->start[i][b];
+        D::template DotTile<kU4, kRows>(codes, x, kXStride<D>, w.block, start, out);
+        for (int i = 0; i < kRows; ++i) {
+          for (int v = 0; v < kVectors; ++v) sums[i][v] = D::LoadInt(out + i * kTileRows + v * D::kWidth);
+        }
+      } else {
+        DotBlock<D, kU4, kLong, kRows, kVectors>(codes, x, w.block, *run.terms, b, w.zeros != nullptr, &ahead, sums);
+      }
+      if constexpr (!D::kMerged) {
+        if (wide != nullptr) {
+          AddWide<D, kU4, kRows, kVectors>(codes, wide, run, sums);
+          wide += w.block / run.wide_columns;
+        }
+      }
+      FinishBlock<D, kRows, kVectors>(run, r, b, sums, y);
+      codes += w.codes_each;
+      x += w.block / D::kGroupColumns * D::kXBytes;
+    }
+    for (int k = 0; k < kRows; ++k) __builtin_memcpy(run.y + k * kPanelRows + r, y + k * kTileRows, kTileRows * 4);
+  }
+}
+
+}  // namespace
+}  // namespace tactus::kernels

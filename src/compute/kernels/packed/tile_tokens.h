@@ -1,0 +1,159 @@
+// Runs the tiles of a chunk of integer codes (tile.h): makes each tile's tokens ready for it, and asks for those
+// of the next one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "compute/kernels/packed/tile.h"
+
+namespace tactus::kernels {
+namespace {
+
+template <class D, bool kU4, bool kLong>
+void RunIntTileOf(int64_t rows, const TileRun& run) {
+  static_assert(D::kRows <= kMostTileRows);
+  if (rows == 1) return RunIntTile<D, kU4, kLong, 1>(run);
+  if constexpr (D::kRows >= 2) {
+    if (rows == 2) return RunIntTile<D, kU4, kLong, 2>(run);
+  }
+  if constexpr (D::kRows >= 3) {
+    if (rows == 3) return RunIntTile<D, kU4, kLong, 3>(run);
+  }
+  if constexpr (D::kRows >= 4) {
+    if (rows == 4) return RunIntTile<D, kU4, kLong, 4>(run);
+  }
+  if constexpr (D::kRows >= 5) {
+    if (rows == 5) return RunIntTile<D, kU4, kLong, 5>(run);
+  }
+  if constexpr (D::kRows >= 6) {
+    if (rows == 6) return RunIntTile<D, kU4, kLong, 6>(run);
+  }
+}
+
+// Of `row`, the tile's k-th; a block has kSums entries of PackedTokens::sums.
+template <class D, int kSums>
+inline __attribute__((always_inline)) void FillTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row,
+                                                     int64_t column, const ChunkOfWeights& chunk, int64_t k,
+                                                     TileTerms* terms) {
+  const float* scales = x.scales + row * x.scale_count() + column / x.format.block;
+  for (int64_t b = 0; b < kChunkBlocks / kSums; ++b) terms->scale[k][b] = scales[b * kSums * 16 / x.format.block];
+  if (chunk.centred && chunk.minima == nullptr) return;
+  const int32_t* from = x.sums + row * x.sum_count() + column / 16;
+  int32_t* start = terms->start[k];
+  const int32_t factor = chunk.centred ? 0 : D::kCodeOffset - w.zero;
+  if constexpr (D::kVectorTerms) {
+    D::template Terms<kSums>(from, factor, chunk.zeros != nullptr, start, terms->total[k]);
+  } else {
+    for (int b = 0; b < kChunkBlocks / kSums; ++b) {
+      int32_t sum = 0;
+      for (int i = 0; i < kSums; ++i) sum += from[b * kSums + i];
+      start[b] = chunk.zeros != nullptr ? D::PackSum(-sum) : factor * sum;
+      terms->total[k][b] = static_cast<float>(sum);
+    }
+  }
+  for (int64_t b = 0; b < kChunkBlocks / kSums; ++b) terms->total[k][b] *= terms->scale[k][b];
+}
+
+// Of a tile's rows, [row, row + count).
+template <class D>
+inline __attribute__((always_inline)) void FillTileTerms(const PackedMatrix& w, const PackedTokens& x, int64_t row,
+                                                         int64_t count, int64_t column, const ChunkOfWeights& chunk,
+                                                         TileTerms* terms) {
+  const auto fill = [&](auto sums) {
+#pragma GCC unroll 1
+    for (int64_t k = 0; k < count; ++k) FillTerms<D, sums.value>(w, x, row + k, column, chunk, k, terms);
+  };
+  switch (chunk.block) {
+    case 16:
+      return fill(std::integral_constant<int, 1>());
+    case 32:
+      return fill(std::integral_constant<int, 2>());
+    case 64:
+      return fill(std::integral_constant<int, 4>());
+    default:
+      return fill(std::integral_constant<int, 8>());
+  }
+}
+
+// What the next tile will read of its rows.
+inline void FetchTokens(const PackedTokens& x, int64_t row, int64_t count, int64_t column) {
+#pragma GCC unroll 1
+  for (int64_t r = row; r < row + count; ++r) {
+    __builtin_prefetch(x.sums + r * x.sum_count() + column / 16);
+    __builtin_prefetch(x.scales + r * x.scale_count() + column / x.format.block);
+    if (x.wide != nullptr) __builtin_prefetch(x.wide + r * x.wide_count() + column / x.format.wide);
+    __builtin_prefetch(x.values + r * x.stride + column);
+    __builtin_prefetch(x.values + r * x.stride + column + kChunkColumns / 2);
+  }
+}
+
+// A chunk of a row made ready; wide: its groups, or null.
+template <class D>
+inline __attribute__((always_inline)) void PrepareRow(const std::byte* values, const WideGroup* wide,
+                                                      int32_t wide_columns, std::byte* to) {
+  if constexpr (!D::kMerged) {
+#pragma GCC unroll 8
+    for (int64_t c = 0; c < kChunkColumns; c += 4 * D::kWidth) D::StoreBytes(to + c, D::LoadBytes(values + c));
+    return;
+  } else {
+    D::PrepareX(values, to);
+    if (wide == nullptr) return;
+    for (int64_t c = 0; c < kChunkColumns; c += wide_columns, ++wide) {
+      constexpr int kOrder[kWideColumns] = {0, 2, 1, 3};  // PrepareX's
+      int16_t four[kWideColumns];
+      for (int i = 0; i < kWideColumns; ++i) {
+        const int column = kOrder[i];
+        four[i] =
+            static_cast<int16_t>(256 * wide->upper[column] + static_cast<int8_t>(values[c + wide->first + column]));
+      }
+      std::memcpy(to + 2 * (c + wide->first), four, sizeof four);
+    }
+  }
+}
+
+// All tiles of one chunk whose codes are bytes (kU4: nibbles). `column`: the chunk's first; `next`: what is read after
+// it.
+template <class D, bool kU4>
+void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column, const std::byte* next,
+              int64_t next_bytes) {
+  const PackedTokens& x = *run.x;
+  const int64_t tiles = (run.rows + D::kRows - 1) / D::kRows;
+  alignas(64) std::byte prepared[D::kRows * kXStride<D>];
+  TileTerms terms;
+  for (int i = 0; i < D::kRows; ++i) {
+    for (int b = 0; b < kChunkBlocks; ++b) terms.start[i][b] = 0;
+  }
+  TileRun tile_run = {};
+  tile_run.weights = &chunk;
+  tile_run.x = prepared;
+  tile_run.wide_stride = x.wide_count();
+  tile_run.wide_columns = x.format.wide;
+  tile_run.terms = &terms;
+  tile_run.ahead = next;
+  tile_run.ahead_bytes = (next_bytes / tiles + 63) / 64 * 64;
+  for (int64_t tile = 0; tile < tiles; ++tile, tile_run.ahead += tile_run.ahead_bytes) {
+    const int64_t first = tile * run.rows / tiles, count = (tile + 1) * run.rows / tiles - first;
+    FillTileTerms<D>(*run.w, x, run.first + first, count, column, chunk, &terms);
+#pragma GCC unroll 1
+    for (int64_t k = 0; k < count; ++k) {
+      const int64_t row = run.first + first + k;
+      const WideGroup* wide = x.wide == nullptr ? nullptr : x.wide + row * x.wide_count() + column / x.format.wide;
+      if (k == 0) tile_run.wide = D::kMerged ? nullptr : wide;
+      PrepareRow<D>(x.values + row * x.stride + column, wide, x.format.wide, prepared + k * kXStride<D>);
+    }
+    tile_run.y = run.sums + first * kPanelRows;
+    const int64_t after = run.rows - first - count;
+    FetchTokens(x, run.first + first + count, after < D::kRows ? after : D::kRows, column);
+    if (chunk.block > kEach<D>) {
+      RunIntTileOf<D, kU4, true>(count, tile_run);
+    } else {
+      RunIntTileOf<D, kU4, false>(count, tile_run);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tactus::kernels

@@ -1,0 +1,127 @@
+// The specification of the operators over rows, one obvious loop each. Not for speed; allocation-free but
+// single-threaded. Linear sums in f32, columns ascending, one rounding per product and per sum; everything else
+// computes in double and rounds once.
+#include "compute/kernels/rows/ref/rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compute/kernels/attention/kv_layout.h"
+#include "compute/kernels/kernel_set.h"
+#include "compute/kernels/rows/dequantize.h"
+#include "compute/tensor/float16.h"
+
+namespace tactus::kernels {
+namespace {
+
+constexpr int64_t kPiece = 256;  // columns dequantised at a time: a multiple of every block
+
+const std::byte* RowOf(const MatrixView& w, int64_t row) {
+  return static_cast<const std::byte*>(w.data) + row * w.row_bytes;
+}
+
+float DotRow(const float* x, const MatrixView& w, int64_t row) {
+  float sum = 0;
+  float weights[kPiece];
+  for (int64_t k = 0; k < w.cols; k += kPiece) {
+    const int64_t n = w.cols - k < kPiece ? w.cols - k : kPiece;
+    Dequantize(w.dtype, RowOf(w, row) + RowBytes(w.dtype, k), n, weights);
+    for (int64_t i = 0; i < n; ++i) sum += x[k + i] * weights[i];
+  }
+  return sum;
+}
+
+void NormRows(const float* x, int64_t tokens, int64_t dim, const float* weight, float eps, float* out) {
+  for (int64_t t = 0; t < tokens; ++t) {
+    double squares = 0;
+    for (int64_t i = 0; i < dim; ++i) squares += static_cast<double>(x[t * dim + i]) * x[t * dim + i];
+    const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(dim) + eps);
+    for (int64_t i = 0; i < dim; ++i) out[t * dim + i] = static_cast<float>(x[t * dim + i] * inverse * weight[i]);
+  }
+}
+
+// The angle is a product of two f32, as models are trained with; its cosine and sine are exact.
+void RotateHeads(float* rows, int32_t position, int32_t heads, int32_t head_dim, const RopeTable& rope) {
+  const int32_t half = rope.rotary_dim / 2;
+  for (int32_t h = 0; h < heads; ++h) {
+    float* head = rows + static_cast<int64_t>(h) * head_dim;
+    for (int32_t i = 0; i < half; ++i) {
+      const double angle = static_cast<float>(position) * rope.inv_freq[i];
+      const double cosine = std::cos(angle) * rope.attention_scale, sine = std::sin(angle) * rope.attention_scale;
+      float& a = rope.interleaved ? head[2 * i] : head[i];
+      float& b = rope.interleaved ? head[2 * i + 1] : head[i + half];
+      const double p = a, q = b;
+      a = static_cast<float>(p * cosine - q * sine);
+      b = static_cast<float>(q * cosine + p * sine);
+    }
+  }
+}
+
+}  // namespace
+
+void LinearRef(ThreadPool&, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
+               Workspace) {
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t n = 0; n < w.rows; ++n) {
+      y[t * w.rows + n] = DotRow(x + t * w.cols, w, n) + (bias != nullptr ? bias[n] : 0.0f);
+    }
+  }
+}
+
+void RmsNormRef(ThreadPool&, const float* x, int64_t tokens, int64_t dim, const float* weight, float eps, float* out) {
+  NormRows(x, tokens, dim, weight, eps, out);
+}
+
+void DequantizeRowRef(const MatrixView& w, int64_t row, float* out) {
+  Dequantize(w.dtype, RowOf(w, row), w.cols, out);
+}
+
+void EmbedRef(ThreadPool&, const int32_t* ids, int64_t tokens, const MatrixView& table, float* x) {
+  for (int64_t t = 0; t < tokens; ++t) Dequantize(table.dtype, RowOf(table, ids[t]), table.cols, x + t * table.cols);
+}
+
+void RopeRef(ThreadPool&, float* q, float* k, const int32_t* positions, int64_t tokens, int32_t heads, int32_t kv_heads,
+             int32_t head_dim, const RopeTable& rope) {
+  CheckHeadDim(head_dim, rope.rotary_dim);
+  for (int64_t t = 0; t < tokens; ++t) {
+    RotateHeads(q + t * heads * head_dim, positions[t], heads, head_dim, rope);
+    RotateHeads(k + t * kv_heads * head_dim, positions[t], kv_heads, head_dim, rope);
+  }
+}
+
+void StoreKvRef(ThreadPool&, const float* k, const float* v, const int64_t* slots, int64_t tokens, const KvLayer& kv) {
+  const int64_t row = static_cast<int64_t>(kv.kv_heads) * kv.head_dim;
+  for (int64_t t = 0; t < tokens; ++t) StoreKvToken(kv, k + t * row, v + t * row, slots[t]);
+}
+
+void RopeStoreRef(ThreadPool&, const RopeStoreCall& call, const KvLayer& kv) {
+  CheckHeadDim(kv.head_dim, call.rope.rotary_dim);
+  float key[kMaxHeadDim];
+  for (int64_t t = 0; t < call.tokens; ++t) {
+    float* q = call.q + t * call.q_stride;
+    if (call.q_norm != nullptr) NormRows(q, call.heads, kv.head_dim, call.q_norm, call.eps, q);
+    RotateHeads(q, call.positions[t], call.heads, kv.head_dim, call.rope);
+    const KvSlot slot(kv, call.slots[t]);
+    for (int32_t h = 0; h < kv.kv_heads; ++h) {
+      const float* k = call.k + t * call.k_stride + static_cast<int64_t>(h) * kv.head_dim;
+      std::copy_n(k, kv.head_dim, key);
+      if (call.k_norm != nullptr) NormRows(k, 1, kv.head_dim, call.k_norm, call.eps, key);
+      RotateHeads(key, call.positions[t], 1, kv.head_dim, call.rope);
+      StoreKeyHead(kv, key, slot, h);
+      StoreValueHead(kv, call.v + t * call.v_stride + static_cast<int64_t>(h) * kv.head_dim, slot, h);
+    }
+  }
+}
+
+void SiluMulRef(ThreadPool&, const float* gate, const float* up, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) {
+    const double g = gate[i];
+    out[i] = static_cast<float>(g / (1.0 + std::exp(-g)) * up[i]);
+  }
+}
+
+void AddToRef(ThreadPool&, float* x, const float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] += y[i];
+}
+
+}  // namespace tactus::kernels

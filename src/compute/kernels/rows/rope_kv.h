@@ -1,0 +1,81 @@
+// Rotary embedding and the writes of K and V into the paged cache, apart and in one pass, written once over
+// simd/simd.h. A token's result depends on that token alone, and RopeStore gives the bits of RmsNorm, Rope and StoreKv
+// one after the other.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "compute/kernels/attention/kv_layout.h"
+#include "compute/kernels/rows/row_kernel.h"
+
+namespace tactus::kernels {
+namespace {
+
+// One head: pairs (a[i], b[i]) with a and b `half` apart, or neighbours. out may be head.
+inline void RotateHead(const float* head, const RopeTable& rope, const float* cosines, const float* sines, float* out) {
+  const int32_t half = rope.rotary_dim / 2;
+  if (rope.interleaved) {
+    for (int32_t i = 0; i < half; ++i) {
+      const float p = head[2 * i], q = head[2 * i + 1];
+      out[2 * i] = p * cosines[i] - q * sines[i];
+      out[2 * i + 1] = q * cosines[i] + p * sines[i];
+    }
+    return;
+  }
+  ForVectors(half, [&](int64_t i, int n) {
+    const Simd::F p = LoadFirst(head + i, n), q = LoadFirst(head + half + i, n);
+    const Simd::F c = LoadFirst(cosines + i, n), s = LoadFirst(sines + i, n);
+    StoreFirst(out + i, Simd::Sub(Simd::Mul(p, c), Simd::Mul(q, s)), n);
+    StoreFirst(out + half + i, Simd::Add(Simd::Mul(q, c), Simd::Mul(p, s)), n);
+  });
+}
+
+void Rope(ThreadPool& pool, float* q, float* k, const int32_t* positions, int64_t tokens, int32_t heads,
+          int32_t kv_heads, int32_t head_dim, const RopeTable& rope) {
+  CheckHeadDim(head_dim, rope.rotary_dim);
+  ForRows(pool, tokens, static_cast<int64_t>(heads + kv_heads) * head_dim, [&](int64_t t) {
+    float cosines[kMaxHeadDim / 2], sines[kMaxHeadDim / 2];
+    RopeAngles(rope, positions[t], cosines, sines);
+    for (int32_t h = 0; h < heads + kv_heads; ++h) {
+      float* head = h < heads ? q + (t * heads + h) * head_dim : k + (t * kv_heads + h - heads) * head_dim;
+      RotateHead(head, rope, cosines, sines, head);
+    }
+  });
+}
+
+void StoreKv(ThreadPool& pool, const float* k, const float* v, const int64_t* slots, int64_t tokens,
+             const KvLayer& kv) {
+  const int64_t row = static_cast<int64_t>(kv.kv_heads) * kv.head_dim;
+  ForRows(pool, tokens, 2 * row, [&](int64_t t) { StoreKvToken(kv, k + t * row, v + t * row, slots[t]); });
+}
+
+void RopeStore(ThreadPool& pool, const RopeStoreCall& call, const KvLayer& kv) {
+  const int32_t head_dim = kv.head_dim;
+  CheckHeadDim(head_dim, call.rope.rotary_dim);
+  ForRows(pool, call.tokens, static_cast<int64_t>(call.heads + 2 * kv.kv_heads) * head_dim, [&](int64_t t) {
+    float cosines[kMaxHeadDim / 2], sines[kMaxHeadDim / 2], key[kMaxHeadDim];
+    RopeAngles(call.rope, call.positions[t], cosines, sines);
+    for (int32_t h = 0; h < call.heads; ++h) {
+      float* head = call.q + t * call.q_stride + static_cast<int64_t>(h) * head_dim;
+      if (call.q_norm != nullptr) NormRow(head, head_dim, call.q_norm, call.eps, head);
+      RotateHead(head, call.rope, cosines, sines, head);
+    }
+    const KvSlot slot(kv, call.slots[t]);
+    for (int32_t h = 0; h < kv.kv_heads; ++h) {
+      const int64_t column = static_cast<int64_t>(h) * head_dim;
+      const float* from = call.k + t * call.k_stride + column;
+      if (call.k_norm != nullptr) {
+        NormRow(from, head_dim, call.k_norm, call.eps, key);
+      } else {
+        std::memcpy(key, from, static_cast<size_t>(head_dim) * sizeof(float));
+      }
+      RotateHead(key, call.rope, cosines, sines, key);
+      StoreKeyHead(kv, key, slot, h);
+      StoreValueHead(kv, call.v + t * call.v_stride + column, slot, h);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace tactus::kernels

@@ -1,0 +1,18 @@
+// The kernel set "amx": the AVX-512 set, with products of many tokens by matrix tiles.
+#include "compute/kernels/kernel_set.h"
+#include "compute/kernels/packed/operators.h"
+
+namespace tactus::kernels {
+
+const Ops& AmxOps() {
+  static const Ops ops = [] {
+    Ops set = Avx512Ops();
+    set.name = "amx";
+    set.linear_packed = LinearPackedAmx;
+    set.gated_packed = GatedPackedAmx;
+    return set;
+  }();
+  return ops;
+}
+
+}  // namespace tactus::kernels

@@ -1,0 +1,20 @@
+// The kernel set "avxvnni": the AVX2 set with AVX-VNNI's integer products.
+#include "compute/kernels/kernel_set.h"
+#include "compute/kernels/packed/operators.h"
+
+namespace tactus::kernels {
+
+const Ops& AvxVnniOps() {
+  static const Ops ops = [] {
+    Ops set = Avx2Ops();
+    set.name = "avxvnni";
+    set.pack = PackAvxVnni;
+    set.linear_packed = LinearPackedAvxVnni;
+    set.gated_packed = GatedPackedAvxVnni;
+    set.embed_packed = EmbedPackedAvxVnni;
+    return set;
+  }();
+  return ops;
+}
+
+}  // namespace tactus::kernels

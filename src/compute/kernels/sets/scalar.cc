@@ -1,0 +1,35 @@
+// The kernel set of any machine: portable C++, 4 lanes wide.
+#include "compute/kernels/simd/portable.h"
+
+#include "compute/kernels/rows/linear_entry.h"
+#include "compute/kernels/rows/rope_kv.h"
+#include "compute/kernels/rows/row_kernel.h"
+
+#include "compute/kernels/packed/operators.h"
+
+#include "compute/kernels/attention/kernel.h"
+
+namespace tactus::kernels {
+
+const Ops& PortableOps() {
+  static constexpr Ops kOps = {
+      .name = "scalar",
+      .linear = Linear,
+      .rms_norm = RmsNorm,
+      .embed = Embed,
+      .rope = Rope,
+      .store_kv = StoreKv,
+      .attention = Attention,
+      .silu_mul = SiluMul,
+      .add = AddTo,
+      .dequantize_row = DequantizeRow,
+      .pack = PackPortable,
+      .linear_packed = LinearPackedPortable,
+      .gated_packed = GatedPackedPortable,
+      .embed_packed = EmbedPackedPortable,
+      .rope_store = RopeStore,
+  };
+  return kOps;
+}
+
+}  // namespace tactus::kernels

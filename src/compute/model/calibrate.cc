@@ -1,0 +1,340 @@
+#include "compute/model/calibrate.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <numeric>
+
+#include "base/available_memory.h"
+#include "base/rng.h"
+#include "compute/kernels/fit/least_squares.h"
+#include "compute/kernels/fit/product.h"
+#include "compute/kernels/rows/dequantize.h"
+#include "compute/model/decoder.h"
+#include "compute/model/sampler.h"
+
+namespace tactus {
+namespace {
+
+constexpr int64_t kSequences = 16, kLength = 256;  // of the calibration
+constexpr int64_t kTokens = kSequences * kLength;
+constexpr int32_t kKvBlock = 16;
+constexpr uint64_t kSeed = 1;
+
+const kernels::Ops& Scalar() {
+  static const kernels::Ops* const ops = kernels::SelectOps("scalar");
+  return *ops;
+}
+
+// The fastest set's products of integers have the same bits as any other's.
+void IntegerProducts(kernels::ThreadPool& pool, const kernels::PackedTokens& x,
+                     std::span<const kernels::LinearOutput> outputs, kernels::Workspace scratch) {
+  static const kernels::Ops* const ops = kernels::SelectOps();
+  ops->linear_packed(pool, x, outputs, scratch);
+}
+
+void Gated(kernels::ThreadPool& pool, const kernels::PackedTokens& x, const kernels::PackedMatrix& gate,
+           const float* gate_bias, const kernels::PackedMatrix& up, const float* up_bias, float* inner,
+           const kernels::PackedTokens& out, kernels::Workspace scratch) {
+  std::vector<float> other(static_cast<size_t>(x.tokens * up.rows));
+  const kernels::LinearOutput both[] = {{&gate, gate_bias, inner, gate.rows}, {&up, up_bias, other.data(), up.rows}};
+  IntegerProducts(pool, x, both, scratch);
+  Scalar().silu_mul(pool, inner, other.data(), x.tokens * up.rows, inner);
+  Scalar().pack(pool, inner, nullptr, 0.0f, out);
+}
+
+// The operator of the pass: the same bits on every kernel set. Weights are rows of f32.
+void Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
+            kernels::Workspace) {
+  for (int64_t t = 0; t < tokens; ++t) {
+    float* row = y + t * w.rows;
+    if (bias != nullptr) {
+      std::copy(bias, bias + w.rows, row);
+    } else {
+      std::fill(row, row + w.rows, 0.0f);
+    }
+  }
+  kernels::AddProduct(pool, {.a = {x, w.cols, 1},
+                             .b = {static_cast<const float*>(w.data), 1, w.cols},
+                             .c = y,
+                             .m = tokens,
+                             .k = w.cols,
+                             .n = w.rows,
+                             .c_stride = w.rows});
+}
+
+// Of the pass that rounds. A layer is done with its K and V before the next one stores its own.
+struct Sizes {
+  Sizes(const ModelConfig& config, const PackPlan& plan) {
+    for (const PackedSlot& slot : plan.slots) {
+      if (!IsInt4(slot.form)) continue;
+      matrix = std::max(matrix, slot.form.rows * slot.form.cols);
+      cols = std::max(cols, slot.form.cols);
+    }
+    embedding = kTokens * config.hidden_size;
+    kv = kTokens * config.num_kv_heads * config.head_dim;
+  }
+  int64_t Elements() const { return 2 * matrix + cols * cols + cols + embedding + 2 * kv; }
+  int64_t matrix = 0, cols = 0, embedding = 0, kv = 0;  // elements
+};
+
+DecoderOptions OptionsOf(const kernels::Ops* ops, int64_t tokens, int32_t threads) {
+  DecoderOptions options;
+  options.ops = ops;
+  options.max_tokens = tokens;
+  options.max_model_len = kLength;
+  options.max_logit_rows = kSequences;
+  options.threads = threads;
+  return options;
+}
+
+struct FreeMemory {
+  void operator()(void* p) const { std::free(p); }
+};
+using Memory = std::unique_ptr<void, FreeMemory>;
+
+Status NoMemoryToRound(int64_t bytes) {
+  return Status(StatusCode::kResourceExhausted,
+                "rounding to int4 by least squares takes " + std::to_string(bytes) +
+                    " bytes beside the weights, which are not there: allow this process more, copy a --weight-cache "
+                    "from a larger machine, or take --quantization int4_nearest, which takes none",
+                "quantization");
+}
+
+Result<Memory> Allocate(int64_t elements) {
+  const int64_t bytes = (elements * 4 + 63) / 64 * 64;
+  Memory memory(std::aligned_alloc(64, static_cast<size_t>(bytes)));
+  if (memory == nullptr) return NoMemoryToRound(bytes);
+  return memory;
+}
+
+// K and V of every token of the calibration, sequence after sequence, in `memory` from element `at` on.
+kernels::KvLayer KvAt(const ModelConfig& config, const Memory& memory, int64_t at) {
+  float* k = static_cast<float*>(memory.get()) + at;
+  return {k,        k + kTokens * config.num_kv_heads * config.head_dim, DType::kF32,
+          kKvBlock, static_cast<int32_t>(config.num_kv_heads),           static_cast<int32_t>(config.head_dim)};
+}
+
+// `count` tokens of every sequence, from position `first` on.
+class Batch {
+ public:
+  Batch(int32_t first, int32_t count) : blocks_(kTokens / kKvBlock) {
+    std::iota(blocks_.begin(), blocks_.end(), 0);
+    for (int32_t s = 0; s < kSequences; ++s) {
+      kernels::AttentionItem item;
+      item.first_token = s * count;
+      item.first_position = first;
+      item.count = count;
+      item.block_table = blocks_.data() + s * kLength / kKvBlock;
+      items_.push_back(item);
+      for (int32_t p = first; p < first + count; ++p) {
+        positions_.push_back(p);
+        kv_slots_.push_back(s * kLength + p);
+      }
+    }
+  }
+  DecoderBatch Of(const int32_t* ids, std::span<const int32_t> logit_rows) const {
+    return {static_cast<int64_t>(positions_.size()), ids, positions_.data(), kv_slots_.data(), items_, logit_rows};
+  }
+
+ private:
+  std::vector<int32_t> positions_, blocks_;
+  std::vector<int64_t> kv_slots_;
+  std::vector<kernels::AttentionItem> items_;
+};
+
+// [kSequences][kLength] tokens that the packed model samples, each sequence from a token of its own.
+Result<std::vector<int32_t>> WriteTokens(const ModelConfig& config, const ModelWeights& weights,
+                                         kernels::ThreadPool& pool, const std::function<void(double)>& progress) {
+  kernels::Ops ops = Scalar();
+  ops.linear_packed = IntegerProducts;
+  ops.gated_packed = Gated;
+  TACTUS_ASSIGN_OR_RETURN(const auto decoder,
+                          Decoder::Create(config, weights, OptionsOf(&ops, kSequences, pool.threads())));
+  const int64_t kv_elements = 2 * kTokens * config.num_kv_heads * config.head_dim;
+  TACTUS_ASSIGN_OR_RETURN(const Memory memory, Allocate(kv_elements * config.num_layers));
+  std::vector<kernels::KvLayer> kv;
+  for (int64_t l = 0; l < config.num_layers; ++l) kv.push_back(KvAt(config, memory, l * kv_elements));
+
+  std::vector<int32_t> tokens(kTokens), last(kSequences), rows(kSequences);
+  std::iota(rows.begin(), rows.end(), 0);
+  for (int32_t s = 0; s < kSequences; ++s) {
+    last[static_cast<size_t>(s)] =
+        static_cast<int32_t>(UniformAt(kSeed, static_cast<uint64_t>(s), 0) * static_cast<double>(config.vocab_size));
+  }
+  std::vector<Sampler> samplers(static_cast<size_t>(pool.threads()), Sampler(config.vocab_size));
+  std::atomic<bool> finite{true};
+  for (int32_t p = 0;; ++p) {
+    for (size_t s = 0; s < kSequences; ++s) tokens[s * kLength + static_cast<size_t>(p)] = last[s];
+    if (p + 1 == kLength) break;
+    decoder->Forward(pool, Batch(p, 1).Of(last.data(), rows), kv);
+    float* logits = decoder->Logits(pool, 0, kSequences);
+    pool.ParallelFor(kSequences, [&](int64_t s, int32_t thread) {
+      Sampler& sampler = samplers[static_cast<size_t>(thread)];
+      if (!sampler.Scan({logits + s * config.vocab_size, static_cast<size_t>(config.vocab_size)})) {
+        finite = false;
+        return;
+      }
+      sampler.Shape(SamplingParams());
+      last[static_cast<size_t>(s)] =
+          sampler.Draw(UniformAt(kSeed, static_cast<uint64_t>(s), static_cast<uint64_t>(p) + 1));
+    });
+    if (!finite) return DataLoss("the model's logits are not finite: its weights cannot be rounded by least squares");
+    if (progress) progress(static_cast<double>(p + 1) / kLength);
+  }
+  return tokens;
+}
+
+class Calibration {
+ public:
+  Calibration(const PackPlan& plan, const ModelConfig& config, WeightSource& source, const ModelWeights& weights,
+              kernels::ThreadPool& pool, std::byte* memory, const std::function<void(double)>& progress)
+      : plan_(plan),
+        config_(config),
+        source_(source),
+        weights_(weights),
+        pool_(pool),
+        memory_(memory),
+        progress_(progress),
+        sizes_(config, plan) {}
+
+  Status Run(const TensorNames& names) {
+    TACTUS_ASSIGN_OR_RETURN(const std::vector<int32_t> tokens, Write(names));
+    TACTUS_ASSIGN_OR_RETURN(memory_of_pass_, Allocate(sizes_.Elements()));
+    Place();
+    const std::vector<MatrixPlace> places = MatrixPlaces(config_, names, &weights_, nullptr);
+    for (size_t i = 0; i < places.size(); ++i) {
+      MatrixView* view = places[i].view;
+      slots_[view] = &plan_.slots[i];
+      if (!IsInt4(plan_.slots[i].form)) continue;
+      total_ += WorkOf(plan_.slots[i]);
+      *view = {matrix_, DType::kF32, view->rows, view->cols, view->cols * 4};
+    }
+    EmbedTokens(*slots_.at(&weights_.embedding), tokens);
+
+    kernels::Ops ops = Scalar();
+    ops.linear = Linear;
+    DecoderOptions options = OptionsOf(&ops, kTokens, pool_.threads());
+    options.before_linear = [this](const MatrixView& w, const float* x) { Round(w, x); };
+    TACTUS_ASSIGN_OR_RETURN(const auto decoder, Decoder::Create(config_, weights_, options));
+    std::vector<int32_t> ids(kTokens);  // rows of the embedding that is left
+    std::iota(ids.begin(), ids.end(), 0);
+    const kernels::KvLayer kv = KvAt(config_, memory_of_pass_, kv_ - matrix_);
+    decoder->Forward(pool_, Batch(0, kLength).Of(ids.data(), {}),
+                     std::vector<kernels::KvLayer>(static_cast<size_t>(config_.num_layers), kv));
+    return Status();
+  }
+
+ private:
+  static constexpr double kWritingPart = 0.25;  // of the time, about
+
+  static double WorkOf(const PackedSlot& slot) {
+    return static_cast<double>(slot.form.rows + slot.form.cols) * static_cast<double>(slot.form.cols);
+  }
+
+  Result<std::vector<int32_t>> Write(const TensorNames& names) {
+    ModelWeights nearest = weights_;
+    PackChoice choice;
+    choice.rounding = kernels::Rounding::kInt16;
+    BindPacked(plan_, config_, names, choice, memory_, &nearest);
+    return WriteTokens(config_, nearest, pool_, [this](double part) { Progress(kWritingPart * part); });
+  }
+
+  void Progress(double part) {
+    if (progress_) progress_(part);
+  }
+
+  void Place() {
+    auto* next = static_cast<float*>(memory_of_pass_.get());
+    for (auto [buffer, size] : {std::pair{&matrix_, sizes_.matrix},
+                                {&errors_, sizes_.matrix},
+                                {&inputs_, sizes_.cols * sizes_.cols},
+                                {&embedding_, sizes_.embedding},
+                                {&kv_, 2 * sizes_.kv},
+                                {&importance_, sizes_.cols}}) {
+      *buffer = next;
+      next += size;
+    }
+  }
+
+  // Rows [first, first + count) of a slot, as f32.
+  void ReadRows(const PackedSlot& slot, int64_t first, int64_t count, float* to) {
+    const MatrixView& m = slot.source;
+    std::vector<std::byte> scratch(static_cast<size_t>(count * m.row_bytes));
+    const std::byte* rows = source_.Rows(slot.name, m, first, count, scratch.data());
+    for (int64_t r = 0; r < count; ++r) kernels::Dequantize(m.dtype, rows + r * m.row_bytes, m.cols, to + r * m.cols);
+  }
+
+  // The embedding becomes a table of the calibration's tokens alone, in their order.
+  void EmbedTokens(const PackedSlot& table, const std::vector<int32_t>& tokens) {
+    for (size_t t = 0; t < tokens.size(); ++t)
+      ReadRows(table, tokens[t], 1, embedding_ + static_cast<int64_t>(t) * config_.hidden_size);
+    weights_.embedding = {embedding_, DType::kF32, kTokens, config_.hidden_size, config_.hidden_size * 4};
+  }
+
+  // Before the pass multiplies x [kTokens, w.cols] with w.
+  void Round(const MatrixView& w, const float* x) {
+    const PackedSlot& slot = *slots_.at(&w);
+    constexpr int64_t kRowsAtOnce = 64;
+    pool_.ParallelFor((w.rows + kRowsAtOnce - 1) / kRowsAtOnce, [&](int64_t task, int32_t) {
+      const int64_t first = task * kRowsAtOnce;
+      ReadRows(slot, first, std::min(kRowsAtOnce, w.rows - first), matrix_ + first * w.cols);
+    });
+    if (!SharesInput(w)) FactorInputs(x, w.cols);
+    kernels::RoundInt4(pool_, inputs_, importance_, slot.form, matrix_, errors_, memory_ + slot.offset);
+    source_.Release(slot.source, 0, w.rows);
+    done_ += WorkOf(slot);
+    Progress(kWritingPart + (1.0 - kWritingPart) * done_ / total_);
+  }
+
+  // With the matrix rounded before.
+  bool SharesInput(const MatrixView& w) const {
+    return std::any_of(weights_.layers.begin(), weights_.layers.end(),
+                       [&](const LayerWeights& l) { return &w == &l.wk || &w == &l.wv || &w == &l.w_up; });
+  }
+
+  void FactorInputs(const float* x, int64_t cols) {
+    for (const float damping : {0.01f, 0.1f, 1.0f}) {
+      kernels::GramUpper(pool_, x, kTokens, cols, inputs_);
+      if (kernels::FactorInputs(pool_, cols, damping, inputs_, importance_)) return;
+    }
+    // Inputs that are no numbers, or all 0: each weight for itself.
+    std::fill(inputs_, inputs_ + cols * cols, 0.0f);
+    std::fill(importance_, importance_ + cols, 1.0f);
+  }
+
+  const PackPlan& plan_;
+  const ModelConfig& config_;
+  WeightSource& source_;
+  ModelWeights weights_;  // matrices: one after the other in matrix_
+  kernels::ThreadPool& pool_;
+  std::byte* const memory_;
+  const std::function<void(double)>& progress_;
+  const Sizes sizes_;
+  std::map<const MatrixView*, const PackedSlot*> slots_;
+  Memory memory_of_pass_;        // all below
+  float* matrix_ = nullptr;      // the one that the pass multiplies with next
+  float* errors_ = nullptr;      // as many elements
+  float* inputs_ = nullptr;      // [cols, cols]
+  float* importance_ = nullptr;  // [cols]
+  float* embedding_ = nullptr;   // [kTokens, hidden]
+  float* kv_ = nullptr;          // [2][kTokens, kv_heads * head_dim]
+  double done_ = 0, total_ = 0;
+};
+
+}  // namespace
+
+Status PackCalibrated(const PackPlan& plan, const ModelConfig& config, const TensorNames& names, WeightSource& source,
+                      const ModelWeights& weights, kernels::ThreadPool& pool, std::byte* memory,
+                      const std::function<void(double)>& progress) {
+  // First the writing, with the K and V of all layers, then the pass that rounds.
+  const int64_t available = AvailableMemoryBytes(), kv = 2 * Sizes(config, plan).kv * config.num_layers * 4;
+  const int64_t bytes = std::max(
+      kv, Sizes(config, plan).Elements() * 4 + DecoderBufferBytes(config, OptionsOf(nullptr, kTokens, pool.threads())));
+  if (available >= 0 && bytes > available) return NoMemoryToRound(bytes);
+  return Calibration(plan, config, source, weights, pool, memory, progress).Run(names);
+}
+
+}  // namespace tactus

@@ -1,0 +1,124 @@
+// One forward pass of a decoder-only transformer (Touvron et al., "Llama 2", 2023, and its family) over a hybrid batch:
+// any mix of prompt chunks and decodes. Linear operators run once over all tokens, so each weight is read once per
+// step however many sequences are in it; attention runs per sequence over the paged KV cache; logits are computed for
+// the rows that were asked for and no others.
+//
+// Packed weights are served (forward.cc: a few fused operators per layer). Weights that are rows take the reference
+// pass (reference_forward.cc: the plain sequence of operators), which only --dtype float32 and tests ask for.
+//
+// What a model has (biases, qk-norm, windows, RoPE scaling) is data in ModelConfig and ModelWeights: nothing here knows
+// an architecture by name.
+//
+// Owns its activation buffers, sized once for max_tokens: a pass allocates nothing. Leaves to others: KV memory and
+// block tables (exec/), sampling (compute/model/sampler.h). One thread at a time; the pool's threads do the work.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "compute/config/config.h"
+#include "compute/kernels/ops.h"
+#include "compute/model/operator_profile.h"
+#include "compute/model/rope.h"
+#include "compute/weights/weights.h"
+
+namespace tactus {
+
+struct DecoderOptions {
+  const kernels::Ops* ops = nullptr;
+  int64_t max_tokens = 0;  // of a step
+  int64_t max_model_len = 0;
+  int64_t max_logit_rows = 0;  // that Logits is asked for at once; see DecoderLogitRows
+  int32_t threads = 1;
+  // The reference pass calls it before it multiplies x [tokens, w.cols] with w, one of the weights' matrices; it may
+  // change the values of w. Null: nothing is called.
+  std::function<void(const MatrixView& w, const float* x)> before_linear;
+};
+
+// One step's tokens, sequence after sequence. Arrays of [tokens] unless they say otherwise.
+struct DecoderBatch {
+  int64_t tokens = 0;
+  const int32_t* ids = nullptr;  // each in [0, vocab)
+  const int32_t* positions = nullptr;
+  const int64_t* kv_slots = nullptr;  // block id * block_size + position % block_size
+  std::span<const kernels::AttentionItem> items;
+  std::span<const int32_t> logit_rows;  // token rows, ascending, each the last rows of its item; at most max_tokens
+};
+
+class Decoder {
+ public:
+  // `config` and `weights` outlive the decoder. kResourceExhausted with the size when memory is refused.
+  static Result<std::unique_ptr<Decoder>> Create(const ModelConfig& config, const ModelWeights& weights,
+                                                 const DecoderOptions& options);
+
+  // Runs all layers and keeps the final-normed hidden states of batch.logit_rows. `kv`: one entry per layer.
+  void Forward(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
+
+  // Logits [count, vocab] of the last Forward's logit_rows[first, first + count); count <= max_logit_rows. The caller
+  // may change them; they hold until the next call.
+  float* Logits(kernels::ThreadPool& pool, int64_t first, int64_t count);
+
+  // Adds every operator's time and cost to *profile from now on (packed weights only); null: stops.
+  void set_profile(OperatorProfile* profile) { profile_ = profile; }
+
+  int64_t max_logit_rows() const { return options_.max_logit_rows; }
+
+ private:
+  Decoder(const ModelConfig& config, const ModelWeights& weights, const DecoderOptions& options);
+  void ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
+  void PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer,
+                         const PackedLayerWeights& packed);
+  void PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
+                    const float* norm, std::span<const kernels::LinearOutput> outputs, kernels::Rounding rounding);
+  float* PackedLogits(kernels::ThreadPool& pool, int64_t first, int64_t count);
+  void Round(kernels::ThreadPool& pool, const float* x, const float* norm, const kernels::PackedTokens& out);
+  template <class Work, class Cost>
+  void Timed(DecoderOperator op, Work work, Cost cost);
+  std::span<const kernels::AttentionItem> KeepLogitRows(const DecoderBatch& batch);
+
+  void ForwardReference(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
+  float* ReferenceLogits(kernels::ThreadPool& pool, int64_t first, int64_t count);
+  void Attention(kernels::ThreadPool& pool, const DecoderBatch& batch, const LayerWeights& layer,
+                 const kernels::KvLayer& kv, int32_t window);
+  void FeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer);
+  void Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
+              float* y);
+
+  const ModelConfig& config_;
+  const ModelWeights& weights_;
+  const DecoderOptions options_;
+  const Rope rope_;
+  struct FreeMemory {
+    void operator()(void* p) const;
+  };
+  std::unique_ptr<void, FreeMemory> memory_;  // all buffers below; pages are touched as they are first used
+  float* hidden_ = nullptr;                   // [max_tokens, hidden], the residual stream
+  float* q_ = nullptr;                        // [max_tokens, heads * head_dim]
+  float* k_ = nullptr;                        // [max_tokens, kv_heads * head_dim]
+  float* v_ = nullptr;                        // [max_tokens, kv_heads * head_dim]
+  float* mixed_ = nullptr;                    // [max_tokens, heads * head_dim], attention's output
+  float* gate_ = nullptr;                     // [max_tokens, intermediate]
+  float* up_ = nullptr;                       // [max_tokens, intermediate]
+  float* logits_ = nullptr;                   // [max_logit_rows, vocab]
+  // Of the pass that serves. packed_inner_ is up_'s memory, which is free when w_down's input is rounded.
+  std::byte* packed_x_ = nullptr;      // packed input of an operator, at most max(hidden, heads * head_dim) columns
+  std::byte* packed_inner_ = nullptr;  // packed input of w_down
+  // Of the reference pass, in packed_x_'s memory.
+  float* normed_ = nullptr;  // [max_tokens, hidden]
+  float* branch_ = nullptr;  // [max_tokens, hidden], what a block adds to the residual stream
+  float* final_ = nullptr;   // [max_tokens, hidden], rows that get logits
+  OperatorProfile* profile_ = nullptr;
+  std::vector<kernels::AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
+  kernels::Workspace workspace_;
+};
+
+// Rows of logits that a step's buffer holds: `rows` unless that takes more than 256 MiB. The output matrix is read once
+// per so many rows.
+int64_t DecoderLogitRows(const ModelConfig& config, int64_t rows);
+
+// What a decoder allocates (bytes), for the memory plan.
+int64_t DecoderBufferBytes(const ModelConfig& config, const DecoderOptions& options);
+
+}  // namespace tactus

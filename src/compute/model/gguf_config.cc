@@ -1,0 +1,288 @@
+#include "compute/model/gguf_config.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/printable.h"
+#include "compute/config/architecture.h"
+#include "compute/config/sampling_defaults.h"
+
+namespace tactus {
+namespace {
+
+// A number per layer, or one for all: only files where all layers agree are possible here.
+std::optional<int64_t> UniformInt(GgufFields& fields, const GgufFile& file, const std::string& key) {
+  const GgufValue* value = file.Find(key);
+  if (value == nullptr || value->type != GgufType::kArray) return fields.Int(key);
+  const std::vector<double> numbers = fields.Numbers(key);
+  if (numbers.empty()) {
+    fields.Fail(key, "is an empty array");
+    return std::nullopt;
+  }
+  for (const double n : numbers) {
+    if (n == numbers[0] && std::abs(n) < 1e15) continue;
+    fields.Fail(key, "differs between layers, which is not supported");
+    return std::nullopt;
+  }
+  return static_cast<int64_t>(numbers[0]);
+}
+
+bool AnyLayerHas(const GgufFile& file, std::string_view pattern) {
+  return !pattern.empty() && file.tensors.contains(LayerTensorName(pattern, 0));
+}
+
+Status RefuseUnsupported(GgufFields& fields, const GgufFile& file, const std::string& prefix) {
+  if (fields.Int("split.count").value_or(1) > 1) {
+    return Unimplemented(file.path + " is one part of a GGUF split into " + std::to_string(*fields.Int("split.count")) +
+                         "; merge the parts first (llama-gguf-split --merge)");
+  }
+  if (fields.Int(prefix + "expert_count").value_or(0) > 0) {
+    return Unimplemented(file.path + ": " + prefix + "expert_count is " +
+                         std::to_string(*fields.Int(prefix + "expert_count")) +
+                         "; mixtures of experts are not supported");
+  }
+  for (const char* key : {"attention.scale", "logit_scale", "residual_scale", "embedding_scale"}) {
+    if (fields.Float(prefix + key).value_or(1.0) != 1.0) {
+      return Unimplemented(file.path + ": metadata '" + prefix + key + "' is not supported");
+    }
+  }
+  return fields.status();
+}
+
+Status ReadRope(GgufFields& fields, const GgufFile& file, const std::string& prefix, ModelConfig* config) {
+  RopeConfig& rope = config->rope;
+  rope.theta = static_cast<float>(fields.Float(prefix + "rope.freq_base").value_or(10000.0));
+  const int64_t rotary = fields.Int(prefix + "rope.dimension_count").value_or(config->head_dim);
+  if (rotary != config->head_dim) {
+    return Unimplemented(file.path + ": " + prefix + "rope.dimension_count is " + std::to_string(rotary) +
+                         ", head_dim is " + std::to_string(config->head_dim) + "; partial rotation is not supported");
+  }
+  const double factor =
+      fields.Float(prefix + "rope.scaling.factor").value_or(fields.Float(prefix + "rope.scale_linear").value_or(1.0));
+  const std::string type = fields.String(prefix + "rope.scaling.type").value_or(factor != 1.0 ? "linear" : "none");
+  if (type == "linear" && factor != 1.0 && factor != 0.0) {
+    rope.scaling = RopeScaling::kLinear;
+    rope.factor = static_cast<float>(factor);
+  } else if (type != "none" && type != "linear") {
+    return Unimplemented(file.path + ": RoPE scaling '" + Printable(type) + "' (" + prefix +
+                         "rope.scaling.type) is not supported; supported are none, linear and the rope_freqs tensor");
+  }
+  TACTUS_RETURN_IF_ERROR(fields.status());
+
+  const auto freqs = file.tensors.find("rope_freqs.weight");
+  if (freqs == file.tensors.end()) return Status();
+  const TensorEntry& t = freqs->second;
+  if (t.dtype != DType::kF32 || t.shape.size() != 1 || t.shape[0] != config->head_dim / 2) {
+    return DataLoss(file.path + ": tensor 'rope_freqs.weight' is " + InfoOf(t.dtype).name + " " + ShapeText(t.shape) +
+                    ", expected f32 [" + std::to_string(config->head_dim / 2) + "] (half of head_dim)");
+  }
+  rope.frequency_factors.resize(static_cast<size_t>(t.shape[0]));
+  std::memcpy(rope.frequency_factors.data(), t.data, rope.frequency_factors.size() * sizeof(float));
+  for (const float f : rope.frequency_factors) {
+    if (!(std::isfinite(f) && f > 0.0f)) {
+      return DataLoss(file.path + ": tensor 'rope_freqs.weight' holds " + std::to_string(f) +
+                      "; only positive numbers are possible");
+    }
+  }
+  return Status();
+}
+
+void AddStopId(GgufFields& fields, const char* key, ModelConfig* config) {
+  constexpr int64_t kNone = 0xFFFFFFFF;  // as some files write it
+  const std::optional<int64_t> id = fields.Int(key);
+  if (!id || *id < 0 || *id == kNone) return;
+  if (*id >= config->vocab_size) {
+    config->warnings.push_back(fmt::format("{} is {}, which is no token of a vocabulary of {}: it ends no answer", key,
+                                           *id, config->vocab_size));
+    return;
+  }
+  const auto token = static_cast<TokenId>(*id);
+  if (std::find(config->stop_ids.begin(), config->stop_ids.end(), token) == config->stop_ids.end()) {
+    config->stop_ids.push_back(token);
+  }
+}
+
+// general.sampling.*: what the model's authors recommend. Numbers beyond a range's neutral end mean that end, as where
+// the keys come from (llama.cpp): a temperature below 0 is greedy, a top_k below 1 all tokens.
+Status ReadSampling(GgufFields& fields, ModelConfig* config) {
+  const auto number = [&](const char* name) { return fields.Float(std::string("general.sampling.") + name); };
+  const auto fail = [&](const char* name, double value, const std::string& possible) {
+    fields.Fail(std::string("general.sampling.") + name, fmt::format("is {}; possible is {}", value, possible));
+  };
+  StatedSampling& stated = config->generation_defaults;
+  if (const auto value = number("temp")) {
+    if (*value > kMaxModelTemperature) fail("temp", *value, fmt::format("up to {}", kMaxModelTemperature));
+    stated.temperature = std::max(*value, 0.0);
+  }
+  if (const auto value = number("top_p")) TakeTopP(std::clamp(*value, 0.0, 1.0), &stated);
+  if (const auto value = number("min_p")) stated.min_p = std::clamp(*value, 0.0, 1.0);
+  if (const auto value = number("top_k"); value && !TakeTopK(*value, &stated))
+    fail("top_k", *value, "a whole number up to 2147483647");
+  const double counted = number("penalty_last_n").value_or(-1.0);
+  if (const auto value = number("penalty_repeat"); value && counted != 0.0) {
+    if (*value < kMinRepetitionPenalty || *value > kMaxRepetitionPenalty)
+      fail("penalty_repeat", *value, fmt::format("{} to {}", kMinRepetitionPenalty, kMaxRepetitionPenalty));
+    stated.repetition_penalty = value;
+    if (counted > 0.0 && *value != 1.0) {
+      config->warnings.push_back(fmt::format(
+          "general.sampling.penalty_last_n is {}: the repetition penalty counts the whole prompt and answer here",
+          counted));
+    }
+  }
+  for (const char* name : {"xtc_probability", "mirostat"}) {
+    if (number(name).value_or(0.0) > 0.0) {
+      config->warnings.push_back(
+          fmt::format("general.sampling.{} is {}, which is not built: it is left out", name, *number(name)));
+    }
+  }
+  if (!fields.String("general.sampling.sequence").value_or("").empty()) {
+    config->warnings.push_back(
+        "general.sampling.sequence names an order of samplers: here it is always penalties, temperature, min_p, top_k, "
+        "top_p");
+  }
+  return fields.status();
+}
+
+// The format that most linear weights' bytes have.
+DType BulkDType(const GgufFile& file) {
+  std::map<DType, int64_t> bytes;
+  for (const auto& [name, tensor] : file.tensors) {
+    if (tensor.shape.size() == 2 && name.starts_with("blk.")) bytes[tensor.dtype] += tensor.bytes;
+  }
+  DType best = DType::kF32;
+  int64_t most = -1;
+  for (const auto& [dtype, n] : bytes) {
+    if (n > most) best = dtype, most = n;
+  }
+  return best;
+}
+
+}  // namespace
+
+Result<ModelConfig> ConfigFromGguf(const GgufFile& file) {
+  GgufFields fields(file);
+  const std::string gguf_name = fields.RequiredString("general.architecture");
+  TACTUS_RETURN_IF_ERROR(fields.status());
+  const Architecture* architecture = FindGgufArchitecture(gguf_name);
+  if (architecture == nullptr) {
+    return Unimplemented(file.path + ": architecture '" + Printable(gguf_name) + "' is not supported; supported are " +
+                         KnownGgufNames());
+  }
+  const std::string prefix = gguf_name + ".";
+  TACTUS_RETURN_IF_ERROR(RefuseUnsupported(fields, file, prefix));
+  const TensorNames& names = *architecture->gguf_names;
+
+  ModelConfig c;
+  c.architecture = architecture->name;
+  c.name = Printable(fields.String("general.name").value_or(""));
+  c.num_layers = fields.RequiredInt(prefix + "block_count");
+  c.hidden_size = fields.RequiredInt(prefix + "embedding_length");
+  c.max_position = fields.RequiredInt(prefix + "context_length");
+  if (!fields.Has(prefix + "feed_forward_length")) fields.Fail(prefix + "feed_forward_length", "is missing");
+  c.intermediate_size = UniformInt(fields, file, prefix + "feed_forward_length").value_or(0);
+  if (!fields.Has(prefix + "attention.head_count")) fields.Fail(prefix + "attention.head_count", "is missing");
+  c.num_heads = UniformInt(fields, file, prefix + "attention.head_count").value_or(0);
+  c.num_kv_heads = UniformInt(fields, file, prefix + "attention.head_count_kv").value_or(c.num_heads);
+  const std::string epsilon = prefix + "attention.layer_norm_rms_epsilon";
+  if (!fields.Has(epsilon)) fields.Fail(epsilon, "is missing");
+  c.rms_eps = static_cast<float>(fields.Float(epsilon).value_or(0));
+  const int64_t derived_head_dim = c.num_heads > 0 ? c.hidden_size / c.num_heads : 0;
+  c.head_dim = fields.Int(prefix + "attention.key_length").value_or(derived_head_dim);
+  const int64_t value_length = fields.Int(prefix + "attention.value_length").value_or(c.head_dim);
+  TACTUS_RETURN_IF_ERROR(fields.status());
+  if (value_length != c.head_dim) {
+    return Unimplemented(file.path + ": key_length " + std::to_string(c.head_dim) + " and value_length " +
+                         std::to_string(value_length) + " differ, which is not supported");
+  }
+
+  const auto embedding = file.tensors.find(names.embedding);
+  if (embedding == file.tensors.end() || embedding->second.shape.size() != 2) {
+    return DataLoss(file.path + ": tensor '" + std::string(names.embedding) + "' is missing or not a matrix");
+  }
+  c.vocab_size = embedding->second.shape[0];
+  const int64_t stated_vocab = fields.Int(prefix + "vocab_size").value_or(c.vocab_size);
+  if (stated_vocab != c.vocab_size) {
+    return DataLoss(file.path + ": " + prefix + "vocab_size is " + std::to_string(stated_vocab) + ", but tensor '" +
+                    std::string(names.embedding) + "' has " + std::to_string(c.vocab_size) + " rows");
+  }
+  c.tie_embeddings = !file.tensors.contains(names.lm_head);
+  c.qkv_bias = architecture->qkv_bias || AnyLayerHas(file, names.bq);
+  c.o_bias = AnyLayerHas(file, names.bo);
+  c.mlp_bias = AnyLayerHas(file, names.b_gate);
+  c.qk_norm = architecture->qk_norm;
+  c.weight_dtype = BulkDType(file);
+  c.rope.interleaved = architecture->gguf_interleaved_rope;
+  const int64_t window = fields.Int(prefix + "attention.sliding_window").value_or(0);
+  const int64_t bos = fields.Int("tokenizer.ggml.bos_token_id").value_or(-1);
+  c.bos_id = bos >= 0 && bos < c.vocab_size ? static_cast<TokenId>(bos) : -1;
+  AddStopId(fields, "tokenizer.ggml.eos_token_id", &c);
+  AddStopId(fields, "tokenizer.ggml.eot_token_id", &c);
+  AddStopId(fields, "tokenizer.ggml.eom_token_id", &c);
+  TACTUS_RETURN_IF_ERROR(ReadSampling(fields, &c));
+  TACTUS_RETURN_IF_ERROR(fields.status());
+  if (window < 0 || window > INT32_MAX) {
+    return DataLoss(file.path + ": " + prefix + "attention.sliding_window is " + std::to_string(window));
+  }
+  // Filled before validation, so bounded by what validation allows.
+  if (c.num_layers > 0 && c.num_layers <= kMaxLayers) {
+    c.window.assign(static_cast<size_t>(c.num_layers), static_cast<int32_t>(window));
+  }
+  TACTUS_RETURN_IF_ERROR(ReadRope(fields, file, prefix, &c));
+  const Status valid = ValidateConfig(c);
+  if (!valid.ok()) return Status(valid.code(), file.path + ": " + valid.message(), valid.param());
+  return c;
+}
+
+Status TokenizerFromGguf(const GgufFile& file, int64_t vocab_size, ModelDescription* description) {
+  GgufFields fields(file);
+  ModelDescription::GgufTokenizer& t = description->gguf_tokenizer;
+  description->chat_template = fields.String("tokenizer.chat_template").value_or("");
+  description->tool_use_template = fields.String("tokenizer.chat_template.tool_use").value_or("");
+  t.model = fields.String("tokenizer.ggml.model").value_or("");
+  t.pre = fields.String("tokenizer.ggml.pre").value_or("");
+  t.tokens = fields.Strings("tokenizer.ggml.tokens");
+  t.merges = fields.Strings("tokenizer.ggml.merges");
+  for (const double s : fields.Numbers("tokenizer.ggml.scores")) t.scores.push_back(static_cast<float>(s));
+  for (const double n : fields.Numbers("tokenizer.ggml.token_type")) {
+    if (!(n >= 0 && n <= 6)) {
+      fields.Fail("tokenizer.ggml.token_type", "holds " + std::to_string(n) + "; 0 to 6 are possible");
+      break;
+    }
+    t.types.push_back(static_cast<int32_t>(n));
+  }
+  const auto id = [&](const char* key) {
+    const int64_t value = fields.Int(key).value_or(-1);
+    return value >= 0 && value < static_cast<int64_t>(t.tokens.size()) ? value : -1;
+  };
+  t.bos = id("tokenizer.ggml.bos_token_id");
+  t.eos = id("tokenizer.ggml.eos_token_id");
+  t.unk = id("tokenizer.ggml.unknown_token_id");
+  t.eot = id("tokenizer.ggml.eot_token_id");
+  t.eom = id("tokenizer.ggml.eom_token_id");
+  t.has_add_bos = fields.Has("tokenizer.ggml.add_bos_token");
+  t.add_bos = fields.Bool("tokenizer.ggml.add_bos_token").value_or(false);
+  t.add_eos = fields.Bool("tokenizer.ggml.add_eos_token").value_or(false);
+  t.add_space_prefix = fields.Bool("tokenizer.ggml.add_space_prefix").value_or(true);
+  TACTUS_RETURN_IF_ERROR(fields.status());
+
+  const auto disagree = [&](const char* what, size_t n) {
+    return DataLoss(file.path + ": tokenizer.ggml." + what + " has " + std::to_string(n) + " entries, the vocabulary " +
+                    std::to_string(t.tokens.size()));
+  };
+  if (t.tokens.empty() && !t.model.empty())
+    return DataLoss(file.path +
+                    ": metadata 'tokenizer.ggml.tokens' is missing or empty: the tokeniser has no vocabulary");
+  if (!t.scores.empty() && t.scores.size() != t.tokens.size()) return disagree("scores", t.scores.size());
+  if (!t.types.empty() && t.types.size() != t.tokens.size()) return disagree("token_type", t.types.size());
+  if (static_cast<int64_t>(t.tokens.size()) > vocab_size) {
+    return DataLoss(file.path + ": the tokenizer has " + std::to_string(t.tokens.size()) +
+                    " tokens, the embedding only " + std::to_string(vocab_size) + " rows");
+  }
+  return Status();
+}
+
+}  // namespace tactus

@@ -1,0 +1,28 @@
+// What `tactus models inspect` shows of a model: for people and as JSON. Pure functions of the description.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/json_fwd.h"
+#include "compute/model/end_token.h"
+#include "compute/model/loader.h"
+
+namespace tactus {
+
+struct InspectOptions {
+  DType kv_dtype = DType::kBF16;
+  MemoryPlanInput
+      memory;  // weight_bytes 0: what `load` makes of the files; available_bytes < 0: unknown, then no plan is made
+  LoadWeightsOptions load;     // dummy is set where there are no weights
+  std::string numerics;        // what is computed, for people; empty: not shown
+  std::vector<EndToken> ends;  // what ends an answer (engine/turn_ends.h); empty: not shown
+  std::vector<std::string> warnings;
+  StatedSampling sampling;  // of the command line
+  Status start;             // why a start with this model would fail; ok: it would not, or only for want of memory
+};
+
+Json InspectJson(const ModelDescription& description, const InspectOptions& options);
+std::string InspectText(const ModelDescription& description, const InspectOptions& options);
+
+}  // namespace tactus

@@ -1,0 +1,40 @@
+// Rotary position embedding: the frequencies of one model, as transformers computes them (every step in f32). Su et
+// al., "RoFormer" (2021); llama3 scaling as in Llama 3.1; linear and dynamic (NTK) scaling.
+//
+// Dynamic NTK is where this differs from transformers on purpose. There the base grows with the longest sequence that
+// the module has seen so far, so a token's keys depend on how its prompt was cut into chunks and on what ran before.
+// That can neither be batched nor cached by prefix. Here the base is a function of the run alone: that of a sequence of
+// max_model_len tokens. So
+//   max_model_len <= original_max_position: no scaling ever, equal to transformers for every sequence it allows;
+//   max_model_len >  original_max_position: one base for all positions, equal to transformers for a prompt of exactly
+//     max_model_len tokens in one piece. Short sequences pay a little accuracy for the long ones that were asked for.
+// A base per position (what transformers does when it decodes one token at a time) would be invariant too, but then the
+// angle between two tokens no longer depends on their distance alone: just past the original length the slow
+// dimensions would turn backwards.
+//
+// Immutable after construction: any thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compute/config/config.h"
+#include "compute/kernels/ops.h"
+
+namespace tactus {
+
+class Rope {
+ public:
+  // rotary_dim: even, >= 2. max_model_len matters to dynamic scaling alone.
+  Rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len);
+
+  // Valid while this object lives.
+  kernels::RopeTable table() const;
+  const std::vector<float>& inv_freq() const { return inv_freq_; }  // [rotary_dim / 2]
+
+ private:
+  std::vector<float> inv_freq_;
+  bool interleaved_;
+};
+
+}  // namespace tactus

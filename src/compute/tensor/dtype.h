@@ -1,0 +1,36 @@
+// Element formats of weights, activations and KV. Block formats are GGUF's (ggml-common): a block of kBlockSize values
+// along a row's contiguous dimension, bit-exact with what files hold, so that weights are used straight from the
+// mapping.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tactus {
+
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,  // blocks of 32
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,  // blocks of 256
+  kInt8,  // codes alone: of a KV cache (compute/kernels/attention/kv_layout.h has their scales)
+};
+
+struct DTypeInfo {
+  const char* name;        // "q4_1"
+  int32_t block_elements;  // 1 for the plain formats
+  int32_t block_bytes;
+};
+
+const DTypeInfo& InfoOf(DType dtype);
+// Bytes of one row of `elements`; precondition: elements is a multiple of block_elements.
+int64_t RowBytes(DType dtype, int64_t elements);
+
+}  // namespace tactus

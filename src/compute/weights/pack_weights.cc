@@ -1,0 +1,180 @@
+#include "compute/weights/pack_weights.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+
+namespace tactus {
+namespace {
+
+using kernels::kPanelRows;
+using kernels::PackedMatrix;
+using kernels::Quantization;
+
+constexpr int64_t kPackedAlignment = 64;
+constexpr int64_t kTaskBytes = int64_t{1} << 20;  // of rows; at least one panel
+constexpr int64_t kPrefetchTasks = 16;            // how far ahead of the packing the files are read
+
+// Panels [first, first + count) of a slot.
+struct PackTask {
+  const PackedSlot* slot = nullptr;
+  int64_t first = 0, count = 0;
+
+  int64_t first_row() const { return first * kPanelRows; }
+  int64_t rows() const { return std::min(count * kPanelRows, slot->form.rows - first_row()); }
+  int64_t bytes() const { return rows() * slot->source.row_bytes; }
+};
+
+bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* form) {
+  const MatrixView& m = *place.view;
+  if (choice.round_to_bf16) return kernels::PackedFormOf(DType::kBF16, m.rows, m.cols, form);
+  if (choice.quantization == Quantization::kNone) return kernels::PackedFormOf(m.dtype, m.rows, m.cols, form);
+  // Embedding and output matrix in 4 bits would raise int4's error by half (docs/measurements/numerics.md).
+  const bool wide = place.vocabulary && choice.quantization == Quantization::kInt4;
+  return kernels::QuantizedFormOf(wide ? Quantization::kInt8 : choice.quantization, m.rows, m.cols, form);
+}
+
+TokenRoundings RoundingsFor(const ModelConfig& config, const PackChoice& choice) {
+  using kernels::Rounding;
+  const Rounding rounding = choice.rounding;
+  TokenRoundings r = {rounding, rounding, rounding, rounding};
+  if (rounding == Rounding::kMixed) {
+    r.down = Rounding::kMixedFine;
+    r.lm_head = choice.quantization == Quantization::kInt4 ? Rounding::kMixedFine : Rounding::kInt16;
+  }
+  if (rounding != Rounding::kInt8) return r;
+  const int64_t kv = 2 * config.num_kv_heads * config.head_dim * config.hidden_size;
+  const int64_t others =
+      2 * config.num_heads * config.head_dim * config.hidden_size + 3 * config.hidden_size * config.intermediate_size;
+  r.lm_head = Rounding::kInt16;
+  if (12 * kv <= kv + others) r.kv = Rounding::kInt16;
+  return r;
+}
+
+// In the order of the files, so that they are read from front to back.
+std::vector<PackTask> TasksOf(const PackPlan& plan) {
+  std::vector<const PackedSlot*> slots;
+  for (const PackedSlot& slot : plan.slots) slots.push_back(&slot);
+  std::sort(slots.begin(), slots.end(), [](const PackedSlot* a, const PackedSlot* b) {
+    const auto at_a = reinterpret_cast<uintptr_t>(a->source.data), at_b = reinterpret_cast<uintptr_t>(b->source.data);
+    return at_a != at_b ? at_a < at_b : a->offset < b->offset;  // dummies have no place in a file
+  });
+  std::vector<PackTask> tasks;
+  for (const PackedSlot* slot : slots) {
+    const int64_t panels = slot->form.panels(), panel_rows_bytes = kPanelRows * slot->source.row_bytes;
+    const int64_t step = std::max<int64_t>(1, kTaskBytes / std::max<int64_t>(panel_rows_bytes, 1));
+    for (int64_t first = 0; first < panels; first += step)
+      tasks.push_back({slot, first, std::min(step, panels - first)});
+  }
+  return tasks;
+}
+
+void RunTask(const PackTask& task, WeightSource& source, std::byte* scratch, std::byte* memory) {
+  const PackedSlot& slot = *task.slot;
+  const int64_t first_row = task.first_row(), rows = task.rows();
+  MatrixView part = slot.source;
+  part.data = source.Rows(slot.name, slot.source, first_row, rows, scratch);
+  part.rows = rows;
+  PackedMatrix form = slot.form;
+  form.rows = rows;
+  kernels::PackPanels(part, form, 0, task.count, memory + slot.offset + task.first * form.panel_bytes);
+  source.Release(slot.source, first_row, rows);
+}
+
+}  // namespace
+
+bool IsInt4(const kernels::PackedMatrix& form) {
+  return form.code == kernels::PackedCode::kU4 && form.has_zeros;
+}
+
+Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
+                             ModelWeights* weights) {
+  PackPlan plan;
+  plan.calibrate = choice.calibrate && choice.quantization == Quantization::kInt4;
+  for (const MatrixPlace& place : MatrixPlaces(config, names, weights, nullptr)) {
+    PackedSlot slot;
+    slot.name = place.name;
+    slot.source = *place.view;
+    if (!FormFor(choice, place, &slot.form)) {
+      return InvalidArgument(
+          "tensor '" + place.name + "' (" + InfoOf(slot.source.dtype).name +
+              ") has no packed form of this kind; --activation-dtype float32 uses it as it is stored",
+          "activation-dtype");
+    }
+    slot.offset = plan.bytes;
+    plan.bytes += (slot.form.bytes() + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
+    plan.source_bytes += slot.source.rows * slot.source.row_bytes;
+    plan.slots.push_back(std::move(slot));
+  }
+  return plan;
+}
+
+Status PackAll(const PackPlan& plan, WeightSource& source, kernels::ThreadPool& pool, std::byte* memory,
+               const std::function<void(int64_t)>& progress) {
+  const std::vector<PackTask> tasks = TasksOf(plan);
+  int64_t most = 0;
+  for (const PackTask& task : tasks) most = std::max(most, task.bytes());
+  most = (most + kPackedAlignment - 1) / kPackedAlignment * kPackedAlignment;
+  // Touched only by sources that cannot hand out rows in place.
+  const std::unique_ptr<void, decltype(&std::free)> scratch(
+      std::aligned_alloc(kPackedAlignment, static_cast<size_t>(most * pool.threads())), &std::free);
+  if (scratch == nullptr) {
+    return Status(StatusCode::kResourceExhausted,
+                  "no memory to pack the weights (" + std::to_string(most * pool.threads()) + " bytes)");
+  }
+  std::atomic<int64_t> done{0};
+  const auto count = static_cast<int64_t>(tasks.size());
+  for (int64_t i = 0; i < std::min(kPrefetchTasks, count); ++i) {
+    const PackTask& ahead = tasks[static_cast<size_t>(i)];
+    source.Prefetch(ahead.slot->source, ahead.first_row(), ahead.rows());
+  }
+  pool.ParallelFor(count, [&](int64_t i, int32_t thread) {
+    if (i + kPrefetchTasks < count) {
+      const PackTask& ahead = tasks[static_cast<size_t>(i + kPrefetchTasks)];
+      source.Prefetch(ahead.slot->source, ahead.first_row(), ahead.rows());
+    }
+    const PackTask& task = tasks[static_cast<size_t>(i)];
+    RunTask(task, source, static_cast<std::byte*>(scratch.get()) + most * thread, memory);
+    const int64_t bytes = done.fetch_add(task.bytes(), std::memory_order_relaxed) + task.bytes();
+    if (thread == 0 && progress) progress(bytes);
+  });
+  return Status();
+}
+
+void BindPacked(const PackPlan& plan, const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
+                const std::byte* memory, ModelWeights* weights) {
+  auto packed = std::make_shared<PackedWeights>();
+  packed->roundings = RoundingsFor(config, choice);
+  packed->layers.resize(static_cast<size_t>(config.num_layers));
+  const std::vector<MatrixPlace> places = MatrixPlaces(config, names, weights, packed.get());
+  for (size_t i = 0; i < places.size(); ++i) {
+    const PackedSlot& slot = plan.slots[i];
+    *places[i].packed = slot.form;
+    places[i].packed->data = memory + slot.offset;
+    places[i].view->data = nullptr;
+  }
+  if (config.tie_embeddings) {
+    packed->lm_head = packed->embedding;
+    weights->lm_head.data = nullptr;
+  }
+  weights->packed = std::move(packed);
+  weights->bytes += plan.bytes;
+}
+
+std::string PackedFormatText(const PackChoice& choice, const std::string& source_format) {
+  if (choice.round_to_bf16) return "bf16 from " + source_format;
+  switch (choice.quantization) {
+    case Quantization::kNone:
+      return source_format;
+    case Quantization::kQ8_0:
+      return "q8_0 from " + source_format;
+    case Quantization::kInt8:
+      return "int8 from " + source_format;
+    case Quantization::kInt4:
+      return std::string(choice.calibrate ? "int4 by least squares from " : "int4 from ") + source_format;
+  }
+  return source_format;
+}
+
+}  // namespace tactus

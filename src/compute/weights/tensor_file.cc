@@ -1,0 +1,56 @@
+#include "compute/weights/tensor_file.h"
+
+#include "base/printable.h"
+
+#include <algorithm>
+
+namespace tactus {
+
+const TensorEntry* TensorSet::Find(std::string_view name) const {
+  const auto it = tensors.find(name);
+  return it == tensors.end() ? nullptr : &it->second;
+}
+
+int64_t CheckedElements(std::span<const int64_t> shape) {
+  constexpr int64_t kLimit = int64_t{1} << 62;
+  int64_t elements = 1;
+  for (const int64_t dim : shape) {
+    if (dim < 0) return -1;
+    if (dim > 0 && elements > kLimit / dim) return -1;
+    elements *= dim;
+  }
+  return elements;
+}
+
+int64_t CheckedTensorBytes(DType dtype, std::span<const int64_t> shape) {
+  const DTypeInfo& info = InfoOf(dtype);
+  const int64_t elements = CheckedElements(shape);
+  if (elements < 0) return -1;
+  const int64_t cols = shape.empty() ? 1 : shape.back();
+  if (cols % info.block_elements != 0) return -1;
+  const int64_t blocks = elements / info.block_elements;
+  if (blocks > (int64_t{1} << 62) / info.block_bytes) return -1;
+  return blocks * info.block_bytes;
+}
+
+std::string ShapeText(std::span<const int64_t> shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+Status CheckNoOverlap(std::vector<ByteRange> ranges, const std::string& file) {
+  std::erase_if(ranges, [](const ByteRange& r) { return r.begin == r.end; });
+  std::sort(ranges.begin(), ranges.end(), [](const ByteRange& a, const ByteRange& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.name < b.name;
+  });
+  for (size_t i = 1; i < ranges.size(); ++i) {
+    if (ranges[i].begin >= ranges[i - 1].end) continue;
+    return DataLoss(file + ": tensors '" + Printable(ranges[i - 1].name) + "' and '" + Printable(ranges[i].name) +
+                    "' overlap (bytes " + std::to_string(ranges[i - 1].begin) + " to " +
+                    std::to_string(ranges[i - 1].end) + " and from " + std::to_string(ranges[i].begin) + ")");
+  }
+  return Status();
+}
+
+}  // namespace tactus

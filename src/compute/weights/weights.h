@@ -1,0 +1,64 @@
+// A model's weights as the forward pass reads them: views into the mapped file (or into memory that `storage` owns, for
+// dummy weights and converted norms). Immutable after loading: any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compute/config/config.h"
+#include "compute/kernels/packed/packed.h"
+#include "compute/tensor/matrix_view.h"
+
+namespace tactus {
+
+// Norm weights and biases are small and always f32. Null where the architecture has none.
+struct LayerWeights {
+  const float* attn_norm = nullptr;  // [hidden]
+  MatrixView wq, wk, wv,
+      wo;  // [heads * head_dim, hidden], [kv_heads * head_dim, hidden] x 2, [hidden, heads * head_dim]
+  const float* bq = nullptr;  // [heads * head_dim]
+  const float* bk = nullptr;  // [kv_heads * head_dim]
+  const float* bv = nullptr;
+  const float* bo = nullptr;        // [hidden]
+  const float* q_norm = nullptr;    // [head_dim]
+  const float* k_norm = nullptr;    // [head_dim]
+  const float* ffn_norm = nullptr;  // [hidden]
+  MatrixView w_gate, w_up, w_down;  // [intermediate, hidden] x 2, [hidden, intermediate]
+  const float* b_gate = nullptr;
+  const float* b_up = nullptr;
+  const float* b_down = nullptr;
+};
+
+// The same matrices packed for the fast operators (compute/kernels/packed/packed.h).
+struct PackedLayerWeights {
+  kernels::PackedMatrix wq, wk, wv, wo, w_gate, w_up, w_down;
+};
+// How the tokens of operators are rounded.
+struct TokenRoundings {
+  kernels::Rounding kv = kernels::Rounding::kInt8;  // wk and wv
+  kernels::Rounding down = kernels::Rounding::kInt8;
+  kernels::Rounding lm_head = kernels::Rounding::kInt8;
+  kernels::Rounding others = kernels::Rounding::kInt8;
+};
+struct PackedWeights {
+  kernels::PackedMatrix embedding;  // of its own or lm_head's data where tied
+  kernels::PackedMatrix lm_head;
+  std::vector<PackedLayerWeights> layers;
+  TokenRoundings roundings;
+};
+
+struct ModelWeights {
+  MatrixView embedding;               // [vocab, hidden]
+  MatrixView lm_head;                 // [vocab, hidden]; the embedding when tied
+  const float* final_norm = nullptr;  // [hidden]
+  std::vector<LayerWeights> layers;
+  // Null: everything is used as rows. Else every matrix is there and the MatrixViews may have lost their data (null):
+  // the two are never kept in memory together.
+  std::shared_ptr<const PackedWeights> packed;
+  int64_t bytes = 0;   // of all tensors as used
+  std::string format;  // "q4_1 (211), q8_0 (1), f32 (61)" for people
+  std::shared_ptr<const void> storage;
+};
+
+}  // namespace tactus

@@ -1,9 +1,0 @@
-#include "kernels/attention/kv_layout.h"
-
-namespace tactus::kernels {
-
-int64_t KvBlockBytes(const KvLayer& kv) {
-  return kv.kv_heads * KvHeadBytes(kv);
-}
-
-}  // namespace tactus::kernels

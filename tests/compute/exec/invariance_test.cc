@@ -1,0 +1,195 @@
+// Batch invariance at the executor: whatever shares a step with a sequence, however its prompt is cut, after a
+// preemption, on shared prefix blocks, with any number of threads and any block size, its logits are the same bits and
+// its tokens the same.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/rng.h"
+#include "compute/exec/tiny_model.h"
+
+namespace tactus::test::invariance_test {
+namespace {
+
+constexpr int32_t kOutput = 10;
+constexpr int64_t kBlocksTokens = 2048;
+
+// Prompts of 1 to 75 tokens; the last three share a prefix of 40. Greedy and sampled, with and without penalties.
+std::vector<Request> Requests(const ModelConfig& config) {
+  Rng rng(7);
+  auto random_tokens = [&](int64_t n) {
+    std::vector<TokenId> tokens(static_cast<size_t>(n));
+    for (TokenId& t : tokens) t = static_cast<TokenId>(rng.UniformInt(0, config.vocab_size - 1));
+    return tokens;
+  };
+  std::vector<Request> requests;
+  const std::vector<TokenId> prefix = random_tokens(40);
+  for (const int64_t n : {1, 33, 75, 3, 20, 9}) {
+    std::vector<TokenId> prompt = requests.size() < 3 ? std::vector<TokenId>() : prefix;
+    const std::vector<TokenId> own = random_tokens(n);
+    prompt.insert(prompt.end(), own.begin(), own.end());
+    SamplingParams p = Greedy();
+    if (requests.size() % 2 == 1) {
+      p.temperature = 1.3f;
+      p.top_p = 0.9f;
+      p.seed = 100 + requests.size();
+      p.frequency_penalty = 0.5f;
+      p.repetition_penalty = 1.2f;
+    }
+    requests.push_back(MakeRequest(std::move(prompt), p));
+  }
+  return requests;
+}
+
+enum class Schedule { kAlone, kChunks, kMixed, kPreempted, kShared, kSharedInOneStep };
+
+struct Setting {
+  Schedule schedule = Schedule::kAlone;
+  int32_t threads = 1;
+  int32_t block_size = 16;
+  uint64_t seed = 1;
+};
+
+// One random hybrid batch after another until every sequence has its tokens.
+void RunMixed(StepDriver& driver, int32_t sequences, bool preempt, Rng& rng) {
+  auto done = [&](int32_t s) { return static_cast<int32_t>(driver.at(s).output().size()) >= kOutput; };
+  for (int rounds = 0;; ++rounds) {
+    ASSERT_LT(rounds, 10000) << "the sequences do not end";
+    std::vector<StepDriver::Take> takes;
+    bool all_done = true;
+    for (int32_t s = 0; s < sequences; ++s) {
+      if (done(s)) continue;
+      all_done = false;
+      if (preempt && driver.at(s).computed > 0 && rng.UniformInt(0, 9) == 0) driver.Preempt(s);
+      if (rng.UniformInt(0, 2) == 0) continue;
+      takes.push_back({s, static_cast<int32_t>(rng.UniformInt(1, std::min(driver.at(s).pending(), 24)))});
+    }
+    if (all_done) return;
+    for (size_t i = takes.size(); i > 1; --i)
+      std::swap(takes[i - 1], takes[static_cast<size_t>(rng.UniformInt(0, static_cast<int64_t>(i) - 1))]);
+    if (takes.empty()) continue;
+    const StepResult result = driver.Step(takes, rng.UniformInt(0, 3) == 0);
+    ASSERT_TRUE(result.status.ok()) << result.status.ToString();
+  }
+}
+
+std::vector<StepDriver::Sequence> RunSchedule(const TinyModel& model, const kernels::Ops* ops, const Setting& setting) {
+  CpuExecutorOptions options = model.Options();
+  options.ops = ops;
+  options.threads = setting.threads;
+  options.block_size = setting.block_size;
+  options.num_blocks = kBlocksTokens / setting.block_size;
+  auto runner = StepRunner::Create(model.config, model.weights, options);
+  TACTUS_CHECK_MSG(runner.ok(), runner.status().ToString());
+  StepDriver driver(**runner, options.num_blocks, options.block_size, true);
+  const std::vector<Request> requests = Requests(model.config);
+  for (const Request& r : requests) driver.Add(r);
+  const auto sequences = static_cast<int32_t>(requests.size());
+  const int32_t shared = 40 / setting.block_size;
+  Rng rng(setting.seed);
+  switch (setting.schedule) {
+    case Schedule::kAlone:
+      for (int32_t s = 0; s < sequences; ++s) {
+        driver.Step({{s, driver.at(s).pending()}}, true);
+        driver.Generate(s, kOutput);
+      }
+      break;
+    case Schedule::kChunks:
+      for (int32_t s = 0; s < sequences; ++s) {
+        while (static_cast<int32_t>(driver.at(s).output().size()) < kOutput) {
+          const StepResult result =
+              driver.Step({{s, static_cast<int32_t>(rng.UniformInt(1, std::min(driver.at(s).pending(), 7)))}}, true);
+          TACTUS_CHECK_MSG(result.status.ok() && driver.at(s).status == ItemStatus::kOk, result.status.ToString());
+        }
+      }
+      break;
+    case Schedule::kMixed:
+      RunMixed(driver, sequences, false, rng);
+      break;
+    case Schedule::kPreempted:
+      RunMixed(driver, sequences, true, rng);
+      break;
+    case Schedule::kShared:
+      driver.Generate(3, 1);
+      driver.ShareBlocks(4, 3, shared);
+      driver.ShareBlocks(5, 3, shared);
+      RunMixed(driver, sequences, false, rng);
+      break;
+    case Schedule::kSharedInOneStep:
+      // The producer of the blocks and both that read them are items of one step.
+      driver.at(3).announced = false;
+      driver.Step({{3, shared * setting.block_size - 1}});  // leaves the last shared position to the common step
+      driver.ShareBlocks(4, 3, shared);
+      driver.ShareBlocks(5, 3, shared);
+      driver.Step({{3, 2}, {4, 3}, {5, 1}}, true);
+      RunMixed(driver, sequences, false, rng);
+      break;
+  }
+  std::vector<StepDriver::Sequence> result;
+  for (int32_t s = 0; s < sequences; ++s) result.push_back(driver.at(s));
+  return result;
+}
+
+void ExpectSameBits(const std::vector<StepDriver::Sequence>& a, const std::vector<StepDriver::Sequence>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t s = 0; s < a.size(); ++s) {
+    ASSERT_EQ(a[s].status, ItemStatus::kOk);
+    EXPECT_EQ(a[s].tokens, b[s].tokens) << "sequence " << s;
+    int compared = 0;
+    for (const auto& [position, logits] : b[s].logits) {
+      const auto it = a[s].logits.find(position);
+      if (it == a[s].logits.end()) continue;
+      ++compared;
+      ASSERT_EQ(std::memcmp(it->second.data(), logits.data(), logits.size() * sizeof(float)), 0)
+          << "sequence " << s << " position " << position;
+    }
+    EXPECT_GE(compared, kOutput);
+  }
+}
+
+struct Case {
+  const char* name;
+  const char* model;
+  NumericsOptions numerics;
+};
+class InvarianceTest : public testing::TestWithParam<Case> {};
+
+TEST_P(InvarianceTest, NothingAroundASequenceChangesItsBits) {
+  const TinyModel model = LoadTiny(GetParam().model, GetParam().numerics);
+  for (const kernels::Ops* ops : kernels::RunnableOps()) {
+    SCOPED_TRACE(std::string("kernels ") + ops->name);
+    const auto alone = RunSchedule(model, ops, {});
+    const Setting settings[] = {
+        {Schedule::kChunks, 1, 16, 2},          {Schedule::kMixed, 1, 16, 3},     {Schedule::kMixed, 2, 16, 4},
+        {Schedule::kMixed, 4, 16, 5},           {Schedule::kPreempted, 2, 16, 6}, {Schedule::kShared, 1, 16, 7},
+        {Schedule::kSharedInOneStep, 2, 16, 8}, {Schedule::kAlone, 2, 1, 9},      {Schedule::kMixed, 2, 4, 10},
+        {Schedule::kPreempted, 1, 7, 11},       {Schedule::kShared, 4, 8, 12},    {Schedule::kMixed, 1, 64, 13},
+    };
+    for (const Setting& setting : settings) {
+      SCOPED_TRACE("setting with seed " + std::to_string(setting.seed));
+      ExpectSameBits(alone, RunSchedule(model, ops, setting));
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, InvarianceTest,
+    testing::Values(Case{"bf16", "llama-gqa-bf16", {}}, Case{"f32", "llama-gqa", {}}, Case{"f16", "llama-gqa-f16", {}},
+                    Case{"f32_reference", "llama-gqa", {.dtype = "float32"}},
+                    Case{"f32_activations", "gguf-q4_1/model.gguf", {.activation_dtype = "float32"}},
+                    Case{"q4_1_int16", "gguf-q4_1/model.gguf", {}},
+                    Case{"q4_1_int8", "gguf-q4_1/model.gguf", {.activation_dtype = "int8"}},
+                    Case{"q8_0_int16", "gguf-q8_0/model.gguf", {}},
+                    Case{"q8_0_int8", "gguf-q8_0/model.gguf", {.activation_dtype = "int8"}},
+                    Case{"q4_k", "gguf-q4_k/model.gguf", {.activation_dtype = "int8"}},
+                    Case{"mixed", "gguf-mixed/model.gguf", {}},
+                    Case{"int8_at_load", "llama-bias", {.activation_dtype = "int8", .quantization = "int8"}},
+                    Case{"int4_at_load", "llama-gqa", {.activation_dtype = "int8", .quantization = "int4"}},
+                    Case{"int8_kv", "llama-gqa-bf16", {.kv_cache_dtype = "int8"}}, Case{"window", "mistral-window", {}},
+                    Case{"qk_norm", "qwen3", {.quantization = "q8_0"}},
+                    Case{"window_in_some_layers", "qwen2-window", {}}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace tactus::test::invariance_test

@@ -1,0 +1,106 @@
+// KV memory by its bytes: its size, where layers lie, and that a copy moves one block of every layer, K and V, and
+// nothing else.
+#include "compute/exec/kv_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+
+namespace tactus::kv_memory_test {
+namespace {
+
+ModelConfig Config() {
+  ModelConfig c;
+  c.num_layers = 3;
+  c.num_kv_heads = 2;
+  c.head_dim = 8;
+  return c;
+}
+
+// Bytes of one block of K.
+int64_t BlockBytes(DType dtype) {
+  return 2 * 16 * (dtype == DType::kF32 ? 32 : dtype == DType::kBF16 ? 16 : 8 + 4);
+}
+
+class KvMemoryTest : public testing::TestWithParam<DType> {};
+
+TEST_P(KvMemoryTest, LayersFollowEachOtherAndFillIt) {
+  auto memory = KvMemory::Create(Config(), GetParam(), 5, 16);
+  ASSERT_TRUE(memory.ok()) << memory.status().ToString();
+  const int64_t half = 5 * BlockBytes(GetParam());
+  EXPECT_EQ((*memory)->bytes(), 3 * 2 * half);
+  const auto layers = (*memory)->layers();
+  ASSERT_EQ(layers.size(), 3u);
+  const auto* base = static_cast<const std::byte*>(layers[0].k);
+  for (size_t l = 0; l < 3; ++l) {
+    EXPECT_EQ(static_cast<const std::byte*>(layers[l].k) - base, static_cast<int64_t>(2 * l) * half)
+        << "K of layer " << l;
+    EXPECT_EQ(static_cast<const std::byte*>(layers[l].v) - base, static_cast<int64_t>(2 * l + 1) * half)
+        << "V of layer " << l;
+    EXPECT_EQ(layers[l].dtype, GetParam());
+    EXPECT_EQ(layers[l].block_size, 16);
+    EXPECT_EQ(layers[l].kv_heads, 2);
+    EXPECT_EQ(layers[l].head_dim, 8);
+    EXPECT_EQ(kernels::KvBlockBytes(layers[l]), BlockBytes(GetParam()));
+  }
+}
+
+std::vector<uint8_t> Contents(const KvMemory& memory) {
+  const auto* bytes = static_cast<const uint8_t*>(memory.layers()[0].k);
+  return {bytes, bytes + memory.bytes()};
+}
+// A pattern in which no two blocks are alike.
+void Fill(KvMemory* memory, uint32_t seed) {
+  auto* bytes = static_cast<uint8_t*>(memory->layers()[0].k);
+  for (int64_t i = 0; i < memory->bytes(); ++i)
+    bytes[i] = static_cast<uint8_t>((static_cast<uint32_t>(i) * 2654435761u + seed) >> 24);
+}
+
+TEST_P(KvMemoryTest, ACopyIsOneBlockOfEveryLayer) {
+  auto from = KvMemory::Create(Config(), GetParam(), 5, 16), to = KvMemory::Create(Config(), GetParam(), 3, 16);
+  ASSERT_TRUE(from.ok() && to.ok());
+  Fill(from->get(), 1);
+  Fill(to->get(), 77);
+  const std::vector<uint8_t> source = Contents(**from), before = Contents(**to);
+  (*from)->CopyBlockTo(to->get(), 4, 1);
+  const std::vector<uint8_t> after = Contents(**to);
+  EXPECT_EQ(Contents(**from), source);
+  const auto block = static_cast<size_t>(BlockBytes(GetParam()));
+  for (size_t half = 0; half < 6; ++half) {  // K and V of each layer
+    for (size_t b = 0; b < 3; ++b) {
+      const size_t at = (half * 3 + b) * block;
+      const uint8_t* want = b == 1 ? source.data() + (half * 5 + 4) * block : before.data() + at;
+      EXPECT_EQ(std::memcmp(after.data() + at, want, block), 0)
+          << (half % 2 == 0 ? "K" : "V") << " of layer " << half / 2 << " block " << b;
+    }
+  }
+  (*from)->CopyBlock(0, 3);  // within one memory
+  const std::vector<uint8_t> within = Contents(**from);
+  for (size_t half = 0; half < 6; ++half) {
+    const uint8_t* layer = within.data() + half * 5 * block;
+    EXPECT_EQ(std::memcmp(layer + 3 * block, layer, block), 0);
+    EXPECT_EQ(std::memcmp(layer + 4 * block, source.data() + (half * 5 + 4) * block, block), 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, KvMemoryTest, testing::Values(DType::kF32, DType::kBF16, DType::kInt8),
+                         [](const auto& test) { return std::string(InfoOf(test.param).name); });
+
+TEST(KvMemory, WhatHoldsNothingOrCannotBeCountedIsRefusedWithItsFlag) {
+  const auto refused = [](int64_t blocks, int32_t block_size) {
+    const Status status = KvMemory::Create(Config(), DType::kBF16, blocks, block_size, "swap-space").status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << blocks << " " << block_size;
+    EXPECT_EQ(status.param(), "swap-space");
+    return status.message();
+  };
+  EXPECT_NE(refused(0, 16).find("0 blocks of 16 tokens"), std::string::npos);
+  EXPECT_NE(refused(4, 0).find("4 blocks of 0 tokens"), std::string::npos);
+  EXPECT_NE(refused(std::numeric_limits<int64_t>::max() / 8, 16).find("overflows"), std::string::npos);
+  EXPECT_NE(refused(std::numeric_limits<int64_t>::max() / 600, 16).find("overflows"), std::string::npos)
+      << "one layer fits, all do not";
+  EXPECT_TRUE(KvMemory::Create(Config(), DType::kBF16, 1, 1).ok());
+}
+
+}  // namespace
+}  // namespace tactus::kv_memory_test

@@ -1,0 +1,50 @@
+// The golden tiny models as something to run, for tests of the executor.
+#pragma once
+
+#include <string>
+
+#include "base/clock.h"
+#include "compute/exec/numerics.h"
+#include "compute/exec/step_driver.h"
+#include "compute/model/loader.h"
+#include "support/source_path.h"
+
+namespace tactus::test {
+
+struct TinyModel {
+  ModelConfig config;
+  ModelWeights weights;
+  Numerics numerics;
+
+  CpuExecutorOptions Options() const {
+    CpuExecutorOptions o;
+    o.clock = &SystemClock();
+    o.threads = 1;
+    o.kv_dtype = numerics.kv_dtype;
+    o.num_blocks = 128;
+    o.max_slots = 8;
+    o.max_step_tokens = 256;
+    o.max_step_items = 8;
+    o.max_model_len = 160;
+    o.clock = &SystemClock();
+    return o;
+  }
+};
+
+inline TinyModel LoadTiny(const std::string& name, const NumericsOptions& numerics) {
+  auto description = DescribeModel(test::SourcePath("tests/golden/data/") + name);
+  TACTUS_CHECK_MSG(description.ok(), description.status().ToString());
+  TinyModel m;
+  m.config = description->config;
+  m.numerics = *ChooseNumerics(numerics, m.config.weight_dtype);
+  auto weights = LoadWeights(*description, LoadOptionsFor(m.numerics), SystemClock());
+  TACTUS_CHECK_MSG(weights.ok(), weights.status().ToString());
+  m.weights = *weights;
+  return m;
+}
+
+inline TinyModel LoadTiny(const std::string& name, const char* dtype = "auto") {
+  return LoadTiny(name, NumericsOptions{.dtype = dtype});
+}
+
+}  // namespace tactus::test

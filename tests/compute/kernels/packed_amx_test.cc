@@ -1,0 +1,126 @@
+// The code that multiplies by matrix tiles, on a software model of them: the specification's bits for integer codes,
+// its bound and the same bits in every batch for bf16, and no fault of the model. On a machine with AMX the set "amx"
+// is also among those that packed_linear_test.cc runs.
+#include <gtest/gtest.h>
+
+#include "compute/kernels/packed/kernel.h"
+#include "compute/kernels/packed_testing.h"
+#include "compute/kernels/simd/portable.h"
+#include "compute/kernels/tile_model.h"
+
+namespace tactus::kernels {
+namespace {
+
+using namespace testing;
+
+std::vector<float> RunTiles(ThreadPool& pool, const float* x, int64_t tokens, const PackedMatrix& w, Rounding rounding,
+                            const float* bias) {
+  OwnedTokens packed(TokensFor(w, rounding), tokens, w.cols);
+  SelectOps("ref")->pack(pool, x, nullptr, 0.0f, packed.view);
+  std::vector<float> y(static_cast<size_t>(tokens * w.rows), -1.0f);
+  const LinearOutput out = {&w, bias, y.data(), w.rows, false};
+  LinearPackedBy([](const PackedTokens&, const PackedMatrix&) -> SumPanelFn { return SumPanelByTiles<ModelTiles>; },
+                 pool, packed.view, {&out, 1});
+  return y;
+}
+
+TEST(PackedAmx, TilesGiveTheSpecificationsBits) {
+  ThreadPool pool(1, SystemClock());
+  const int64_t rows = 100;
+  ModelTiles::faults = ModelTiles::products = 0;
+  for (const Form& form : AllForms()) {
+    for (int64_t about : {32, 200}) {
+      const int64_t cols = form.width(about);
+      const OwnedMatrix w = RandomMatrix(form.dtype, rows, cols, 131);
+      const OwnedPacked packed(w.view, form.at(rows, cols));
+      for (int64_t tokens : {1, 7, 16, 17, 31, 32, 33, 50}) {
+        const std::vector<float> x = RandomTokens(tokens, cols, 132), bias = RandomFloats(rows, 133);
+        for (const Rounding rounding : RoundingsOf(form)) {
+          if (rounding == Rounding::kNone) continue;  // not for tiles
+          const std::vector<float> want =
+              RunPacked(*SelectOps("ref"), pool, x.data(), tokens, packed.form, rounding, bias.data());
+          const std::vector<float> got = RunTiles(pool, x.data(), tokens, packed.form, rounding, bias.data());
+          if (form.integer()) {
+            ASSERT_TRUE(SameBits(got.data(), want.data(), tokens * rows))
+                << form.name() << " " << cols << " tokens " << tokens;
+            continue;
+          }
+          std::vector<float> row(static_cast<size_t>(cols));
+          for (int64_t i = 0; i < tokens * rows; ++i) {
+            UnpackRow(packed.form, i % rows, row.data());
+            double magnitude = std::fabs(bias[i % rows]);
+            for (int64_t c = 0; c < cols; ++c)
+              magnitude += std::fabs(static_cast<double>(x[i / rows * cols + c]) * row[c]);
+            ASSERT_NEAR(got[i], want[i], 4 * std::sqrt(static_cast<double>(cols) + 4) * 0x1p-24 * magnitude)
+                << form.name() << " " << i;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(ModelTiles::faults, 0);
+  EXPECT_GT(ModelTiles::products, 0);
+}
+
+TEST(PackedAmx, Bf16HasTheSameBitsInEveryBatch) {
+  ThreadPool pool(1, SystemClock());
+  const int64_t rows = 70, cols = 167, most = 50;
+  const OwnedMatrix w = RandomMatrix(DType::kBF16, rows, cols, 141);
+  const OwnedPacked packed(w.view, Form{DType::kBF16}.at(rows, cols));
+  const std::vector<float> x = RandomTokens(most, cols, 142);
+  std::vector<float> alone;
+  for (int64_t t = 0; t < most; ++t) {
+    const std::vector<float> y = RunTiles(pool, x.data() + t * cols, 1, packed.form, Rounding::kInt8, nullptr);
+    alone.insert(alone.end(), y.begin(), y.end());
+  }
+  for (int64_t tokens = 2; tokens <= most; ++tokens) {
+    const std::vector<float> y = RunTiles(pool, x.data(), tokens, packed.form, Rounding::kInt8, nullptr);
+    ASSERT_TRUE(SameBits(y.data(), alone.data(), tokens * rows)) << tokens;
+  }
+}
+
+// The model itself, against what the manual's text gives by hand.
+TEST(TileModel, FaultsWhereTheProcessorWould) {
+  ModelTiles::faults = 0;
+  ModelTiles::Zero<0>();
+  EXPECT_EQ(ModelTiles::faults, 1) << "no configuration";
+  TileConfig config = ConfigOf(16, 16, 64);
+  config.rows[3] = 17;
+  ModelTiles::Configure(config);
+  EXPECT_EQ(ModelTiles::faults, 2) << "17 rows";
+  config = ConfigOf(16, 0, 64);
+  config.reserved[5] = 1;
+  ModelTiles::Configure(config);
+  EXPECT_EQ(ModelTiles::faults, 3) << "a reserved byte";
+  ModelTiles::Configure(ConfigOf(16, 0, 64));
+  ModelTiles::Zero<2>();
+  EXPECT_EQ(ModelTiles::faults, 4) << "a tile without rows";
+  config = ConfigOf(16, 0, 64);
+  config.rows[6] = 8;
+  ModelTiles::Configure(config);
+  ModelTiles::Dot<true, 0, 4, 6>();
+  EXPECT_EQ(ModelTiles::faults, 5) << "depths that differ";
+  ModelTiles::Release();
+}
+
+TEST(TileModel, MultipliesSignedByUnsigned) {
+  ModelTiles::faults = 0;
+  ModelTiles::Configure(ConfigOf(1, 0, 4));
+  const int8_t a[4] = {-128, 127, -1, 3};
+  uint8_t b[64];
+  for (int i = 0; i < 64; ++i) b[i] = static_cast<uint8_t>(255 - i);
+  ModelTiles::Zero<0>();
+  ModelTiles::Load<4>(reinterpret_cast<const std::byte*>(a), 4);
+  ModelTiles::Load<6>(reinterpret_cast<const std::byte*>(b), 64);
+  ModelTiles::Dot<true, 0, 4, 6>();
+  ModelTiles::Dot<true, 0, 4, 6>();
+  int32_t c[16];
+  ModelTiles::Store<0>(reinterpret_cast<std::byte*>(c), 64);
+  EXPECT_EQ(c[0], 2 * (-128 * 255 + 127 * 254 - 253 + 3 * 252));
+  EXPECT_EQ(c[15], 2 * (-128 * 195 + 127 * 194 - 193 + 3 * 192));
+  EXPECT_EQ(ModelTiles::faults, 0);
+  ModelTiles::Release();
+}
+
+}  // namespace
+}  // namespace tactus::kernels

@@ -1,0 +1,288 @@
+// Shared by the tests of packed weights: every packed form with random weights in it, every layout with random bytes in
+// it, packed tokens, one call of an operator.
+#pragma once
+
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "compute/kernels/kernel_testing.h"
+#include "compute/kernels/packed/packed.h"
+
+namespace tactus::kernels::testing {
+
+// Bytes that begin a cache line and held something else before.
+struct Aligned {
+  explicit Aligned(int64_t bytes) : memory(static_cast<size_t>(bytes) + 64, std::byte{0xa5}) {}
+  std::byte* data() {
+    const auto at = reinterpret_cast<uintptr_t>(memory.data());
+    return memory.data() + (64 - at % 64) % 64;
+  }
+  std::vector<std::byte> memory;
+};
+
+struct OwnedPacked {
+  OwnedPacked(const MatrixView& w, const PackedMatrix& f) : form(f), bytes(f.bytes()) {
+    PackPanels(w, form, 0, form.panels(), bytes.data());
+    form.data = bytes.data();
+  }
+  OwnedPacked(const OwnedPacked&) = delete;
+  OwnedPacked& operator=(const OwnedPacked&) = delete;
+  PackedMatrix form;
+  Aligned bytes;
+};
+
+struct OwnedTokens {
+  OwnedTokens(const TokenFormat& format, int64_t tokens, int64_t cols)
+      : bytes(PackedTokenBytes(tokens, cols)), view(PlaceTokens(bytes.data(), format, tokens, cols)) {}
+  OwnedTokens(const OwnedTokens&) = delete;
+  OwnedTokens& operator=(const OwnedTokens&) = delete;
+  Aligned bytes;
+  PackedTokens view;
+};
+
+inline std::vector<float> RowOf(const PackedMatrix& w, int64_t row) {
+  std::vector<float> out(static_cast<size_t>(w.cols));
+  UnpackRow(w, row, out.data());
+  return out;
+}
+
+inline MatrixView ViewOf(const std::vector<float>& x, int64_t rows, int64_t cols) {
+  return {x.data(), DType::kF32, rows, cols, cols * 4};
+}
+
+// A way from weights to a packed form: a file's own format, or one made at load.
+struct Form {
+  DType dtype;
+  Quantization quantization = Quantization::kNone;
+  bool to_bf16 = false;
+
+  std::string name() const {
+    static constexpr const char* kNames[] = {"", " to q8_0", " to int8", " to int4"};
+    return std::string(InfoOf(dtype).name) + kNames[static_cast<int>(quantization)] + (to_bf16 ? " to bf16" : "");
+  }
+  bool integer() const { return quantization != Quantization::kNone || (!to_bf16 && InfoOf(dtype).block_elements > 1); }
+  // A width that the form takes and that ends in the middle of whatever may end there.
+  int64_t width(int64_t about) const {
+    const int64_t block = InfoOf(dtype).block_elements;
+    return block == 1 ? about - 3 : (about + block - 1) / block * block;
+  }
+  PackedMatrix at(int64_t rows, int64_t cols) const {
+    PackedMatrix form;
+    const bool known = quantization == Quantization::kNone
+                           ? PackedFormOf(to_bf16 ? DType::kBF16 : dtype, rows, cols, &form)
+                           : QuantizedFormOf(quantization, rows, cols, &form);
+    return known ? form : PackedMatrix{};
+  }
+};
+
+inline std::vector<Form> AllForms() {
+  std::vector<Form> forms;
+  for (DType dtype : kAllDTypes) forms.push_back({dtype});
+  for (Quantization q : {Quantization::kQ8_0, Quantization::kInt8, Quantization::kInt4})
+    forms.push_back({DType::kF32, q});
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kQ6_K}) forms.push_back({.dtype = dtype, .to_bf16 = true});
+  return forms;
+}
+
+inline constexpr Rounding kIntegerRoundings[] = {Rounding::kInt8, Rounding::kMixed, Rounding::kMixedFine,
+                                                 Rounding::kInt16};
+
+inline std::string NameOf(Rounding rounding) {
+  static constexpr const char* kNames[] = {"f32", "int8", "mixed", "mixed16", "int16"};
+  return kNames[static_cast<int>(rounding)];
+}
+
+// f16 and f32 meet tokens of f32 whatever is asked for.
+inline std::vector<Rounding> RoundingsOf(const Form& form) {
+  if (form.integer())
+    return {Rounding::kInt8, Rounding::kMixed, Rounding::kMixedFine, Rounding::kInt16, Rounding::kNone};
+  const bool whole = !form.to_bf16 && form.dtype != DType::kBF16;
+  return whole ? std::vector<Rounding>{Rounding::kNone} : std::vector<Rounding>{Rounding::kInt8, Rounding::kNone};
+}
+
+// Whether every set gives ref's bits.
+inline bool IsExact(const Form& form, Rounding rounding) {
+  return form.integer() && rounding != Rounding::kNone;
+}
+
+// A layout of integer codes, whether or not something packs into it.
+struct Layout {
+  PackedCode code = PackedCode::kU8;
+  int32_t zero = 0, block = 32;
+  bool minimum = false, zeros = false, nested = false;
+
+  std::string name() const {
+    return std::string(code == PackedCode::kU4 ? "4 bits" : "8 bits") + (minimum ? " with minima" : "") +
+           (zeros ? " with zero points" : "") + (nested ? ", nested" : "") + ", zero " + std::to_string(zero) +
+           ", block " + std::to_string(block);
+  }
+  // Where the layout wants whole token blocks, cols is rounded up to them.
+  PackedMatrix at(int64_t rows, int64_t cols) const {
+    if (nested) cols = PackedTokens::PaddedCols(cols);
+    PackedMatrix m;
+    m.code = code;
+    m.zero = zero;
+    m.block = block;
+    m.has_minimum = minimum;
+    m.has_zeros = zeros;
+    m.nested_scales = nested;
+    m.rows = rows;
+    m.cols = cols;
+    m.panel_bytes = block > 0 ? m.blocks() * m.block_bytes() : (PackedTokens::PaddedCols(cols) + 4) * kPanelRows;
+    return m;
+  }
+};
+
+// All that compute/kernels/packed/packed.h allows.
+inline std::vector<Layout> AllLayouts() {
+  std::vector<Layout> layouts = {{PackedCode::kU8, 128, 0}};
+  for (const int32_t block : {16, 32, 64, 128}) {
+    for (const bool nested : {false, true}) {
+      if (nested && block > 32) continue;
+      for (const int32_t zero : {16, 32, 128}) layouts.push_back({PackedCode::kU8, zero, block, false, false, nested});
+      layouts.push_back({PackedCode::kU8, 0, block, true, false, nested});
+      layouts.push_back({PackedCode::kU4, 8, block, false, false, nested});
+      layouts.push_back({PackedCode::kU4, 0, block, true, false, nested});
+    }
+    layouts.push_back({PackedCode::kU4, 0, block, false, true, false});
+  }
+  return layouts;
+}
+
+enum class Fill : uint8_t {
+  kRandom,
+  kExtreme,  // rows of the lowest codes, of the highest, of both by turns, of any; zero points of 60 and 0 by turns
+};
+
+// A matrix of a layout. Codes beyond its columns are as any others: nothing may come of them.
+struct LaidOut {
+  LaidOut(const Layout& layout, int64_t rows, int64_t cols, Fill fill, uint64_t seed)
+      : form(layout.at(rows, cols)), bytes(form.bytes()), rng(seed) {
+    const int64_t blocks = form.block > 0 ? form.blocks() : 1;
+    const int64_t codes = form.block > 0 ? form.code_bytes() : form.panel_bytes - kPanelRows * 4;
+    for (int64_t i = 0; i < form.panels() * blocks; ++i) {
+      std::byte* at = bytes.data() + i * (form.panel_bytes / blocks);
+      FillCodes(fill, codes, at);
+      FillTail(fill, i / blocks * kPanelRows, at + codes);
+    }
+    form.data = bytes.data();
+  }
+  LaidOut(const LaidOut&) = delete;
+  LaidOut& operator=(const LaidOut&) = delete;
+
+  int32_t most_code() const { return form.code == PackedCode::kU4 ? 15 : form.has_minimum ? 31 : 2 * form.zero - 1; }
+
+  void FillCodes(Fill fill, int64_t count, std::byte* to) {
+    const bool nibbles = form.code == PackedCode::kU4;
+    for (int64_t i = 0; i < count; ++i) {
+      int32_t code[2];
+      for (int32_t& c : code) {
+        const auto any = static_cast<int32_t>(rng.Next64() % static_cast<uint64_t>(most_code() + 1));
+        const int32_t choices[] = {0, most_code(), i % 2 == 0 ? most_code() : 0, any};
+        c = fill == Fill::kRandom ? any : choices[i / 4 % 4];
+      }
+      to[i] = static_cast<std::byte>(nibbles ? code[0] | code[1] << 4 : code[0]);
+    }
+  }
+
+  void FillTail(Fill fill, int64_t first_row, std::byte* to) {
+    const int64_t parts = form.has_minimum ? 2 : 1;
+    if (form.nested_scales) {
+      for (int64_t i = 0; i < parts * kPanelRows; ++i) {
+        const auto any = static_cast<int32_t>(rng.Next64() % 256) - 128;
+        to[i] = static_cast<std::byte>(first_row + i % kPanelRows < form.rows ? any : 0);
+      }
+      to += parts * kPanelRows;
+    }
+    for (int64_t i = 0; i < (form.nested_scales ? kPanelRows / 2 : parts * kPanelRows); ++i) {
+      const int64_t numerator = static_cast<int64_t>(rng.Next64() % 2001) - 1000;
+      const bool row = form.nested_scales || first_row + i % kPanelRows < form.rows;
+      const float value = row ? static_cast<float>(numerator) / 1024 : 0.0f;
+      const uint16_t half = F32ToF16(value);
+      if (form.block == 0) {
+        std::memcpy(to, &value, sizeof value);
+      } else {
+        std::memcpy(to, &half, sizeof half);
+      }
+      to += form.block == 0 ? 4 : 2;
+    }
+    for (int64_t i = 0; i < (form.has_zeros ? kPanelRows : 0); ++i) {
+      const int64_t any = static_cast<int64_t>(rng.Next64() % 61);
+      to[i] = static_cast<std::byte>(fill == Fill::kRandom ? any : i % 2 == 0 ? 60 : 0);
+    }
+  }
+
+  PackedMatrix form;
+  Aligned bytes;
+  Rng rng;
+};
+
+// The integer of a row's column.
+inline int32_t RowValue(const PackedTokens& x, int64_t row, int64_t c) {
+  const int32_t q = static_cast<int8_t>(x.values[row * x.stride + c]);
+  if (x.wide == nullptr) return q;
+  const WideGroup& group = x.wide[row * x.wide_count() + c / x.format.wide];
+  const int64_t i = c % x.format.wide - group.first;
+  return 0 <= i && i < kWideColumns ? q + 256 * group.upper[i] : q;
+}
+
+// The value that a token's column has.
+inline float TokenValue(const PackedTokens& x, int64_t t, int64_t c) {
+  if (x.format.values == TokenValues::kF32) {
+    float value;
+    std::memcpy(&value, x.values + t * x.stride + 4 * c, sizeof value);
+    return value;
+  }
+  if (!x.format.integer()) {
+    uint16_t bits;
+    std::memcpy(&bits, x.values + t * x.stride + 2 * c, sizeof bits);
+    return BF16ToF32(bits);
+  }
+  double value = 0;
+  for (int64_t row = t * x.format.parts; row < (t + 1) * x.format.parts; ++row) {
+    value += static_cast<double>(x.scales[row * x.scale_count() + c / x.format.block]) * RowValue(x, row, c);
+  }
+  return static_cast<float>(value);
+}
+
+// Tokens with what rows of activations have: a few columns far larger than the others.
+inline std::vector<float> RandomTokens(int64_t tokens, int64_t cols, uint64_t seed) {
+  std::vector<float> x = RandomFloats(tokens * cols, seed);
+  for (int64_t t = 0; t < tokens; ++t) x[t * cols + (t * 37) % cols] *= 50.0f;
+  return x;
+}
+
+inline void Pack(const Ops& ops, ThreadPool& pool, const std::vector<float>& x, const PackedTokens& out) {
+  ops.pack(pool, x.data(), nullptr, 0.0f, out);
+}
+
+// y[tokens, rows] of x, packed and multiplied by the same set.
+inline std::vector<float> RunPacked(const Ops& ops, ThreadPool& pool, const float* x, int64_t tokens,
+                                    const PackedMatrix& w, Rounding rounding, const float* bias = nullptr) {
+  OwnedTokens packed(TokensFor(w, rounding), tokens, w.cols);
+  OwnedWorkspace scratch(tokens, w.cols, 1, 8, pool.threads());
+  ops.pack(pool, x, nullptr, 0.0f, packed.view);
+  std::vector<float> y(static_cast<size_t>(tokens * w.rows), -1.0f);
+  const LinearOutput out = {&w, bias, y.data(), w.rows, false};
+  ops.linear_packed(pool, packed.view, {&out, 1}, scratch.view());
+  return y;
+}
+
+// Fewer tokens where every instruction is emulated (tools/arm/test_kernels.sh sets it).
+inline int64_t MostTokens(int64_t tokens) {
+  return std::getenv("TACTUS_EMULATED") == nullptr ? tokens : tokens / 6;
+}
+
+// A set that does not borrow ref's operators.
+inline std::vector<const Ops*> OwnSets() {
+  std::vector<const Ops*> sets;
+  for (const Ops* ops : RunnableOps()) {
+    if (ops->linear_packed != SelectOps("ref")->linear_packed) sets.push_back(ops);
+  }
+  return sets;
+}
+
+}  // namespace tactus::kernels::testing

@@ -1,0 +1,128 @@
+// A software model of Intel's matrix tiles, written from the Software Developer's Manual (volume 2, ldtilecfg,
+// tileloadd, tilestored, tilezero, tdpbsud, tdpbf16ps; volume 1, chapter on AMX): palette 1, eight tiles of at most 16
+// rows of 64 bytes. What the processor answers with an exception is counted in `faults` here.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "compute/kernels/packed/amx/tile.h"
+#include "compute/tensor/float16.h"
+
+namespace tactus::kernels::testing {
+
+struct ModelTile {
+  int64_t rows = 0, row_bytes = 0;
+  uint8_t data[16][64] = {};
+};
+
+struct ModelTiles {
+  using Tile = ModelTile;
+  static inline thread_local Tile tiles[8];
+  static inline thread_local bool configured = false;
+  static inline int64_t faults = 0, products = 0;
+
+  template <class Config>
+  static void Configure(const Config& config) {
+    static_assert(sizeof config == 64);
+    uint8_t bytes[64];
+    std::memcpy(bytes, &config, sizeof bytes);
+    bool bad = bytes[0] != 1 || bytes[1] != 0;
+    for (int i = 2; i < 16; ++i) bad = bad || bytes[i] != 0;
+    for (int i = 0; i < 16; ++i) {
+      uint16_t row_bytes;
+      std::memcpy(&row_bytes, bytes + 16 + 2 * i, sizeof row_bytes);
+      const int rows = bytes[48 + i];
+      bad = bad || row_bytes > 64 || rows > 16 || (row_bytes == 0) != (rows == 0) || (i >= 8 && rows != 0);
+      if (i < 8) {
+        tiles[i] = Tile{};
+        tiles[i].rows = rows;
+        tiles[i].row_bytes = row_bytes;
+      }
+    }
+    configured = !bad;
+    faults += bad;
+  }
+  static void Release() {
+    for (Tile& t : tiles) t = Tile{};
+    configured = false;
+  }
+  // False, and a fault, where the tile is not configured.
+  static bool Valid(const Tile& t) {
+    const bool valid = configured && t.rows > 0 && t.row_bytes > 0;
+    faults += !valid;
+    return valid;
+  }
+  template <int kTile>
+  static void Zero() {
+    if (Valid(tiles[kTile])) std::memset(tiles[kTile].data, 0, sizeof tiles[kTile].data);
+  }
+  template <int kTile>
+  static void Load(const std::byte* p, int64_t stride) {
+    Tile& t = tiles[kTile];
+    if (!Valid(t)) return;
+    std::memset(t.data, 0, sizeof t.data);  // rows and bytes beyond the configuration read as zero
+    for (int64_t r = 0; r < t.rows; ++r) std::memcpy(t.data[r], p + r * stride, static_cast<size_t>(t.row_bytes));
+  }
+  template <int kTile>
+  static void Store(std::byte* p, int64_t stride) {
+    const Tile& t = tiles[kTile];
+    if (!Valid(t)) return;
+    for (int64_t r = 0; r < t.rows; ++r) std::memcpy(p + r * stride, t.data[r], static_cast<size_t>(t.row_bytes));
+  }
+  template <bool kInteger, int kSum, int kA, int kB>
+  static void Dot() {
+    static_assert(kSum != kA && kSum != kB && kA != kB);
+    Tile& c = tiles[kSum];
+    const Tile &a = tiles[kA], &b = tiles[kB];
+    if (!Valid(c) || !Valid(a) || !Valid(b)) return;
+    if (a.rows != c.rows || b.row_bytes != c.row_bytes || a.row_bytes / 4 != b.rows || a.row_bytes % 4 != 0 ||
+        c.row_bytes % 4 != 0) {
+      ++faults;
+      return;
+    }
+    ++products;
+    for (int64_t m = 0; m < c.rows; ++m) kInteger ? DotIntegers(c, a, b, m) : DotPairs(c, a, b, m);
+  }
+
+ private:
+  template <class T>
+  static T At(const Tile& t, int64_t row, int64_t index) {
+    T value;
+    std::memcpy(&value, t.data[row] + index * static_cast<int64_t>(sizeof value), sizeof value);
+    return value;
+  }
+  template <class T>
+  static void Set(Tile& t, int64_t row, int64_t index, T value) {
+    std::memcpy(t.data[row] + index * static_cast<int64_t>(sizeof value), &value, sizeof value);
+  }
+  // tdpbsud: signed bytes of a, unsigned ones of b, into 32 bits without saturation
+  static void DotIntegers(Tile& c, const Tile& a, const Tile& b, int64_t m) {
+    for (int64_t k = 0; k < a.row_bytes / 4; ++k) {
+      for (int64_t n = 0; n < c.row_bytes / 4; ++n) {
+        auto sum = static_cast<uint32_t>(At<int32_t>(c, m, n));
+        for (int64_t i = 0; i < 4; ++i)
+          sum += static_cast<uint32_t>(At<int8_t>(a, m, 4 * k + i) * At<uint8_t>(b, k, 4 * n + i));
+        Set(c, m, n, static_cast<int32_t>(sum));
+      }
+    }
+  }
+  // Subnormals count as zero, in and out.
+  static float Flush(float v) { return std::fabs(v) < 0x1p-126f ? std::copysign(0.0f, v) : v; }
+  static float MulAdd(float a, float b, float c) { return Flush(std::fma(Flush(a), Flush(b), c)); }
+  // tdpbf16ps: even and odd columns each have their chain of fused multiply-adds from zero; both together are added to
+  // the sum
+  static void DotPairs(Tile& c, const Tile& a, const Tile& b, int64_t m) {
+    for (int64_t n = 0; n < c.row_bytes / 4; ++n) {
+      float even = 0, odd = 0;
+      for (int64_t k = 0; k < a.row_bytes / 4; ++k) {
+        even = MulAdd(BF16ToF32(At<uint16_t>(a, m, 2 * k)), BF16ToF32(At<uint16_t>(b, k, 2 * n)), even);
+        odd = MulAdd(BF16ToF32(At<uint16_t>(a, m, 2 * k + 1)), BF16ToF32(At<uint16_t>(b, k, 2 * n + 1)), odd);
+      }
+      Set(c, m, n, Flush(At<float>(c, m, n) + Flush(even + odd)));
+    }
+  }
+};
+
+}  // namespace tactus::kernels::testing

@@ -1,0 +1,438 @@
+#include "compute/weights/gguf.h"
+
+#include <functional>
+
+#include "compute/model/gguf_config.h"
+#include "model_files.h"
+
+namespace tactus::gguf_test {
+namespace {
+
+using test::Append;
+using test::Bytes;
+using test::GgufBuilder;
+using test::TinyGguf;
+
+constexpr StatusCode kLoss = StatusCode::kDataLoss;
+constexpr StatusCode kUnbuilt = StatusCode::kUnimplemented;
+
+Status ParseStatus(const std::string& bytes) {
+  return ParseGguf(Bytes(bytes), "m.gguf").status();
+}
+Status ConfigStatus(const GgufBuilder& builder) {
+  const std::string bytes = builder.Build();
+  const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+  return file.ok() ? ConfigFromGguf(*file).status() : file.status();
+}
+
+TEST(Gguf, ReadsEveryMetadataType) {
+  GgufBuilder b;
+  b.Scalar<uint8_t>("u8", 0, 200);
+  b.Scalar<int8_t>("i8", 1, -3);
+  b.Scalar<uint16_t>("u16", 2, 60000);
+  b.Scalar<int16_t>("i16", 3, -300);
+  b.Scalar<uint32_t>("u32", 4, 4000000000u);
+  b.Scalar<int32_t>("i32", 5, -70000);
+  b.Scalar<float>("f32", 6, 0.5f);
+  b.Scalar<uint8_t>("bool", 7, 1);
+  b.Text("text", std::string("a\0b", 3));
+  b.Scalar<uint64_t>("u64", 10, uint64_t{1} << 40);
+  b.Scalar<int64_t>("i64", 11, -(int64_t{1} << 40));
+  b.Scalar<double>("f64", 12, 0.25);
+  b.Strings("strings", {"x", "", "yz"});
+  b.Array<int16_t>("numbers", 3, {-1, 2});
+  const std::string bytes = b.Build();
+  const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  GgufFields f(*file);
+  EXPECT_EQ(f.Int("u8"), 200);
+  EXPECT_EQ(f.Int("i8"), -3);
+  EXPECT_EQ(f.Int("u16"), 60000);
+  EXPECT_EQ(f.Int("i16"), -300);
+  EXPECT_EQ(f.Int("u32"), 4000000000);
+  EXPECT_EQ(f.Int("i32"), -70000);
+  EXPECT_EQ(f.Float("f32"), 0.5);
+  EXPECT_EQ(f.Bool("bool"), true);
+  EXPECT_EQ(f.String("text"), std::string("a\0b", 3));
+  EXPECT_EQ(f.Int("u64"), int64_t{1} << 40);
+  EXPECT_EQ(f.Int("i64"), -(int64_t{1} << 40));
+  EXPECT_EQ(f.Float("f64"), 0.25);
+  EXPECT_EQ(f.Strings("strings"), (std::vector<std::string>{"x", "", "yz"}));
+  EXPECT_EQ(f.Numbers("numbers"), (std::vector<double>{-1, 2}));
+  EXPECT_EQ(f.Int("absent"), std::nullopt);
+  EXPECT_TRUE(f.status().ok());
+  EXPECT_EQ(f.Int("text"), std::nullopt);
+  EXPECT_REFUSED(f.status(), kLoss, "m.gguf", "'text'", "string", "not an integer");
+}
+
+TEST(Gguf, ArraysOfNumbersAreOfAnyWidthAndOfNothingElse) {
+  GgufBuilder b;
+  b.Array<uint8_t>("bytes", 0, {0, 200, 255});
+  b.Array<double>("doubles", 12, {0.25, -2});
+  b.Array<uint32_t>("none", 4, {});
+  b.Strings("strings", {"12345678", "x"});
+  b.U32("one", 7);
+  const std::string bytes = b.Build();
+  const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  GgufFields good(*file);
+  EXPECT_EQ(good.Numbers("bytes"), (std::vector<double>{0, 200, 255}));
+  EXPECT_EQ(good.Numbers("doubles"), (std::vector<double>{0.25, -2}));
+  EXPECT_TRUE(good.Numbers("none").empty());
+  EXPECT_TRUE(good.Numbers("absent").empty());
+  EXPECT_TRUE(good.status().ok()) << good.status().ToString();
+  for (const char* key : {"strings", "one"}) {
+    GgufFields bad(*file);
+    EXPECT_TRUE(bad.Numbers(key).empty()) << key;
+    EXPECT_REFUSED(bad.status(), kLoss, key, "is not an array of numbers");
+  }
+}
+
+TEST(Gguf, NestedArraysAreWalkedAndBounded) {
+  std::string nested;  // array of one array of two bytes
+  Append<uint32_t>(&nested, 9);
+  Append<uint64_t>(&nested, 1);
+  Append<uint32_t>(&nested, 0);
+  Append<uint64_t>(&nested, 2);
+  nested += "ab";
+  GgufBuilder b;
+  b.Raw("nested", 9, nested);
+  b.U32("after", 7);
+  const std::string bytes = b.Build();
+  const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+  ASSERT_TRUE(file.ok()) << file.status().ToString();
+  EXPECT_EQ(GgufFields(*file).Int("after"), 7);
+
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) {
+    Append<uint32_t>(&deep, 9);
+    Append<uint64_t>(&deep, 1);
+  }
+  GgufBuilder hostile;
+  hostile.Raw("deep", 9, deep);
+  EXPECT_REFUSED(ParseStatus(hostile.Build()), kLoss, "nest deeper than 4");
+}
+
+TEST(Gguf, CutAtAnyByteIsRefused) {
+  GgufBuilder b = TinyGguf();
+  b.Strings("tokenizer.ggml.tokens", {"a", "b"});
+  const std::string whole = b.Build();
+  ASSERT_TRUE(ParseStatus(whole).ok());
+  for (size_t size = 0; size < whole.size(); ++size) {
+    // A heap copy of exactly this size: a read beyond it is an error under the address sanitizer.
+    const std::vector<char> cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+    const auto result = ParseGguf(std::as_bytes(std::span(cut)), "m.gguf");
+    ASSERT_FALSE(result.ok()) << "accepted after " << size << " of " << whole.size() << " bytes";
+  }
+}
+
+TEST(Gguf, WrongMagicVersionAndCounts) {
+  GgufBuilder b = TinyGguf();
+  b.magic = 0x12345678;
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "m.gguf", "not a GGUF file");
+  b = TinyGguf();
+  b.version = 1;
+  EXPECT_REFUSED(ParseStatus(b.Build()), kUnbuilt, "version 1", "2 and 3");
+  b.version = 0x03000000;
+  EXPECT_REFUSED(ParseStatus(b.Build()), kUnbuilt, "big-endian");
+  b.version = 2;
+  EXPECT_TRUE(ParseStatus(b.Build()).ok());
+  b = TinyGguf();
+  b.claimed_tensors = INT64_MAX;
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "9223372036854775807 tensors", "1048576");
+  b = TinyGguf();
+  b.claimed_keys = 1 << 20;
+  EXPECT_FALSE(ParseStatus(b.Build()).ok());
+}
+
+TEST(Gguf, HugeLengthsAllocateNothing) {
+  std::string text;
+  Append<uint64_t>(&text, UINT64_MAX);
+  GgufBuilder b;
+  b.Raw("s", 8, text);
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "18446744073709551615 bytes");
+
+  for (const uint32_t type : {0u, 4u, 8u, 9u, 12u}) {
+    for (const uint64_t count : {UINT64_MAX, UINT64_MAX / 8 + 1, uint64_t{1} << 61, uint64_t{1} << 40}) {
+      std::string array;
+      Append(&array, type);
+      Append(&array, count);
+      GgufBuilder a;
+      a.Raw("a", 9, array);
+      EXPECT_REFUSED(ParseStatus(a.Build()), kLoss, "claims " + std::to_string(count));
+    }
+  }
+}
+
+TEST(Gguf, WrongTypesAndDuplicates) {
+  GgufBuilder b;
+  b.Raw("k", 13, "");
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "13", "not a GGUF type");
+  b = GgufBuilder();
+  b.Scalar<uint8_t>("b", 7, 2);
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "bool is 2");
+  b = GgufBuilder();
+  b.U32("same", 1);
+  b.U32("same", 2);
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'same' occurs twice");
+  b = GgufBuilder();
+  b.F32Tensor("t", {4});
+  b.F32Tensor("t", {4});
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "tensor 't' occurs twice");
+  for (const uint32_t alignment : {0u, 4u, 24u, 1u << 21}) {
+    b = GgufBuilder();
+    b.U32("general.alignment", alignment);
+    EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "alignment is " + std::to_string(alignment));
+  }
+}
+
+TEST(Gguf, HostileTensors) {
+  GgufBuilder b;
+  b.Tensor("big", {uint64_t{1} << 40, uint64_t{1} << 40}, 0, "");
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'big'", "too large");
+  b = GgufBuilder();
+  b.Tensor("wrap", {uint64_t{1} << 32, uint64_t{1} << 32, 4}, 0, "");
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'wrap'");
+  b = GgufBuilder();
+  b.Tensor("zero", {0, 4}, 0, "");
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'zero'", "dimension of 0");
+  b = GgufBuilder();
+  b.Tensor("five", {1, 1, 1, 1, 1}, 0, "");
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "5 dimensions");
+  b = GgufBuilder();
+  b.Tensor("ragged", {33, 2}, 2, std::string(100, 0));  // Q4_0 has blocks of 32
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'ragged'", "multiple of 32");
+  b = GgufBuilder();
+  b.Tensor("iq", {256, 2}, 17, std::string(1000, 0));
+  EXPECT_REFUSED(ParseStatus(b.Build()), kUnbuilt, "'iq'", "iq2_xs", "q4_k");
+  b = GgufBuilder();
+  b.Tensor("odd", {256, 2}, 4711, std::string(1000, 0));
+  EXPECT_REFUSED(ParseStatus(b.Build()), kUnbuilt, "'odd'", "number 4711");
+  b = GgufBuilder();
+  b.Tensor("far", {4}, 0, std::string(16, 0), 1 << 20);
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'far'", "cut short");
+  b = GgufBuilder();
+  b.Tensor("end", {4}, 0, std::string(16, 0), INT64_MAX - 31);
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'end'");
+  b = GgufBuilder();
+  b.Tensor("skew", {4}, 0, std::string(64, 0), 4);
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'skew'", "not a multiple of the alignment 32");
+  b = GgufBuilder();
+  b.Tensor("one", {16}, 0, std::string(64, 0));
+  b.Tensor("two", {16}, 0, std::string(64, 0), 32);
+  EXPECT_REFUSED(ParseStatus(b.Build()), kLoss, "'one' and 'two' overlap");
+}
+
+TEST(GgufConfig, LlamaFieldsAndDefaults) {
+  GgufBuilder b = TinyGguf();
+  b.Text("general.name", "Tiny");
+  b.F32("llama.rope.freq_base", 5000.0f);
+  b.U32("llama.attention.sliding_window", 7);
+  b.Strings("tokenizer.ggml.tokens", std::vector<std::string>(12, "t"));
+  b.U32("tokenizer.ggml.bos_token_id", 1);
+  b.U32("tokenizer.ggml.eos_token_id", 2);
+  b.U32("tokenizer.ggml.eot_token_id", 3);
+  b.U32("tokenizer.ggml.eom_token_id", 4);
+  const std::string bytes = b.Build();
+  const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+  ASSERT_TRUE(file.ok());
+  const auto c = ConfigFromGguf(*file);
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  EXPECT_EQ(c->architecture, "llama");
+  EXPECT_EQ(c->name, "Tiny");
+  EXPECT_EQ(c->hidden_size, 8);
+  EXPECT_EQ(c->num_layers, 1);
+  EXPECT_EQ(c->num_heads, 2);
+  EXPECT_EQ(c->num_kv_heads, 1);
+  EXPECT_EQ(c->head_dim, 4);
+  EXPECT_EQ(c->intermediate_size, 16);
+  EXPECT_EQ(c->vocab_size, 12);
+  EXPECT_EQ(c->max_position, 64);
+  EXPECT_TRUE(c->tie_embeddings);
+  EXPECT_TRUE(c->rope.interleaved);
+  EXPECT_EQ(c->rope.theta, 5000.0f);
+  EXPECT_EQ(c->window, std::vector<int32_t>{7});
+  EXPECT_EQ(c->bos_id, 1);
+  EXPECT_EQ(c->stop_ids, (std::vector<TokenId>{2, 3, 4}));
+  EXPECT_EQ(c->weight_dtype, DType::kF32);
+}
+
+TEST(GgufConfig, StopsOutsideTheVocabularyAreNamed) {
+  GgufBuilder b = TinyGguf();
+  b.U32("tokenizer.ggml.eos_token_id", 99999);
+  b.U32("tokenizer.ggml.eot_token_id", 0xFFFFFFFF);  // none
+  b.U32("tokenizer.ggml.eom_token_id", 12);
+  const std::string bytes = b.Build();
+  const auto c = ConfigFromGguf(*ParseGguf(Bytes(bytes), "m.gguf"));
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  EXPECT_TRUE(c->stop_ids.empty());
+  const std::string what = ", which is no token of a vocabulary of 12: it ends no answer";
+  EXPECT_EQ(c->warnings, (std::vector<std::string>{"tokenizer.ggml.eos_token_id is 99999" + what,
+                                                   "tokenizer.ggml.eom_token_id is 12" + what}));
+}
+
+// As llama.cpp's converter writes them, and values at which it turns a sampler off.
+TEST(GgufConfig, SamplingKeysAreRead) {
+  const auto config = [](const std::function<void(GgufBuilder*)>& add) {
+    GgufBuilder b = TinyGguf();
+    add(&b);
+    const std::string bytes = b.Build();
+    return ConfigFromGguf(*ParseGguf(Bytes(bytes), "m.gguf"));
+  };
+  const auto all = config([](GgufBuilder* b) {
+    b->F32("general.sampling.temp", 0.25f);
+    b->F32("general.sampling.top_p", 0.75f);
+    b->F32("general.sampling.min_p", 0.125f);
+    b->U32("general.sampling.top_k", 20);
+    b->F32("general.sampling.penalty_repeat", 1.5f);
+  });
+  ASSERT_TRUE(all.ok()) << all.status().ToString();
+  EXPECT_EQ(all->generation_defaults.temperature, 0.25);
+  EXPECT_EQ(all->generation_defaults.top_p, 0.75);
+  EXPECT_EQ(all->generation_defaults.min_p, 0.125);
+  EXPECT_EQ(all->generation_defaults.top_k, 20);
+  EXPECT_EQ(all->generation_defaults.repetition_penalty, 1.5);
+  EXPECT_TRUE(all->warnings.empty());
+  EXPECT_FALSE(config([](GgufBuilder*) {})->generation_defaults.any());
+
+  const auto off = config([](GgufBuilder* b) {
+    b->F32("general.sampling.temp", -1.0f);
+    b->F32("general.sampling.top_p", 1.5f);
+    b->F32("general.sampling.min_p", -1.0f);
+    b->F32("general.sampling.top_k", -1.0f);
+    b->F32("general.sampling.penalty_repeat", 1.5f);
+    b->U32("general.sampling.penalty_last_n", 0);
+  });
+  ASSERT_TRUE(off.ok()) << off.status().ToString();
+  EXPECT_EQ(off->generation_defaults.temperature, 0.0);
+  EXPECT_EQ(off->generation_defaults.top_p, 1.0);
+  EXPECT_EQ(off->generation_defaults.min_p, 0.0);
+  EXPECT_EQ(off->generation_defaults.top_k, 0);
+  EXPECT_FALSE(off->generation_defaults.repetition_penalty);
+
+  const auto other = config([](GgufBuilder* b) {
+    b->F32("general.sampling.xtc_probability", 0.5f);
+    b->U32("general.sampling.mirostat", 2);
+    b->Text("general.sampling.sequence", "kpmt");
+    b->F32("general.sampling.penalty_repeat", 1.5f);
+    b->U32("general.sampling.penalty_last_n", 64);
+  });
+  ASSERT_TRUE(other.ok()) << other.status().ToString();
+  std::string warnings;
+  for (const std::string& warning : other->warnings) warnings += warning + "\n";
+  for (const char* key : {"xtc_probability is 0.5", "mirostat is 2", "sampling.sequence", "penalty_last_n is 64"})
+    EXPECT_NE(warnings.find(key), std::string::npos) << key << " is not in:\n" << warnings;
+  for (const auto& [key, value] : {std::pair("temp", 101.0f), {"top_k", 3e9f}, {"penalty_repeat", 0.0f}}) {
+    const auto refused = config([&](GgufBuilder* b) { b->F32(std::string("general.sampling.") + key, value); });
+    EXPECT_REFUSED(refused.status(), kLoss, std::string("general.sampling.") + key);
+  }
+}
+
+TEST(GgufConfig, QwenIsNotInterleavedAndHasItsParts) {
+  const std::string qwen2 = TinyGguf("qwen2").Build();
+  const auto c2 = ConfigFromGguf(*ParseGguf(Bytes(qwen2), "m.gguf"));
+  ASSERT_TRUE(c2.ok()) << c2.status().ToString();
+  EXPECT_FALSE(c2->rope.interleaved);
+  EXPECT_TRUE(c2->qkv_bias);
+  GgufBuilder b = TinyGguf("qwen3");
+  b.U32("qwen3.attention.key_length", 6);
+  b.U32("qwen3.attention.value_length", 6);
+  const std::string qwen3 = b.Build();
+  const auto c3 = ConfigFromGguf(*ParseGguf(Bytes(qwen3), "m.gguf"));
+  ASSERT_TRUE(c3.ok()) << c3.status().ToString();
+  EXPECT_TRUE(c3->qk_norm);
+  EXPECT_EQ(c3->head_dim, 6);
+}
+
+TEST(GgufConfig, RopeScaling) {
+  GgufBuilder b = TinyGguf();
+  b.Text("llama.rope.scaling.type", "linear");
+  b.F32("llama.rope.scaling.factor", 4.0f);
+  const std::string linear = b.Build();
+  const auto c = ConfigFromGguf(*ParseGguf(Bytes(linear), "m.gguf"));
+  ASSERT_TRUE(c.ok()) << c.status().ToString();
+  EXPECT_EQ(c->rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(c->rope.factor, 4.0f);
+
+  b = TinyGguf();
+  b.Text("llama.rope.scaling.type", "yarn");
+  b.F32("llama.rope.scaling.factor", 4.0f);
+  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "yarn");
+
+  b = TinyGguf();
+  b.F32Tensor("rope_freqs.weight", {2});
+  const std::string freqs = b.Build();
+  const auto f = ConfigFromGguf(*ParseGguf(Bytes(freqs), "m.gguf"));
+  ASSERT_TRUE(f.ok()) << f.status().ToString();
+  EXPECT_EQ(f->rope.frequency_factors, (std::vector<float>{1.0f / 64, 2.0f / 64}));
+  b = TinyGguf();
+  b.F32Tensor("rope_freqs.weight", {3});
+  EXPECT_REFUSED(ConfigStatus(b), kLoss, "rope_freqs.weight", "[3]", "[2]");
+  b = TinyGguf();
+  b.Tensor("rope_freqs.weight", {2}, 0, std::string(8, 0));
+  EXPECT_REFUSED(ConfigStatus(b), kLoss, "rope_freqs.weight", "positive");
+}
+
+TEST(GgufConfig, RefusesWhatItCannotRun) {
+  GgufBuilder b = TinyGguf("gpt2");
+  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "'gpt2'", "llama, qwen2, qwen3");
+  b = TinyGguf();
+  b.U32("llama.expert_count", 8);
+  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "expert_count is 8");
+  b = TinyGguf();
+  b.Scalar<uint16_t>("split.count", 2, 3);
+  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "split into 3");
+  b = TinyGguf();
+  b.U32("llama.rope.dimension_count", 2);
+  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "dimension_count is 2", "head_dim is 4");
+  b = TinyGguf();
+  b.U32("llama.vocab_size", 13);
+  EXPECT_REFUSED(ConfigStatus(b), kLoss, "vocab_size is 13", "12 rows");
+  b = TinyGguf();
+  b.U32("llama.attention.value_length", 8);
+  EXPECT_REFUSED(ConfigStatus(b), kUnbuilt, "key_length 4 and value_length 8");
+  b = GgufBuilder();
+  EXPECT_REFUSED(ConfigStatus(b), kLoss, "general.architecture", "missing");
+  b = GgufBuilder();
+  b.Text("general.architecture", "llama");
+  EXPECT_REFUSED(ConfigStatus(b), kLoss, "llama.block_count", "missing");
+  for (const char* key :
+       {"block_count", "embedding_length", "context_length", "feed_forward_length", "attention.head_count"})
+    b.U32(std::string("llama.") + key, 2);
+  EXPECT_REFUSED(ConfigStatus(b), kLoss, "llama.attention.layer_norm_rms_epsilon", "missing");
+}
+
+TEST(GgufConfig, TemplatesAreThoseForChatsAndForChatsWithTools) {
+  GgufBuilder b = TinyGguf();
+  b.Text("tokenizer.chat_template", "D");
+  b.Text("tokenizer.chat_template.tool_use", "T");
+  b.Text("tokenizer.chat_template.rag", "R");
+  const std::string bytes = b.Build();
+  ModelDescription d;
+  ASSERT_TRUE(TokenizerFromGguf(*ParseGguf(Bytes(bytes), "m.gguf"), 12, &d).ok());
+  EXPECT_EQ(d.chat_template, "D");
+  EXPECT_EQ(d.tool_use_template, "T");
+}
+
+TEST(GgufConfig, TokenizerTablesMustAgree) {
+  const auto tokenizer_status = [](GgufBuilder b, int64_t vocab) {
+    const std::string bytes = b.Build();
+    const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+    if (!file.ok()) return file.status();
+    ModelDescription d;
+    return TokenizerFromGguf(*file, vocab, &d);
+  };
+  GgufBuilder b;
+  b.Strings("tokenizer.ggml.tokens", {"a", "b", "c"});
+  EXPECT_TRUE(tokenizer_status(b, 3).ok());
+  EXPECT_REFUSED(tokenizer_status(b, 2), kLoss, "3 tokens", "2 rows");
+  GgufBuilder scores = b;
+  scores.Array<float>("tokenizer.ggml.scores", 6, {0.0f});
+  EXPECT_REFUSED(tokenizer_status(scores, 3), kLoss, "scores has 1", "3");
+  GgufBuilder types = b;
+  types.Array<int32_t>("tokenizer.ggml.token_type", 5, {1, 3, 99});
+  EXPECT_REFUSED(tokenizer_status(types, 3), kLoss, "token_type", "99");
+}
+
+}  // namespace
+}  // namespace tactus::gguf_test

@@ -1,0 +1,345 @@
+#include "compute/config/hf_config.h"
+#include "base/json.h"
+#include "compute/config/sampling_defaults.h"
+
+#include "compute/config/architecture.h"
+#include "model_files.h"
+
+namespace tactus::hf_config_test {
+namespace {
+
+using json = SortedJson;
+
+constexpr StatusCode kLoss = StatusCode::kDataLoss;
+constexpr StatusCode kUnbuilt = StatusCode::kUnimplemented;
+
+json Base(const std::string& hf_class = "LlamaForCausalLM") {
+  return {{"architectures", {hf_class}}, {"hidden_size", 64},       {"num_hidden_layers", 4},
+          {"num_attention_heads", 4},    {"intermediate_size", 96}, {"vocab_size", 100}};
+}
+json With(json base, const json& more) {
+  base.update(more);
+  return base;
+}
+Result<ModelConfig> Parse(const json& j) {
+  return ConfigFromJson(j.dump(), "config.json");
+}
+ModelConfig Good(const json& j) {
+  Result<ModelConfig> c = Parse(j);
+  EXPECT_TRUE(c.ok()) << c.status().ToString();
+  return c.ok() ? *c : ModelConfig();
+}
+
+TEST(HfConfig, LlamaDefaultsAreThoseOfTransformers) {
+  const ModelConfig c = Good(Base());
+  EXPECT_EQ(c.architecture, "llama");
+  EXPECT_EQ(c.num_kv_heads, 4);
+  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_EQ(c.max_position, 2048);
+  EXPECT_EQ(c.rms_eps, 1e-6f);
+  EXPECT_EQ(c.rope.theta, 10000.0f);
+  EXPECT_FALSE(c.tie_embeddings);
+  EXPECT_FALSE(c.qkv_bias || c.o_bias || c.mlp_bias || c.qk_norm);
+  EXPECT_EQ(c.window, std::vector<int32_t>(4, 0));
+  EXPECT_EQ(c.bos_id, 1);
+  EXPECT_EQ(c.stop_ids, std::vector<TokenId>{2});
+  EXPECT_FALSE(c.rope.interleaved);
+}
+
+TEST(HfConfig, LlamaWrittenFields) {
+  const ModelConfig c = Good(With(Base(), {{"num_key_value_heads", 2},
+                                           {"head_dim", 32},
+                                           {"rms_norm_eps", 1e-5},
+                                           {"max_position_embeddings", 8192},
+                                           {"rope_theta", 500000.0},
+                                           {"tie_word_embeddings", true},
+                                           {"attention_bias", true},
+                                           {"mlp_bias", true},
+                                           {"eos_token_id", {5, 6}},
+                                           {"bos_token_id", 9},
+                                           {"torch_dtype", "float16"}}));
+  EXPECT_EQ(c.num_kv_heads, 2);
+  EXPECT_EQ(c.head_dim, 32);
+  EXPECT_EQ(c.max_position, 8192);
+  EXPECT_TRUE(c.tie_embeddings && c.qkv_bias && c.o_bias && c.mlp_bias);
+  EXPECT_EQ(c.stop_ids, (std::vector<TokenId>{5, 6}));
+  EXPECT_EQ(c.bos_id, 9);
+  EXPECT_EQ(c.weight_dtype, DType::kF16);
+}
+
+TEST(HfConfig, NullMeansAbsentButNotForEos) {
+  const ModelConfig c = Good(With(Base(), {{"num_key_value_heads", nullptr},
+                                           {"head_dim", nullptr},
+                                           {"rope_scaling", nullptr},
+                                           {"eos_token_id", nullptr},
+                                           {"bos_token_id", nullptr}}));
+  EXPECT_EQ(c.num_kv_heads, 4);
+  EXPECT_EQ(c.head_dim, 16);
+  EXPECT_TRUE(c.stop_ids.empty());
+  EXPECT_EQ(c.bos_id, -1);
+}
+
+TEST(HfConfig, MistralWindow) {
+  const json base = With(Base("MistralForCausalLM"), {{"num_key_value_heads", 2}});
+  EXPECT_EQ(Good(base).window, std::vector<int32_t>(4, 4096)) << "an absent key means transformers' default";
+  EXPECT_EQ(Good(With(base, {{"sliding_window", nullptr}})).window, std::vector<int32_t>(4, 0));
+  EXPECT_EQ(Good(With(base, {{"sliding_window", 128}})).window, std::vector<int32_t>(4, 128));
+  EXPECT_EQ(Good(base).max_position, 131072);
+  EXPECT_REFUSED(Parse(Base("MistralForCausalLM")).status(), StatusCode::kInvalidArgument, "num_kv_heads 8");
+}
+
+TEST(HfConfig, QwenWindows) {
+  const json base = With(Base("Qwen2ForCausalLM"), {{"num_key_value_heads", 2}});
+  EXPECT_EQ(Good(With(base, {{"sliding_window", 64}, {"max_window_layers", 2}})).window, std::vector<int32_t>(4, 0));
+  const json used = With(base, {{"sliding_window", 64}, {"use_sliding_window", true}});
+  EXPECT_EQ(Good(With(used, {{"max_window_layers", 2}})).window, (std::vector<int32_t>{0, 0, 64, 64}));
+  EXPECT_EQ(Good(used).window, std::vector<int32_t>(4, 0)) << "max_window_layers is 28 by default";
+  EXPECT_EQ(
+      Good(With(used, {{"layer_types", {"full_attention", "sliding_attention", "full_attention", "full_attention"}}}))
+          .window,
+      (std::vector<int32_t>{0, 64, 0, 0}));
+  EXPECT_REFUSED(Parse(With(used, {{"layer_types", {"full_attention"}}})).status(), kLoss, "layer_types",
+                 "1 entries for 4");
+  EXPECT_REFUSED(Parse(With(used, {{"layer_types", json(std::vector<std::string>(4, "linear_attention"))}})).status(),
+                 kLoss, "linear_attention");
+}
+
+TEST(HfConfig, QwenParts) {
+  const ModelConfig q2 =
+      Good(With(Base("Qwen2ForCausalLM"), {{"num_key_value_heads", 2}, {"tie_word_embeddings", true}}));
+  EXPECT_TRUE(q2.qkv_bias);
+  EXPECT_FALSE(q2.o_bias || q2.qk_norm);
+  EXPECT_TRUE(q2.tie_embeddings);
+  EXPECT_EQ(q2.max_position, 32768);
+  EXPECT_TRUE(q2.stop_ids.empty());
+  const ModelConfig q3 = Good(With(Base("Qwen3ForCausalLM"), {{"num_key_value_heads", 2}}));
+  EXPECT_TRUE(q3.qk_norm);
+  EXPECT_FALSE(q3.qkv_bias);
+  EXPECT_EQ(q3.head_dim, 128) << "its own number, not hidden_size / heads";
+  EXPECT_TRUE(Good(With(Base("Qwen3ForCausalLM"), {{"num_key_value_heads", 2}, {"attention_bias", true}})).o_bias);
+}
+
+TEST(HfConfig, RopeScalingInEverySpelling) {
+  const json base = With(Base(), {{"max_position_embeddings", 1000}});
+  for (const char* key : {"type", "rope_type"}) {
+    const ModelConfig linear = Good(With(base, {{"rope_scaling", {{key, "linear"}, {"factor", 4.0}}}}));
+    EXPECT_EQ(linear.rope.scaling, RopeScaling::kLinear);
+    EXPECT_EQ(linear.rope.factor, 4.0f);
+    EXPECT_EQ(linear.max_position, 4000);
+    const ModelConfig dynamic = Good(With(base, {{"rope_scaling", {{key, "dynamic"}, {"factor", 2.0}}}}));
+    EXPECT_EQ(dynamic.rope.scaling, RopeScaling::kDynamic);
+    EXPECT_EQ(dynamic.rope.original_max_position, 1000);
+    EXPECT_EQ(dynamic.max_position, 2000);
+    const ModelConfig llama3 = Good(With(base, {{"rope_theta", 5e5},
+                                                {"rope_scaling",
+                                                 {{key, "llama3"},
+                                                  {"factor", 8.0},
+                                                  {"low_freq_factor", 1.0},
+                                                  {"high_freq_factor", 4.0},
+                                                  {"original_max_position_embeddings", 250}}}}));
+    EXPECT_EQ(llama3.rope.scaling, RopeScaling::kLlama3);
+    EXPECT_EQ(llama3.rope.theta, 5e5f);
+    EXPECT_EQ(llama3.rope.original_max_position, 250);
+    EXPECT_EQ(llama3.rope.high_freq_factor, 4.0f);
+    EXPECT_EQ(llama3.max_position, 1000);
+  }
+  const ModelConfig newer =
+      Good(With(base, {{"rope_parameters", {{"rope_type", "linear"}, {"rope_theta", 123.0}, {"factor", 2.0}}}}));
+  EXPECT_EQ(newer.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(newer.rope.theta, 123.0f);
+  EXPECT_EQ(Good(With(base, {{"rope_parameters", {{"rope_theta", 9.0}}}})).rope.scaling, RopeScaling::kNone);
+}
+
+TEST(HfConfig, RefusedRopeScaling) {
+  for (const char* type : {"yarn", "longrope", "su", "mrope", ""}) {
+    EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", type}, {"factor", 2.0}}}})).status(), kUnbuilt,
+                   "'" + std::string(type) + "'", "llama3");
+  }
+  EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", "linear"}}}})).status(), kLoss, "rope_scaling.factor",
+                 "missing");
+  EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}}})).status(),
+                 StatusCode::kInvalidArgument, "0.5");
+  EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", {{"rope_type", "llama3"}, {"factor", 8.0}}}})).status(), kLoss,
+                 "rope_scaling.low_freq_factor");
+  EXPECT_REFUSED(Parse(With(Base(), {{"rope_scaling", 3}})).status(), kLoss, "rope_scaling", "not an object");
+  EXPECT_REFUSED(Parse(With(Base(), {{"partial_rotary_factor", 0.5}})).status(), kUnbuilt, "partial_rotary_factor");
+}
+
+TEST(HfConfig, RefusesByName) {
+  EXPECT_REFUSED(Parse(Base("FalconForCausalLM")).status(), kUnbuilt, "FalconForCausalLM", "Qwen3ForCausalLM",
+                 "config.json");
+  EXPECT_REFUSED(Parse({{"model_type", "t5"}}).status(), kUnbuilt, "'t5'");
+  EXPECT_REFUSED(Parse(json::object()).status(), kUnbuilt, "neither 'architectures' nor 'model_type'");
+  EXPECT_REFUSED(Parse(With(Base(), {{"hidden_act", "gelu"}})).status(), kUnbuilt, "gelu");
+  EXPECT_REFUSED(Parse(With(Base(), {{"quantization_config", {{"quant_method", "gptq"}}}})).status(), kUnbuilt, "gptq");
+  EXPECT_REFUSED(ConfigFromJson("{", "c.json").status(), kLoss, "c.json", "not valid JSON");
+  EXPECT_REFUSED(ConfigFromJson("[]", "c.json").status(), kLoss, "not a JSON object");
+  EXPECT_REFUSED(ConfigFromJson(std::string(100000, '['), "c.json").status(), kLoss, "c.json");
+  json by_type = Base();
+  by_type.erase("architectures");
+  by_type["model_type"] = "qwen2";
+  by_type["num_key_value_heads"] = 4;
+  EXPECT_EQ(Good(by_type).architecture, "qwen2");
+}
+
+TEST(HfConfig, OutOfRangeFieldsNameThemselves) {
+  for (const char* field :
+       {"hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size"}) {
+    json missing = Base();
+    missing.erase(field);
+    EXPECT_REFUSED(Parse(missing).status(), kLoss, field, "missing");
+    EXPECT_FALSE(Parse(With(Base(), {{field, "64"}})).ok());
+    EXPECT_FALSE(Parse(With(Base(), {{field, 0}})).ok());
+    EXPECT_FALSE(Parse(With(Base(), {{field, -1}})).ok());
+    EXPECT_FALSE(Parse(With(Base(), {{field, INT64_MAX}})).ok());
+    EXPECT_FALSE(Parse(With(Base(), {{field, UINT64_MAX}})).ok());
+    EXPECT_FALSE(Parse(With(Base(), {{field, 1.5}})).ok());
+    EXPECT_FALSE(Parse(With(Base(), {{field, 1e300}})).ok());
+  }
+  EXPECT_REFUSED(Parse(With(Base(), {{"num_key_value_heads", 3}})).status(), StatusCode::kInvalidArgument,
+                 "num_heads 4", "num_kv_heads 3");
+  EXPECT_REFUSED(Parse(With(Base(), {{"head_dim", 15}})).status(), StatusCode::kInvalidArgument, "head_dim is 15",
+                 "even");
+  EXPECT_REFUSED(Parse(With(Base(), {{"hidden_size", 66}})).status(), kLoss, "66", "num_attention_heads 4");
+  EXPECT_REFUSED(Parse(With(Base(), {{"eos_token_id", 100}})).status(), kLoss, "eos_token_id", "100");
+  EXPECT_REFUSED(Parse(With(Base(), {{"eos_token_id", {2, "x"}}})).status(), kLoss, "eos_token_id");
+  EXPECT_REFUSED(Parse(With(Base(), {{"bos_token_id", 1000}})).status(), kLoss, "bos_token_id");
+  EXPECT_REFUSED(Parse(With(Base(), {{"rms_norm_eps", 0.0}})).status(), StatusCode::kInvalidArgument, "rms_eps");
+  EXPECT_REFUSED(Parse(With(Base(), {{"rope_theta", -1.0}})).status(), StatusCode::kInvalidArgument, "theta");
+}
+
+TEST(GenerationConfig, TakesWhatIsWritten) {
+  ModelConfig c = Good(Base());
+  ASSERT_TRUE(
+      ApplyGenerationConfig(
+          R"({"eos_token_id":[2,7],"do_sample":true,"temperature":0.6,"top_p":0.9,"top_k":40,"repetition_penalty":1.1})",
+          "g.json", &c)
+          .ok());
+  EXPECT_EQ(c.stop_ids, (std::vector<TokenId>{2, 7}));
+  EXPECT_EQ(c.generation_defaults.temperature, 0.6);
+  EXPECT_EQ(c.generation_defaults.top_p, 0.9);
+  EXPECT_EQ(c.generation_defaults.top_k, 40);
+  EXPECT_EQ(c.generation_defaults.repetition_penalty, 1.1);
+  EXPECT_FALSE(c.generation_defaults.min_p) << "nothing is written";
+}
+
+// Values of published folders that look wrong and have a meaning where they come from.
+TEST(GenerationConfig, TakesWhatPublishedFoldersWrite) {
+  const auto stated = [](const char* text) {
+    ModelConfig c = Good(Base());
+    const Status status = ApplyGenerationConfig(text, "g.json", &c);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    return c.generation_defaults;
+  };
+  EXPECT_EQ(stated(R"({"top_k":-1})").top_k, 0) << "all tokens, as vLLM writes it";
+  EXPECT_EQ(stated(R"({"top_k":0})").top_k, 0);
+  EXPECT_EQ(stated(R"({"top_k":50.0})").top_k, 50);
+  const auto least = stated(R"({"top_p":0})").top_p;
+  EXPECT_TRUE(least > 0.0 && least < 1e-30) << "the likeliest token alone";
+  EXPECT_EQ(stated(R"({"temperature":1e-6,"top_k":1,"top_p":0.001})").temperature, 1e-6);
+  EXPECT_EQ(stated(R"({"presence_penalty":1.5,"frequency_penalty":-0.5})").presence_penalty, 1.5);
+  EXPECT_FALSE(stated(R"({"temperature":null,"top_k":null,"top_p":null,"min_p":null,"eos_token_id":null})").any());
+}
+
+// Request, flag, model, built in: each value by itself.
+TEST(DefaultSampling, EachValueIsOfTheFirstThatStatesIt) {
+  StatedSampling flags, model;
+  SamplingParams s = DefaultSampling(flags, model);
+  EXPECT_EQ(s.temperature, 0.8f);
+  EXPECT_EQ(s.top_p, 0.95f);
+  EXPECT_EQ(s.top_k, 40);
+  EXPECT_EQ(s.min_p, 0.05f);
+  EXPECT_FALSE(s.NeedsHistory());
+  EXPECT_EQ(DefaultSamplingText(flags, model, "m"), "temperature 0.8, top_p 0.95, top_k 40, min_p 0.05 (built in)");
+  model.temperature = 0.6;
+  model.top_k = 0;
+  model.repetition_penalty = 1.25;
+  flags.top_k = -1;
+  flags.min_p = 0.0;
+  flags.presence_penalty = 0.5;
+  flags.frequency_penalty = -0.5;
+  s = DefaultSampling(flags, model);
+  EXPECT_EQ(s.temperature, 0.6f);
+  EXPECT_EQ(s.top_p, 0.95f);
+  EXPECT_EQ(s.top_k, 0);
+  EXPECT_EQ(s.min_p, 0.0f);
+  EXPECT_EQ(s.repetition_penalty, 1.25f);
+  EXPECT_EQ(s.presence_penalty, 0.5f);
+  EXPECT_EQ(s.frequency_penalty, -0.5f);
+  EXPECT_EQ(DefaultSamplingText(flags, model, "m"),
+            "temperature 0.6 (m), top_p 0.95 (built in), top_k -1, min_p 0 (by flag), repetition_penalty 1.25 (m), "
+            "presence_penalty 0.5, frequency_penalty -0.5 (by flag)");
+}
+
+TEST(GenerationConfig, GreedyConfigsLeaveDefaultsAlone) {
+  ModelConfig c = Good(Base());
+  ASSERT_TRUE(ApplyGenerationConfig(R"({"eos_token_id":9,"do_sample":false,"temperature":0.6})", "g.json", &c).ok());
+  EXPECT_EQ(c.stop_ids, (std::vector<TokenId>{2, 9}));
+  EXPECT_FALSE(c.generation_defaults.any());
+}
+
+TEST(GenerationConfig, WhatIsNotBuiltIsNamed) {
+  const auto warnings = [](const char* text) {
+    ModelConfig c = Good(Base());
+    EXPECT_TRUE(ApplyGenerationConfig(text, "g.json", &c).ok()) << text;
+    return c.warnings;
+  };
+  EXPECT_EQ(
+      warnings(R"({"suppress_tokens":[1,2],"no_repeat_ngram_size":3,"typical_p":0.9,"epsilon_cutoff":0.0003,
+                     "eta_cutoff":0.001,"num_beams":4})"),
+      std::vector<std::string>{"generation_config.json asks for suppress_tokens, no_repeat_ngram_size 3, num_beams 4, "
+                               "typical_p 0.9, epsilon_cutoff 0.0003, eta_cutoff 0.001, not built here: left out"});
+  // What asks for nothing, and what is no sampler.
+  EXPECT_TRUE(warnings(R"({"suppress_tokens":null,"begin_suppress_tokens":[],"no_repeat_ngram_size":0,"typical_p":1.0,
+                       "num_beams":1,"num_beam_groups":1,"epsilon_cutoff":0.0,"guidance_scale":null,"max_length":20,
+                       "use_cache":true,"transformers_version":"4"})")
+                  .empty());
+  EXPECT_TRUE(warnings(R"({"do_sample":false,"typical_p":0.5})").empty());
+  EXPECT_EQ(warnings(R"({"do_sample":false,"bad_words_ids":[[3]]})").size(), 1u);
+}
+
+// The ends of each range are taken; what lies beyond is refused with the range, when the model is loaded.
+TEST(GenerationConfig, RangesAreThoseOfSampling) {
+  struct Case {
+    const char* key;
+    std::vector<const char*> inside, outside;
+    const char* range;
+  };
+  for (const Case& c : {Case{"temperature", {"0", "100"}, {"-0.001", "100.1"}, "0 to 100"},
+                        Case{"top_p", {"0", "1"}, {"-0.001", "1.001"}, "0 to 1"},
+                        Case{"top_k", {"-1", "2147483647"}, {"0.5", "2147483648"}, "up to 2147483647"},
+                        Case{"min_p", {"0", "1"}, {"-0.001", "1.001"}, "0 to 1"},
+                        Case{"repetition_penalty", {"0.01", "10"}, {"1e-38", "0.0099", "10.01"}, "0.01 to 10"}}) {
+    const auto apply = [&](const char* value) {
+      ModelConfig config = Good(Base());
+      return ApplyGenerationConfig(std::string("{\"") + c.key + "\":" + value + "}", "g.json", &config);
+    };
+    for (const char* value : c.inside) EXPECT_TRUE(apply(value).ok()) << c.key << " " << value;
+    for (const char* value : c.outside) EXPECT_REFUSED(apply(value), kLoss, "g.json", c.key, c.range);
+  }
+}
+
+TEST(GenerationConfig, RefusesBadValues) {
+  ModelConfig c = Good(Base());
+  EXPECT_REFUSED(ApplyGenerationConfig(R"({"temperature":-1})", "g.json", &c), kLoss, "g.json", "temperature");
+  EXPECT_REFUSED(ApplyGenerationConfig(R"({"top_p":-0.5})", "g.json", &c), kLoss, "top_p", "-0.5");
+  EXPECT_REFUSED(ApplyGenerationConfig(R"({"top_p":"high"})", "g.json", &c), kLoss, "top_p", "number");
+  EXPECT_REFUSED(ApplyGenerationConfig(R"({"eos_token_id":100})", "g.json", &c), kLoss, "eos_token_id");
+}
+
+TEST(Architectures, RowsAreWhole) {
+  EXPECT_GE(Architectures().size(), 4u);
+  for (const Architecture* a : Architectures()) {
+    EXPECT_EQ(FindArchitecture(a->name), a);
+    EXPECT_EQ(FindHfArchitecture(a->hf_class), a);
+    EXPECT_EQ(FindHfArchitectureByType(a->hf_model_type), a);
+    EXPECT_EQ(FindGgufArchitecture(a->gguf_name), a->gguf_name.empty() ? nullptr : a);
+    EXPECT_NE(a->hf_names, nullptr);
+    EXPECT_NE(a->gguf_names, nullptr);
+  }
+  EXPECT_EQ(FindGgufArchitecture(""), nullptr);
+  EXPECT_EQ(LayerTensorName("blk.{}.attn_q.weight", 31), "blk.31.attn_q.weight");
+}
+
+}  // namespace
+}  // namespace tactus::hf_config_test

@@ -1,0 +1,256 @@
+// The edges of what a model and a memory plan may be: the last value that is taken and the first that is refused.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "compute/kernels/kernel_set.h"
+#include "compute/model/catalog.h"
+#include "compute/model/decoder.h"
+#include "model_files.h"
+
+namespace tactus {
+namespace {
+
+constexpr int64_t kMiB = int64_t{1} << 20, kGiB = int64_t{1} << 30;
+constexpr StatusCode kBad = StatusCode::kInvalidArgument;
+
+ModelConfig Small() {
+  ModelConfig c;
+  c.architecture = "llama";
+  c.hidden_size = 64;
+  c.num_layers = 2;
+  c.num_heads = 4;
+  c.num_kv_heads = 2;
+  c.head_dim = 16;
+  c.intermediate_size = 128;
+  c.vocab_size = 1000;
+  c.max_position = 512;
+  c.window.assign(2, 0);
+  return c;
+}
+
+TEST(ModelLimits, BothEndsOfEveryRangeAreTaken) {
+  const auto set = [](int64_t ModelConfig::* field, int64_t value) {
+    ModelConfig c = Small();
+    c.*field = value;
+    if (field == &ModelConfig::num_layers) c.window.assign(static_cast<size_t>(value), 0);
+    if (field == &ModelConfig::num_kv_heads) c.num_heads = value;
+    if (field == &ModelConfig::num_heads) c.num_kv_heads = 1;
+    return c;
+  };
+  struct Range {
+    int64_t ModelConfig::* field;
+    int64_t low, high;
+    int64_t step = 1;
+  };
+  for (const Range& r : {Range{&ModelConfig::hidden_size, 1, 1 << 20},
+                         {&ModelConfig::num_layers, 1, kMaxLayers},
+                         {&ModelConfig::num_heads, 1, 1 << 14},
+                         {&ModelConfig::num_kv_heads, 1, 1 << 14},
+                         {&ModelConfig::head_dim, 2, kMaxConfigHeadDim, 2},
+                         {&ModelConfig::intermediate_size, 1, 1 << 22},
+                         {&ModelConfig::vocab_size, 1, 1 << 24},
+                         {&ModelConfig::max_position, 1, 1 << 30}}) {
+    EXPECT_TRUE(ValidateConfig(set(r.field, r.low)).ok()) << ValidateConfig(set(r.field, r.low)).message();
+    EXPECT_TRUE(ValidateConfig(set(r.field, r.high)).ok()) << ValidateConfig(set(r.field, r.high)).message();
+    EXPECT_REFUSED(ValidateConfig(set(r.field, r.low - r.step)), kBad,
+                   std::to_string(r.low) + " to " + std::to_string(r.high));
+    EXPECT_REFUSED(ValidateConfig(set(r.field, r.high + r.step)), kBad,
+                   std::to_string(r.low) + " to " + std::to_string(r.high));
+  }
+}
+
+TEST(ModelLimits, NumbersThatMustFitEachOther) {
+  const auto with = [](const std::function<void(ModelConfig*)>& change) {
+    ModelConfig c = Small();
+    change(&c);
+    return ValidateConfig(c);
+  };
+  EXPECT_REFUSED(with([](ModelConfig* c) { c->num_heads = 5; }), kBad, "5 is not a multiple of num_kv_heads 2");
+  EXPECT_REFUSED(with([](ModelConfig* c) { c->head_dim = 17; }), kBad, "even");
+  EXPECT_REFUSED(with([](ModelConfig* c) { c->window[1] = -1; }), kBad, "-1");
+  EXPECT_TRUE(with([](ModelConfig* c) { c->window[1] = 1; }).ok());
+  EXPECT_REFUSED(with([](ModelConfig* c) { c->window.push_back(0); }), kBad, "3 entries for 2");
+  for (const float eps : {0.0f, 1.0f, -1e-5f, std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_REFUSED(with([&](ModelConfig* c) { c->rms_eps = eps; }), kBad, "rms_eps");
+  }
+  EXPECT_TRUE(with([](ModelConfig* c) { c->rms_eps = 0.5f; }).ok());
+  for (const float theta :
+       {0.0f, -1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_REFUSED(with([&](ModelConfig* c) { c->rope.theta = theta; }), kBad, "theta");
+  }
+  EXPECT_TRUE(with([](ModelConfig* c) { c->rope.frequency_factors.assign(8, 1.0f); }).ok());
+  EXPECT_REFUSED(with([](ModelConfig* c) { c->rope.frequency_factors.assign(9, 1.0f); }), kBad,
+                 "9 RoPE frequency factors for head_dim 16");
+}
+
+TEST(ModelLimits, RopeScaling) {
+  const auto with = [](RopeScaling scaling, float factor, int64_t original, float low = 1, float high = 4) {
+    ModelConfig c = Small();
+    c.rope.scaling = scaling;
+    c.rope.factor = factor;
+    c.rope.original_max_position = original;
+    c.rope.low_freq_factor = low;
+    c.rope.high_freq_factor = high;
+    return ValidateConfig(c);
+  };
+  EXPECT_TRUE(with(RopeScaling::kNone, 0.0f, 0).ok()) << "without scaling the factor means nothing";
+  EXPECT_TRUE(with(RopeScaling::kLinear, 1.0f, 0).ok());
+  EXPECT_TRUE(with(RopeScaling::kLinear, 1e4f, 0).ok());
+  EXPECT_REFUSED(with(RopeScaling::kLinear, 0.99f, 0), kBad, "factor");
+  EXPECT_REFUSED(with(RopeScaling::kLinear, 10001.0f, 0), kBad, "factor");
+  for (const RopeScaling scaling : {RopeScaling::kDynamic, RopeScaling::kLlama3}) {
+    EXPECT_REFUSED(with(scaling, 2, 0), kBad, "original_max_position is 0");
+    EXPECT_TRUE(with(scaling, 2, 1).ok());
+  }
+  EXPECT_REFUSED(with(RopeScaling::kLlama3, 2, 8, 0, 4), kBad, "low_freq_factor");
+  EXPECT_REFUSED(with(RopeScaling::kLlama3, 2, 8, 4, 4), kBad, "low_freq_factor");
+  EXPECT_TRUE(with(RopeScaling::kDynamic, 2, 8, 4, 4).ok()) << "of llama3 alone";
+}
+
+// Two layers of two KV heads of 16 in bf16: 256 bytes a token, 4 KiB a block.
+constexpr int64_t kBlock = 4096;
+MemoryPlanInput Input(int64_t left) {
+  MemoryPlanInput in;
+  in.weight_bytes = 10 * kMiB;
+  in.max_num_seqs = 4;
+  in.max_step_tokens = 64;
+  in.available_bytes = kGiB;
+  in.available_bytes = in.weight_bytes + PlanMemory(Small(), in)->activation_bytes + left;
+  return in;
+}
+
+TEST(MemoryPlanLimits, ToTheLastByte) {
+  EXPECT_REFUSED(PlanMemory(Small(), Input(0)).status(), kBad, "memory are available: use smaller weights");
+  EXPECT_EQ(PlanMemory(Small(), Input(0)).status().param(), "model");
+  MemoryPlanInput in = Input(10 * kBlock);
+  in.kv_memory_bytes = 10 * kBlock;
+  auto plan = PlanMemory(Small(), in);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(plan->num_blocks, 10);
+  EXPECT_EQ(plan->total_bytes, in.available_bytes);
+  EXPECT_EQ(plan->max_model_len, 160);
+  in.kv_memory_bytes = 10 * kBlock + 1;
+  EXPECT_REFUSED(PlanMemory(Small(), in).status(), kBad, "--kv-cache-memory to at most 40.0 KiB");
+  in.kv_memory_bytes = kBlock;
+  EXPECT_EQ(PlanMemory(Small(), in)->num_blocks, 1);
+  in.kv_memory_bytes = kBlock - 1;
+  EXPECT_REFUSED(PlanMemory(Small(), in).status(), kBad, "a KV block of 16 tokens takes 4.0 KiB (0.2 KiB per token)");
+  in.kv_memory_bytes = 5 * kBlock;
+  in.swap_bytes = 5 * kBlock;
+  plan = PlanMemory(Small(), in);
+  ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+  EXPECT_EQ(plan->total_bytes, in.available_bytes);
+  in.swap_bytes = 6 * kBlock;
+  EXPECT_REFUSED(PlanMemory(Small(), in).status(), kBad, "+ swap space 24.0 KiB",
+                 "--kv-cache-memory to at most 16.0 KiB");
+  in.swap_bytes = 10 * kBlock;
+  EXPECT_REFUSED(PlanMemory(Small(), in).status(), kBad, "lower --swap-space");
+}
+
+TEST(MemoryPlanLimits, WithoutAWishItIsHalfOfTheRestAndNeverMoreThanIsOfUse) {
+  EXPECT_EQ(PlanMemory(Small(), Input(20 * kBlock))->num_blocks, 10);
+  EXPECT_EQ(PlanMemory(Small(), Input(22 * kBlock - 1))->num_blocks, 10);
+  MemoryPlanInput in = Input(1000 * kBlock);
+  EXPECT_EQ(PlanMemory(Small(), in)->num_blocks, 4 * 32) << "four sequences of 512 tokens";
+  in.max_model_len = 33;
+  EXPECT_EQ(PlanMemory(Small(), in)->num_blocks, 4 * 3) << "33 tokens begin a third block";
+  EXPECT_EQ(PlanMemory(Small(), in)->max_model_len, 33);
+  in.max_model_len = 512;
+  EXPECT_TRUE(PlanMemory(Small(), in).ok()) << "the model's own context";
+  in.max_model_len = 513;
+  EXPECT_REFUSED(PlanMemory(Small(), in).status(), kBad, "--max-model-len 513", "use at most 512");
+}
+
+TEST(MemoryPlanLimits, NumbersThatCannotBe) {
+  for (const auto& change : std::vector<std::function<void(MemoryPlanInput*)>>{
+           [](MemoryPlanInput* in) { in->max_num_seqs = 0; }, [](MemoryPlanInput* in) { in->max_step_tokens = 0; },
+           [](MemoryPlanInput* in) { in->threads = 0; }, [](MemoryPlanInput* in) { in->max_num_seqs = (1 << 24) + 1; },
+           [](MemoryPlanInput* in) { in->max_step_tokens = (1 << 24) + 1; },
+           [](MemoryPlanInput* in) { in->weight_bytes = -1; }, [](MemoryPlanInput* in) { in->kv_memory_bytes = -1; },
+           [](MemoryPlanInput* in) { in->swap_bytes = -1; }, [](MemoryPlanInput* in) { in->max_model_len = -1; },
+           [](MemoryPlanInput* in) { in->available_bytes = -1; }, [](MemoryPlanInput* in) { in->block_size = 0; }}) {
+    MemoryPlanInput in = Input(10 * kBlock);
+    change(&in);
+    EXPECT_EQ(PlanMemory(Small(), in).status().code(), kBad);
+  }
+  MemoryPlanInput one = Input(10 * kBlock);
+  one.block_size = 1;
+  EXPECT_TRUE(PlanMemory(Small(), one).ok());
+}
+
+TEST(MemoryPlanLimits, TheTableShowsEveryPart) {
+  MemoryPlan p;
+  p.weight_bytes = 3 * kGiB;
+  p.kv_bytes = 5 * kMiB;
+  p.activation_bytes = 7 * 1024;
+  p.total_bytes = 11 * kGiB;
+  p.available_bytes = 13 * kGiB;
+  p.num_blocks = 17;
+  p.max_model_len = 19;
+  EXPECT_EQ(
+      p.ToString(),
+      "memory plan\n  weights             3.00 GiB\n  activations          7.0 KiB\n"
+      "  KV cache     up to   5.0 MiB as needed, 17 blocks\n"
+      "  total        up to 11.00 GiB of the 13.00 GiB that are available\n  context                   19 tokens\n");
+  p.swap_blocks = 23;
+  p.swap_bytes = kMiB;
+  EXPECT_NE(p.ToString().find("  swap space   up to   1.0 MiB as needed, 23 blocks\n"), std::string::npos)
+      << p.ToString();
+}
+
+TEST(DecoderLimits, LogitRowsAtOnceStayWithinTheirMemory) {
+  ModelConfig c = Small();
+  c.vocab_size = 32768;  // 2,048 rows fill 256 MiB
+  EXPECT_EQ(DecoderLogitRows(c, 10), 10);
+  EXPECT_EQ(DecoderLogitRows(c, 2048), 2048);
+  EXPECT_EQ(DecoderLogitRows(c, 2049), 2048);
+  EXPECT_EQ(DecoderLogitRows(c, 0), 1);
+  c.vocab_size = 1 << 24;  // four rows would: sixteen are the least
+  EXPECT_EQ(DecoderLogitRows(c, 100), 16);
+  EXPECT_EQ(DecoderLogitRows(c, 3), 3);
+}
+
+TEST(DecoderLimits, BuffersGrowByWhatAnotherTokenNeeds) {
+  const ModelConfig c = Small();
+  const auto bytes = [&](int64_t tokens, int64_t rows, int32_t threads) {
+    DecoderOptions o;
+    o.max_tokens = tokens;
+    o.max_logit_rows = rows;
+    o.threads = threads;
+    return DecoderBufferBytes(c, o);
+  };
+  // Four of hidden, two each of query and key, one of inner: 4 * 64 + 2 * 64 + 2 * 32 + 128 floats, beside kernels' own
+  // memory. Packed tokens of 64 columns lie in three of hidden, those of 128 where the second of inner does.
+  const auto own = [&](int64_t tokens) {
+    return bytes(tokens, 1, 1) - kernels::WorkspaceBytes(tokens, 128, 4, 16, 1) -
+           kernels::PackedTokenBytes(tokens, 128);
+  };
+  EXPECT_NEAR(static_cast<double>(own(1024) - own(512)), 512 * 576 * 4, 3 * 64);
+  EXPECT_EQ(bytes(64, 33, 1) - bytes(64, 17, 1), 16 * 1000 * 4);
+  EXPECT_GT(bytes(64, 1, 4), bytes(64, 1, 1));
+}
+
+TEST(CacheFolder, FollowsTheEnvironmentInOrder) {
+  const auto get = [](const char* own, const char* xdg, const char* home) {
+    const std::pair<const char*, const char*> wanted[] = {
+        {"TACTUS_CACHE_DIR", own}, {"XDG_CACHE_HOME", xdg}, {"HOME", home}};
+    std::vector<std::pair<const char*, std::optional<std::string>>> before;
+    for (const auto& [name, value] : wanted) {
+      const char* old = std::getenv(name);
+      before.push_back({name, old == nullptr ? std::nullopt : std::optional<std::string>(old)});
+      value == nullptr ? unsetenv(name) : setenv(name, value, 1);
+    }
+    const std::string folder = CacheFolder();
+    for (const auto& [name, value] : before) value ? setenv(name, value->c_str(), 1) : unsetenv(name);
+    return folder;
+  };
+  EXPECT_EQ(get("/own", "/xdg", "/home/u"), "/own");
+  EXPECT_EQ(get(nullptr, "/xdg", "/home/u"), "/xdg/tactus");
+  EXPECT_EQ(get("", "", "/home/u"), "/home/u/.cache/tactus");
+  EXPECT_EQ(get(nullptr, nullptr, nullptr), "./.cache/tactus");
+}
+
+}  // namespace
+}  // namespace tactus

@@ -1,0 +1,412 @@
+// Whole models: describing and loading, from Hugging Face folders, GGUF files and configurations alone.
+#include "compute/model/loader.h"
+#include "base/json.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <set>
+
+#include "compute/kernels/rows/dequantize.h"
+#include "compute/model/catalog.h"
+#include "compute/model/inspect.h"
+#include "model_files.h"
+
+namespace tactus::loader_test {
+namespace {
+
+using test::GgufBuilder;
+using test::GoldenFolder;
+using test::ReadFile;
+using test::TempFolder;
+using test::TinyGguf;
+
+constexpr StatusCode kLoss = StatusCode::kDataLoss;
+
+ModelDescription Describe(const std::string& path) {
+  Result<ModelDescription> d = DescribeModel(path);
+  EXPECT_TRUE(d.ok()) << d.status().ToString();
+  return d.ok() ? *d : ModelDescription();
+}
+ModelWeights Load(const ModelDescription& d, const LoadWeightsOptions& options = {}) {
+  Result<ModelWeights> w = LoadWeights(d, options, SystemClock());
+  EXPECT_TRUE(w.ok()) << w.status().ToString();
+  return w.ok() ? *w : ModelWeights();
+}
+std::vector<float> Row(const MatrixView& m, int64_t row) {
+  std::vector<float> out(static_cast<size_t>(m.cols));
+  kernels::Dequantize(m.dtype, static_cast<const std::byte*>(m.data) + row * m.row_bytes, m.cols, out.data());
+  return out;
+}
+Status LoadStatus(const std::string& path) {
+  const auto d = DescribeModel(path);
+  return d.ok() ? LoadWeights(*d, {}, SystemClock()).status() : d.status();
+}
+
+TEST(Loader, GgufWeightsAreViewsOfWhatTheFileHolds) {
+  TempFolder folder;
+  const std::string path = folder.Write("m.gguf", TinyGguf().Build());
+  const ModelDescription d = Describe(path);
+  EXPECT_EQ(d.source, ModelDescription::Source::kGguf);
+  EXPECT_EQ(d.config.name, "m");
+  const ModelWeights w = Load(d);
+  ASSERT_EQ(w.layers.size(), 1u);
+  EXPECT_EQ(w.embedding.rows, 12);
+  EXPECT_EQ(w.embedding.cols, 8);
+  EXPECT_EQ(w.lm_head.data, w.embedding.data) << "tied";
+  EXPECT_EQ(Row(w.layers[0].w_down, 1)[2], 19.0f / 64);  // element [1, 2] of [8, 16] counts from 1
+  EXPECT_EQ(w.layers[0].wk.rows, 4);
+  EXPECT_EQ(w.layers[0].attn_norm[7], 8.0f / 64);
+  EXPECT_EQ(w.layers[0].bq, nullptr);
+  EXPECT_EQ(w.bytes, 4 * d.config.NumParameters());
+  EXPECT_EQ(w.format, "f32 (11)");
+}
+
+TEST(Loader, StorageOutlivesEverythingElse) {
+  TempFolder folder;
+  MatrixView view;
+  std::shared_ptr<const void> storage;
+  {
+    const ModelWeights w = Load(Describe(folder.Write("m.gguf", TinyGguf().Build())));
+    view = w.embedding;
+    storage = w.storage;
+  }
+  EXPECT_EQ(Row(view, 11)[7], 96.0f / 64);
+}
+
+TEST(Loader, EveryGoldenModelLoadsInBothModes) {
+  for (const char* name : {"llama-mha",
+                           "llama-gqa",
+                           "llama-gqa-bf16",
+                           "llama-gqa-f16",
+                           "llama-sharded",
+                           "llama-bias",
+                           "llama-mqa-linear",
+                           "llama-dynamic",
+                           "mistral-window",
+                           "qwen2",
+                           "qwen2-window",
+                           "qwen3",
+                           "yi",
+                           "gguf-f16",
+                           "gguf-bf16",
+                           "gguf-q8_0",
+                           "gguf-q4_0",
+                           "gguf-q4_1",
+                           "gguf-q5_0",
+                           "gguf-q5_1",
+                           "gguf-q4_k",
+                           "gguf-q5_k",
+                           "gguf-q6_k",
+                           "gguf-mixed"}) {
+    SCOPED_TRACE(name);
+    const ModelDescription d = Describe(GoldenFolder(name));
+    ASSERT_TRUE(d.weights_status.ok());
+    const ModelWeights stored = Load(d);
+    const ModelWeights f32 = Load(d, {.dequantize_to_f32 = true});
+    ASSERT_EQ(static_cast<int64_t>(f32.layers.size()), d.config.num_layers);
+    EXPECT_EQ(f32.bytes, 4 * d.config.NumParameters());
+    const int64_t last = d.config.num_layers - 1;
+    const LayerWeights &a = stored.layers[static_cast<size_t>(last)], &b = f32.layers[static_cast<size_t>(last)];
+    for (const auto member : {&LayerWeights::wq, &LayerWeights::wk, &LayerWeights::wv, &LayerWeights::wo,
+                              &LayerWeights::w_gate, &LayerWeights::w_up, &LayerWeights::w_down}) {
+      EXPECT_EQ((b.*member).dtype, DType::kF32);
+      EXPECT_EQ(Row(a.*member, (a.*member).rows - 1), Row(b.*member, (b.*member).rows - 1));
+    }
+    EXPECT_EQ(a.bq != nullptr, d.config.qkv_bias);
+    EXPECT_EQ(a.q_norm != nullptr, d.config.qk_norm);
+    EXPECT_EQ(stored.lm_head.data == stored.embedding.data, d.config.tie_embeddings);
+  }
+}
+
+TEST(Loader, HuggingFaceExtras) {
+  const ModelDescription d = Describe(GoldenFolder("llama-gqa") + "/");
+  EXPECT_EQ(d.config.name, "llama-gqa");
+  EXPECT_NE(d.chat_template.find("im_start"), std::string::npos);
+  EXPECT_FALSE(d.tokenizer_json.empty());
+  EXPECT_EQ(d.config.generation_defaults.temperature, 0.7);
+  EXPECT_EQ(d.config.stop_ids, (std::vector<TokenId>{2, 0}));
+  EXPECT_EQ(d.config.rope.scaling, RopeScaling::kLlama3);
+  ASSERT_EQ(d.tensor_formats.size(), 1u);
+  EXPECT_EQ(d.tensor_formats[0].tensors, 20);
+}
+
+TEST(Loader, ChatTemplateSources) {
+  TempFolder folder;
+  folder.Write("config.json", ReadFile(GoldenFolder("yi") + "/config.json"));
+  // "for chats, for chats with tools"
+  const auto templates = [&] {
+    const ModelDescription d = Describe(folder.path());
+    return d.chat_template + "," + d.tool_use_template;
+  };
+  EXPECT_EQ(templates(), ",");
+  folder.Write("tokenizer_config.json",
+               R"({"chat_template":[{"name":"tool_use","template":"T"},{"name":"rag","template":"R"},
+                                    {"name":"default","template":"D"}]})");
+  EXPECT_EQ(templates(), "D,T");
+  folder.Write("tokenizer_config.json", R"({"chat_template":[{"name":"tool_use","template":"T"}]})");
+  EXPECT_EQ(templates(), ",T");
+  folder.Write("tokenizer_config.json", R"({"chat_template":{"tool_use":"T","default":"D"}})");
+  EXPECT_EQ(templates(), "D,T");
+  folder.Write("chat_template.json", R"({"chat_template":"S"})");
+  EXPECT_EQ(templates(), "S,");
+  std::filesystem::remove(folder.path() + "/chat_template.json");
+  std::filesystem::create_directory(folder.path() + "/additional_chat_templates");
+  folder.Write("additional_chat_templates/tool_use.jinja", "F");
+  folder.Write("additional_chat_templates/rag.jinja", "R");
+  EXPECT_EQ(templates(), "D,F");
+  folder.Write("chat_template.jinja", "J");
+  EXPECT_EQ(templates(), "J,F");
+  std::filesystem::remove(folder.path() + "/additional_chat_templates/tool_use.jinja");
+  EXPECT_EQ(templates(), "J,") << "files replace what a JSON file says";
+  folder.Write("tokenizer_config.json", R"({"chat_template":7})");
+  EXPECT_REFUSED(DescribeModel(folder.path()).status(), kLoss, "tokenizer_config.json", "chat_template");
+  folder.Write("tokenizer_config.json", R"({"chat_template":{"default":7}})");
+  EXPECT_REFUSED(DescribeModel(folder.path()).status(), kLoss, "tokenizer_config.json", "default");
+}
+
+// One golden model with one thing broken.
+class BrokenModel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* file : {"config.json", "model.safetensors"}) {
+      folder_.Write(file, ReadFile(GoldenFolder("qwen2") + "/" + file));
+    }
+  }
+  void Config(const SortedJson& changes) {
+    auto config = SortedJson::parse(ReadFile(GoldenFolder("qwen2") + "/config.json"));
+    config.update(changes);
+    folder_.Write("config.json", config.dump());
+  }
+  Status Load() { return LoadStatus(folder_.path()); }
+  TempFolder folder_;
+};
+
+TEST_F(BrokenModel, WholeIsFine) {
+  EXPECT_TRUE(Load().ok());
+}
+
+TEST_F(BrokenModel, ShapesThatDisagreeNameTensorAndBothShapes) {
+  Config({{"intermediate_size", 65}});
+  EXPECT_REFUSED(Load(), kLoss, "model.safetensors", "model.layers.0.mlp.gate_proj.weight", "[64, 32]", "[65, 32]");
+  Config({{"vocab_size", 129}});
+  EXPECT_REFUSED(Load(), kLoss, "model.embed_tokens.weight", "bf16 [128, 32]", "[129, 32]");
+  Config({{"num_key_value_heads", 4}});
+  EXPECT_REFUSED(Load(), kLoss, "k_proj", "[16, 32]", "[32, 32]");
+}
+
+TEST_F(BrokenModel, MissingAndLeftOverTensors) {
+  Config({{"num_hidden_layers", 3}});
+  EXPECT_REFUSED(Load(), kLoss, "model.layers.2.", "missing");
+  Config({{"num_hidden_layers", 1}});
+  EXPECT_REFUSED(Load(), kLoss, "model.layers.1.", "no place");
+  Config({{"tie_word_embeddings", false}});
+  EXPECT_REFUSED(Load(), kLoss, "lm_head.weight", "missing");
+  Config({{"architectures", {"LlamaForCausalLM"}}});  // would silently drop the biases
+  EXPECT_REFUSED(Load(), kLoss, ".bias", "no place");
+}
+
+TEST_F(BrokenModel, TruncatedWeights) {
+  const std::string whole = ReadFile(GoldenFolder("qwen2") + "/model.safetensors");
+  for (const size_t size : {size_t{0}, size_t{4}, size_t{100}, whole.size() / 2, whole.size() - 1}) {
+    folder_.Write("model.safetensors", whole.substr(0, size));
+    EXPECT_REFUSED(Load(), kLoss, "model.safetensors");
+  }
+}
+
+TEST_F(BrokenModel, GgufTensorOfTheWrongKind) {
+  GgufBuilder q = TinyGguf("qwen2");  // has no biases, which Qwen2 needs
+  EXPECT_REFUSED(LoadStatus(folder_.Write("q.gguf", q.Build())), kLoss, "blk.0.attn_q.bias", "missing");
+  GgufBuilder extra = TinyGguf();
+  extra.F32Tensor("blk.0.ffn_gate_inp.weight", {8, 2});
+  EXPECT_REFUSED(LoadStatus(folder_.Write("e.gguf", extra.Build())), kLoss, "ffn_gate_inp", "no place");
+  GgufBuilder norm = TinyGguf("qwen3");
+  norm.Tensor("blk.0.attn_q_norm.weight", {4}, 0, std::string(16, 0));
+  norm.Tensor("blk.0.attn_k_norm.weight", {32}, 8, std::string(34, 0));  // Q8_0
+  EXPECT_REFUSED(LoadStatus(folder_.Write("n.gguf", norm.Build())), kLoss, "attn_k_norm", "q8_0 [32]", "[4]");
+}
+
+TEST(Loader, MisalignedSafetensorsAreCopied) {
+  // An odd header puts every f32 at an odd address.
+  TempFolder folder;
+  folder.Write("config.json", ReadFile(GoldenFolder("llama-gqa") + "/config.json"));
+  std::string file = ReadFile(GoldenFolder("llama-gqa") + "/model.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, file.data(), 8);
+  file.insert(8 + header, " ");
+  ++header;
+  std::memcpy(file.data(), &header, 8);
+  folder.Write("model.safetensors", file);
+  const ModelWeights w = Load(Describe(folder.path())), expected = Load(Describe(GoldenFolder("llama-gqa")));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(w.embedding.data) % 4, 0u);
+  EXPECT_EQ(Row(w.embedding, 5), Row(expected.embedding, 5));
+}
+
+TEST(Loader, PathsThatAreNoModel) {
+  TempFolder folder;
+  EXPECT_REFUSED(DescribeModel(folder.path() + "/none").status(), StatusCode::kNotFound, "/none");
+  EXPECT_REFUSED(DescribeModel(folder.path()).status(), StatusCode::kNotFound, "config.json", ".gguf");
+  EXPECT_REFUSED(DescribeModel("").status(), StatusCode::kInvalidArgument, "empty");
+  EXPECT_REFUSED(DescribeModel(folder.Write("x.bin", "hello")).status(), StatusCode::kInvalidArgument, "x.bin");
+  EXPECT_REFUSED(DescribeModel(folder.Write("x.gguf", "hello")).status(), kLoss, "x.gguf", "not a GGUF");
+  EXPECT_REFUSED(DescribeModel(folder.Write("y.gguf", "")).status(), kLoss, "y.gguf", "empty");
+  EXPECT_REFUSED(DescribeModel("/dev/null").status(), StatusCode::kInvalidArgument, "not a regular file");
+  EXPECT_REFUSED(DescribeModel(folder.path()).status(), StatusCode::kInvalidArgument, "2 .gguf files");
+}
+
+TEST(Dummy, FromAConfigurationAlone) {
+  TempFolder folder;
+  const std::string config = folder.Write("config.json", ReadFile(GoldenFolder("qwen3") + "/config.json"));
+  const ModelDescription d = Describe(folder.path());
+  EXPECT_REFUSED(LoadWeights(d, {}, SystemClock()).status(), StatusCode::kNotFound, "model.safetensors");
+  const ModelWeights a = Load(d, {.dummy = true, .seed = 7}), b = Load(Describe(config), {.dummy = true, .seed = 7});
+  const ModelWeights c = Load(d, {.dummy = true, .seed = 8});
+  EXPECT_EQ(a.embedding.dtype, DType::kBF16);
+  EXPECT_EQ(Row(a.layers[1].w_up, 3), Row(b.layers[1].w_up, 3));
+  EXPECT_NE(Row(a.layers[1].w_up, 3), Row(c.layers[1].w_up, 3));
+  EXPECT_NE(Row(a.layers[1].w_up, 3), Row(a.layers[0].w_up, 3));
+  EXPECT_NE(Row(a.layers[1].w_up, 3), Row(a.layers[1].w_gate, 3));
+  EXPECT_EQ(a.layers[0].attn_norm[5], 1.0f);
+  ASSERT_NE(a.layers[0].q_norm, nullptr);
+  EXPECT_NE(a.format.find("dummy bf16"), std::string::npos);
+  const std::string named = folder.Write("shape.json", ReadFile(config));
+  EXPECT_REFUSED(LoadWeights(Describe(named), {}, SystemClock()).status(), StatusCode::kNotFound,
+                 "--load-format dummy");
+  EXPECT_EQ(Row(Load(Describe(named), {.dummy = true, .seed = 7}).embedding, 0), Row(a.embedding, 0));
+}
+
+// A norm is ones; a bias is as near to normal as a matrix is, and of its own.
+TEST(Dummy, BiasesAreMadeUpAndNormsAreOnes) {
+  ModelDescription d = Describe(GoldenFolder("llama-mha"));
+  d.config.qkv_bias = d.config.o_bias = d.config.mlp_bias = d.config.qk_norm = true;
+  const ModelConfig& c = d.config;
+  const ModelWeights w = Load(d, {.dummy = true, .seed = 1});
+  const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, hidden = c.hidden_size,
+                inter = c.intermediate_size;
+  ASSERT_GT(w.layers.size(), 1u);
+  std::set<std::vector<float>> distinct;
+  for (const LayerWeights& layer : w.layers) {
+    const std::pair<const float*, int64_t> biases[] = {
+        {layer.bq, q},       {layer.bk, kv},        {layer.bv, kv},        {layer.bo, hidden},
+        {layer.b_up, inter}, {layer.b_gate, inter}, {layer.b_down, hidden}};
+    for (const auto& [values, size] : biases) {
+      ASSERT_NE(values, nullptr);
+      double squares = 0;
+      for (int64_t i = 0; i < size; ++i) squares += static_cast<double>(values[i]) * values[i];
+      EXPECT_NEAR(std::sqrt(squares / static_cast<double>(size)), 0.02, 0.01) << "bias " << distinct.size();
+      distinct.emplace(values, values + std::min<int64_t>(size, 8));
+    }
+    const std::pair<const float*, int64_t> norms[] = {{layer.attn_norm, hidden},
+                                                      {layer.ffn_norm, hidden},
+                                                      {layer.q_norm, c.head_dim},
+                                                      {layer.k_norm, c.head_dim},
+                                                      {w.final_norm, hidden}};
+    for (const auto& [values, size] : norms) {
+      ASSERT_NE(values, nullptr);
+      EXPECT_EQ(std::count(values, values + size, 1.0f), size);
+    }
+  }
+  EXPECT_EQ(distinct.size(), 7 * w.layers.size()) << "no two biases are alike";
+}
+
+TEST(Dummy, ValuesArePinnedAndNearNormal) {
+  ModelDescription d = Describe(GoldenFolder("llama-mha"));
+  d.config.vocab_size = 4096;
+  const ModelWeights f32 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = DType::kF32});
+  double sum = 0, squares = 0;
+  int64_t within = 0;
+  std::set<float> distinct;
+  for (int64_t row = 0; row < 4096; ++row) {
+    for (const float v : Row(f32.embedding, row)) {
+      sum += v;
+      squares += static_cast<double>(v) * v;
+      within += std::abs(v) < 0.02f;
+      distinct.insert(v);
+    }
+  }
+  const double n = 4096 * 32;
+  EXPECT_NEAR(sum / n, 0.0, 0.0003);
+  EXPECT_NEAR(std::sqrt(squares / n), 0.02, 0.0002);
+  EXPECT_NEAR(static_cast<double>(within) / n, 0.68, 0.02);  // the normal's share within one deviation
+  EXPECT_GT(distinct.size(), 500u);
+  // Other formats round the same numbers.
+  const ModelWeights bf16 = Load(d, {.dummy = true, .seed = 1}),
+                     q8 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = DType::kQ8_0});
+  const ModelWeights f16 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = DType::kF16});
+  const auto exact = Row(f32.layers[1].w_down, 9);
+  const auto from_bf16 = Row(bf16.layers[1].w_down, 9), from_q8 = Row(q8.layers[1].w_down, 9),
+             from_f16 = Row(f16.layers[1].w_down, 9);
+  EXPECT_EQ(q8.layers[1].w_down.dtype, DType::kQ8_0);
+  for (size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_NEAR(from_bf16[i], exact[i], 0.0003);
+    EXPECT_NEAR(from_q8[i], exact[i], 0.0004);
+    EXPECT_NEAR(from_f16[i], exact[i], 0.00005);
+  }
+  EXPECT_REFUSED(LoadWeights(d, {.dummy = true, .dummy_dtype = DType::kQ4_K}, SystemClock()).status(),
+                 StatusCode::kInvalidArgument, "q4_k");
+}
+
+TEST(Inspect, TextAndJson) {
+  const ModelDescription d = Describe(GoldenFolder("gguf-mixed"));
+  InspectOptions options;
+  options.memory.available_bytes = int64_t{4} << 30;
+  const auto j = InspectJson(d, options);
+  EXPECT_EQ(j["architecture"], "llama");
+  EXPECT_EQ(j["format"], "gguf");
+  EXPECT_EQ(j["parameters"], d.config.NumParameters());
+  EXPECT_EQ(j["tensor_formats"].size(), 11u);
+  EXPECT_EQ(j["kv_bytes_per_token"], d.config.KvBytesPerToken(DType::kBF16));
+  EXPECT_EQ(j["shape"]["head_dim"], 16);
+  EXPECT_GT(j["memory_plan"]["blocks"], 0);
+  const std::string text = InspectText(d, options);
+  for (const char* part : {"q6_k", "bf16", "memory plan", "llama", "256 tokens"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+  options.memory.available_bytes = 1000;
+  EXPECT_NE(InspectText(d, options).find("does not fit"), std::string::npos);
+  options.memory.available_bytes = -1;
+  EXPECT_TRUE(InspectJson(d, options)["memory_plan"].is_null());
+}
+
+TEST(Catalog, ListsAndResolves) {
+  TempFolder cache;
+  EXPECT_TRUE(ListModels(cache.path()).empty());
+  EXPECT_REFUSED(ResolveModel("", cache.path()).status(), StatusCode::kNotFound, "smollm2-135m", "scripts/serve.sh",
+                 ".gguf");
+  const std::string gguf = TinyGguf().Build();
+  const std::string default_model = cache.Write("models/smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf", gguf);
+  const std::string loose = cache.Write("models/loose.gguf", gguf);
+  cache.Write("models/two/a.gguf", gguf);
+  cache.Write("models/two/b.gguf", gguf);
+  cache.Write("models/hf/config.json", "{}");
+  cache.Write("models/empty/notes.txt", "");
+  std::vector<std::string> names;
+  for (const CatalogEntry& m : ListModels(cache.path())) names.push_back(m.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"hf", "loose", "smollm2-135m", "two/a", "two/b"}));
+  EXPECT_EQ(*ResolveModel("", cache.path()), default_model);
+  EXPECT_EQ(*ResolveModel("smollm2-135m", cache.path()), default_model);
+  EXPECT_EQ(*ResolveModel("loose", cache.path()), loose);
+  EXPECT_EQ(*ResolveModel(loose, cache.path()), loose);
+  EXPECT_EQ(*ResolveModel("hf", cache.path()), cache.path() + "/models/hf");
+  EXPECT_REFUSED(ResolveModel("gpt-5", cache.path()).status(), StatusCode::kNotFound, "'gpt-5'", "two/a",
+                 "scripts/serve.sh");
+}
+
+TEST(DefaultModel, LoadsWhereItIsInstalled) {
+  const char* given = std::getenv("TACTUS_DEFAULT_MODEL");
+  const auto path = given != nullptr ? Result<std::string>(std::string(given)) : ResolveModel("");
+  if (!path.ok()) GTEST_SKIP() << "set TACTUS_DEFAULT_MODEL to the default model's file: " << path.status().message();
+  const ModelDescription d = Describe(*path);
+  EXPECT_EQ(d.config.architecture, "llama");
+  EXPECT_EQ(d.config.num_layers, 30);
+  EXPECT_EQ(d.config.NumParameters(), 134'515'008);
+  EXPECT_EQ(d.config.stop_ids, std::vector<TokenId>{2});
+  EXPECT_EQ(d.gguf_tokenizer.pre, "smollm");
+  EXPECT_EQ(d.gguf_tokenizer.tokens.size(), 49152u);
+  EXPECT_FALSE(d.chat_template.empty());
+  const ModelWeights w = Load(d);
+  EXPECT_EQ(w.format, "q4_1 (210), f32 (61), q8_0 (1)");
+  EXPECT_EQ(w.embedding.dtype, DType::kQ8_0);
+  EXPECT_EQ(w.lm_head.data, w.embedding.data);
+}
+
+}  // namespace
+}  // namespace tactus::loader_test

@@ -1,0 +1,523 @@
+// Packing at load: what lies in the panels, from every source and for every choice, and how little memory it takes on
+// the way.
+#include "compute/weights/pack_weights.h"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "compute/config/architecture.h"
+#include "compute/kernels/rows/dequantize.h"
+#include "compute/kernels/rows/quantize.h"
+#include "compute/model/loader.h"
+#include "compute/tensor/float16.h"
+#include "compute/weights/file_weights.h"
+#include "compute/weights/gguf.h"
+#include "compute/weights/weight_cache.h"
+#include "compute/weights/weight_storage.h"
+#include "model_files.h"
+
+namespace tactus::pack_weights_test {
+namespace {
+
+using kernels::PackedMatrix;
+using kernels::Quantization;
+using test::GgufBuilder;
+using test::GoldenFolder;
+using test::ReadFile;
+using test::TempFolder;
+
+ModelDescription Describe(const std::string& path) {
+  Result<ModelDescription> d = DescribeModel(path);
+  EXPECT_TRUE(d.ok()) << d.status().ToString();
+  return d.ok() ? *d : ModelDescription();
+}
+ModelWeights Load(const ModelDescription& d, const LoadWeightsOptions& options = {}) {
+  Result<ModelWeights> w = LoadWeights(d, options, SystemClock());
+  EXPECT_TRUE(w.ok()) << w.status().ToString();
+  return w.ok() ? *w : ModelWeights();
+}
+LoadWeightsOptions Packing(Quantization quantization = Quantization::kNone, int32_t threads = 1) {
+  LoadWeightsOptions options;
+  options.pack = true;
+  options.packing.quantization = quantization;
+  options.threads = threads;
+  return options;
+}
+std::vector<float> Row(const MatrixView& m, int64_t row) {
+  std::vector<float> out(static_cast<size_t>(m.cols));
+  kernels::Dequantize(m.dtype, static_cast<const std::byte*>(m.data) + row * m.row_bytes, m.cols, out.data());
+  return out;
+}
+std::vector<float> Row(const PackedMatrix& m, int64_t row) {
+  std::vector<float> out(static_cast<size_t>(m.cols));
+  kernels::UnpackRow(m, row, out.data());
+  return out;
+}
+std::string Bytes(const PackedMatrix& m) {
+  return {reinterpret_cast<const char*>(m.data), static_cast<size_t>(m.bytes())};
+}
+
+struct Pair {
+  std::string name;
+  const MatrixView* view;
+  const PackedMatrix* packed;
+};
+std::vector<Pair> PairsOf(const ModelWeights& rows, const ModelWeights& packed) {
+  std::vector<Pair> pairs = {{"embedding", &rows.embedding, &packed.packed->embedding},
+                             {"lm_head", &rows.lm_head, &packed.packed->lm_head}};
+  for (size_t l = 0; l < rows.layers.size(); ++l) {
+    const LayerWeights& r = rows.layers[l];
+    const PackedLayerWeights& p = packed.packed->layers[l];
+    const std::string at = std::to_string(l) + ".";
+    for (const Pair& pair : std::initializer_list<Pair>{{at + "wq", &r.wq, &p.wq},
+                                                        {at + "wk", &r.wk, &p.wk},
+                                                        {at + "wv", &r.wv, &p.wv},
+                                                        {at + "wo", &r.wo, &p.wo},
+                                                        {at + "w_gate", &r.w_gate, &p.w_gate},
+                                                        {at + "w_up", &r.w_up, &p.w_up},
+                                                        {at + "w_down", &r.w_down, &p.w_down}}) {
+      pairs.push_back(pair);
+    }
+  }
+  return pairs;
+}
+
+constexpr const char* kGoldenModels[] = {"llama-mha",  "llama-gqa", "llama-gqa-bf16", "llama-gqa-f16", "llama-sharded",
+                                         "llama-bias", "qwen2",     "qwen3",          "gguf-f16",      "gguf-bf16",
+                                         "gguf-q8_0",  "gguf-q4_0", "gguf-q4_1",      "gguf-q5_0",     "gguf-q5_1",
+                                         "gguf-q4_k",  "gguf-q5_k", "gguf-q6_k",      "gguf-mixed"};
+
+TEST(PackWeights, EveryFormatKeepsItsValues) {
+  for (const char* name : kGoldenModels) {
+    SCOPED_TRACE(name);
+    const ModelDescription d = Describe(GoldenFolder(name));
+    const ModelWeights rows = Load(d), packed = Load(d, Packing());
+    ASSERT_NE(packed.packed, nullptr);
+    for (const Pair& pair : PairsOf(rows, packed)) {
+      SCOPED_TRACE(pair.name);
+      ASSERT_EQ(pair.packed->rows, pair.view->rows);
+      for (int64_t row = 0; row < pair.view->rows; row += 5) {
+        ASSERT_EQ(Row(*pair.packed, row), Row(*pair.view, row)) << "row " << row;
+      }
+    }
+  }
+}
+
+TEST(PackWeights, RowsAreNotKeptAndTiedMatricesAreOne) {
+  for (const char* name : {"qwen2", "llama-mha"}) {
+    const ModelDescription d = Describe(GoldenFolder(name));
+    const ModelWeights w = Load(d, Packing());
+    EXPECT_EQ(w.embedding.data, nullptr);
+    EXPECT_EQ(w.lm_head.data, nullptr);
+    EXPECT_EQ(w.layers[0].w_down.data, nullptr);
+    EXPECT_EQ(w.layers[0].w_down.rows, d.config.hidden_size) << "shapes stay";
+    EXPECT_EQ(w.packed->lm_head.data == w.packed->embedding.data, d.config.tie_embeddings);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(w.packed->layers[1].wk.data) % 64, 0u);
+    EXPECT_EQ(w.bytes, *PlanWeightBytes(d, Packing()));
+  }
+}
+
+TEST(PackWeights, AnyNumberOfThreadsGivesTheSameBytes) {
+  const ModelDescription d = Describe(GoldenFolder("gguf-mixed"));
+  const ModelWeights one = Load(d, Packing(Quantization::kInt4, 1)), many = Load(d, Packing(Quantization::kInt4, 4));
+  for (size_t l = 0; l < one.packed->layers.size(); ++l) {
+    EXPECT_EQ(Bytes(one.packed->layers[l].w_up), Bytes(many.packed->layers[l].w_up));
+    EXPECT_EQ(Bytes(one.packed->layers[l].w_down), Bytes(many.packed->layers[l].w_down));
+  }
+  EXPECT_EQ(Bytes(one.packed->lm_head), Bytes(many.packed->lm_head));
+}
+
+// A Llama of which every row is a whole number of blocks, its matrices of one dtype; the values are the same for all.
+constexpr int64_t kHidden = 128, kInner = 256, kVocab = 200;
+std::string GgufOf(DType dtype, int64_t hidden = kHidden, int64_t inner = kInner, int64_t vocab = kVocab) {
+  GgufBuilder b;
+  b.Text("general.architecture", "llama");
+  b.U32("llama.block_count", 1);
+  b.U32("llama.embedding_length", static_cast<uint32_t>(hidden));
+  b.U32("llama.context_length", 64);
+  b.U32("llama.feed_forward_length", static_cast<uint32_t>(inner));
+  b.U32("llama.attention.head_count", static_cast<uint32_t>(hidden / 64));
+  b.U32("llama.attention.head_count_kv", static_cast<uint32_t>(hidden / 128));
+  b.F32("llama.attention.layer_norm_rms_epsilon", 1e-5f);
+  const auto matrix = [&](const std::string& name, int64_t rows, int64_t cols) {
+    std::vector<float> values(static_cast<size_t>(rows * cols));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = std::sin(static_cast<float>(i * 2654435761u % 100003)) * 0.05f;
+    std::string data(static_cast<size_t>(rows * RowBytes(dtype, cols)), '\0');
+    kernels::Quantize(dtype, values.data(), rows * cols, reinterpret_cast<std::byte*>(data.data()));
+    constexpr std::pair<DType, uint32_t> kTypes[] = {
+        {DType::kF32, 0}, {DType::kF16, 1}, {DType::kQ4_0, 2}, {DType::kQ4_1, 3}, {DType::kQ8_0, 8}};
+    for (const auto& [known, type] : kTypes) {
+      if (known == dtype) b.Tensor(name, {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)}, type, data);
+    }
+  };
+  matrix("token_embd.weight", vocab, hidden);
+  b.F32Tensor("output_norm.weight", {static_cast<uint64_t>(hidden)});
+  b.F32Tensor("blk.0.attn_norm.weight", {static_cast<uint64_t>(hidden)});
+  b.F32Tensor("blk.0.ffn_norm.weight", {static_cast<uint64_t>(hidden)});
+  matrix("blk.0.attn_q.weight", hidden, hidden);
+  matrix("blk.0.attn_k.weight", hidden / 2, hidden);
+  matrix("blk.0.attn_v.weight", hidden / 2, hidden);
+  matrix("blk.0.attn_output.weight", hidden, hidden);
+  matrix("blk.0.ffn_gate.weight", inner, hidden);
+  matrix("blk.0.ffn_up.weight", inner, hidden);
+  matrix("blk.0.ffn_down.weight", hidden, inner);
+  return b.Build();
+}
+
+TEST(PackWeights, QuantizedAtLoadIsAFileOfThatFormat) {
+  TempFolder folder;
+  const ModelDescription f32 = Describe(folder.Write("a/f32.gguf", GgufOf(DType::kF32)));
+  const ModelDescription q8 = Describe(folder.Write("b/q8.gguf", GgufOf(DType::kQ8_0)));
+  const ModelWeights at_load = Load(f32, Packing(Quantization::kQ8_0, 2)), stored = Load(q8, Packing());
+  const auto& a = *at_load.packed;
+  const auto& b = *stored.packed;
+  EXPECT_EQ(Bytes(a.embedding), Bytes(b.embedding));
+  for (const auto member :
+       {&PackedLayerWeights::wq, &PackedLayerWeights::wk, &PackedLayerWeights::wv, &PackedLayerWeights::wo,
+        &PackedLayerWeights::w_gate, &PackedLayerWeights::w_up, &PackedLayerWeights::w_down}) {
+    EXPECT_EQ(Bytes(a.layers[0].*member), Bytes(b.layers[0].*member));
+  }
+  EXPECT_EQ(at_load.format, "q8_0 from f32 (11)");
+  EXPECT_EQ(stored.format, "q8_0 (8), f32 (3)");
+}
+
+TEST(PackWeights, QuantizingStaysWithinTheFormatsStep) {
+  TempFolder folder;
+  for (const DType stored : {DType::kF32, DType::kF16, DType::kQ4_1}) {
+    const ModelDescription d = Describe(folder.Write(std::string(InfoOf(stored).name) + "/m.gguf", GgufOf(stored)));
+    const ModelWeights rows = Load(d);
+    // Half a step of the grid, 255 for 8 bits and 15 for 4, of values up to 0.05; scales are rounded, int4's are
+    // searched.
+    for (const auto& [quantization, bound] :
+         {std::pair{Quantization::kQ8_0, 0.00021f}, {Quantization::kInt8, 0.00021f}, {Quantization::kInt4, 0.0045f}}) {
+      const ModelWeights packed = Load(d, Packing(quantization));
+      double error = 0.0, count = 0.0;
+      for (int64_t row = 0; row < kInner; ++row) {
+        const std::vector<float> exact = Row(rows.layers[0].w_up, row), got = Row(packed.packed->layers[0].w_up, row);
+        for (size_t i = 0; i < exact.size(); ++i) {
+          ASSERT_LE(std::abs(exact[i] - got[i]), bound);
+          error += std::abs(exact[i] - got[i]);
+          count += 1.0;
+        }
+      }
+      if (stored == DType::kF32) {
+        EXPECT_GT(error / count, bound * 0.1) << "it is quantised";
+      }
+    }
+  }
+}
+
+TEST(PackWeights, VocabularyKeeps8BitsUnderInt4) {
+  TempFolder folder;
+  const ModelWeights w = Load(Describe(folder.Write("m.gguf", GgufOf(DType::kF32))), Packing(Quantization::kInt4));
+  EXPECT_EQ(static_cast<int>(w.packed->embedding.code), static_cast<int>(kernels::PackedCode::kU8));
+  EXPECT_EQ(static_cast<int>(w.packed->layers[0].wq.code), static_cast<int>(kernels::PackedCode::kU4));
+}
+
+TEST(PackWeights, RoundedToBf16WhateverTheFile) {
+  TempFolder folder;
+  const ModelDescription d = Describe(folder.Write("m.gguf", GgufOf(DType::kQ4_0)));
+  LoadWeightsOptions options = Packing();
+  options.packing.round_to_bf16 = true;
+  const ModelWeights rows = Load(d), packed = Load(d, options);
+  std::vector<float> expected = Row(rows.layers[0].wo, 77);
+  for (float& v : expected) v = BF16ToF32(F32ToBF16(v));
+  EXPECT_EQ(Row(packed.packed->layers[0].wo, 77), expected);
+  EXPECT_EQ(packed.format, "bf16 from q4_0 (8), f32 (3)");
+}
+
+TEST(PackWeights, MisalignedSafetensorsPackTheSame) {
+  TempFolder folder;  // an odd header puts every tensor at an odd address
+  folder.Write("config.json", ReadFile(GoldenFolder("llama-gqa-bf16") + "/config.json"));
+  std::string file = ReadFile(GoldenFolder("llama-gqa-bf16") + "/model.safetensors");
+  uint64_t header = 0;
+  std::memcpy(&header, file.data(), 8);
+  file.insert(8 + header, " ");
+  ++header;
+  std::memcpy(file.data(), &header, 8);
+  folder.Write("model.safetensors", file);
+  const ModelWeights w = Load(Describe(folder.path()), Packing(Quantization::kNone, 2));
+  const ModelWeights expected = Load(Describe(GoldenFolder("llama-gqa-bf16")), Packing());
+  EXPECT_EQ(Bytes(w.packed->layers[1].w_down), Bytes(expected.packed->layers[1].w_down));
+  EXPECT_EQ(Bytes(w.packed->embedding), Bytes(expected.packed->embedding));
+}
+
+TEST(PackWeights, DummiesAreMadeRowByRow) {
+  const ModelDescription d = Describe(GoldenFolder("llama-mha"));
+  for (const DType dtype : {DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
+    SCOPED_TRACE(InfoOf(dtype).name);
+    LoadWeightsOptions options = Packing(Quantization::kNone, 3);
+    options.dummy = true;
+    options.seed = 5;
+    options.dummy_dtype = dtype;
+    const ModelWeights packed = Load(d, options);
+    options.pack = false;
+    const ModelWeights rows = Load(d, options);
+    for (const Pair& pair : PairsOf(rows, packed)) {
+      for (int64_t row = 0; row < pair.view->rows; row += 7)
+        ASSERT_EQ(Row(*pair.packed, row), Row(*pair.view, row)) << pair.name;
+    }
+  }
+}
+
+TEST(PackWeights, TokensKeep16BitsWhereThatIsCheap) {
+  using kernels::Rounding;
+  ModelDescription d = Describe(GoldenFolder("llama-mha"));  // as many KV heads as heads: k and v are dear
+  LoadWeightsOptions options = Packing(Quantization::kInt8);
+  options.packing.rounding = Rounding::kInt8;
+  const TokenRoundings all_heads = Load(d, options).packed->roundings;
+  EXPECT_EQ(all_heads.others, Rounding::kInt8);
+  EXPECT_EQ(all_heads.kv, Rounding::kInt8);
+  EXPECT_EQ(all_heads.lm_head, Rounding::kInt16);
+  options.dummy = true;
+  d.config.num_heads = 8;
+  d.config.num_kv_heads = 1;
+  d.config.head_dim = 4;
+  EXPECT_EQ(Load(d, options).packed->roundings.kv, Rounding::kInt16);
+  options.packing.rounding = Rounding::kMixed;
+  const TokenRoundings mixed = Load(d, options).packed->roundings;
+  EXPECT_EQ(mixed.kv, Rounding::kMixed);
+  EXPECT_EQ(mixed.down, Rounding::kMixedFine);
+  EXPECT_EQ(mixed.lm_head, Rounding::kInt16);
+  EXPECT_EQ(mixed.others, Rounding::kMixed);
+  options.packing.quantization = Quantization::kInt4;
+  EXPECT_EQ(Load(d, options).packed->roundings.lm_head, Rounding::kMixedFine);
+  options.packing.rounding = Rounding::kInt16;
+  EXPECT_EQ(Load(d, options).packed->roundings.others, Rounding::kInt16);
+}
+
+int64_t ResidentBytes() {
+  int64_t size = 0, resident = 0, of_files = 0;
+  std::ifstream("/proc/self/statm") >> size >> resident >> of_files;
+#ifdef __SANITIZE_THREAD__
+  resident = of_files;  // ThreadSanitizer keeps four bytes of its own for each one that is touched
+#endif
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// Rows and panels are never in memory together: while 64 MiB of f32 become 17 MiB of q8_0, only the panels stay.
+TEST(PackWeights, FilePagesAreReleasedOnTheWay) {
+  constexpr int64_t kWide = 1024,
+                    kSlackBytes = int64_t{12} << 20;  // 16 tasks of 1 MiB are read ahead by the system, not mapped
+  TempFolder folder;
+  const std::string path = folder.Write("m.gguf", GgufOf(DType::kF32, kWide, 2 * kWide, 8 * kWide));
+  const ModelDescription d = Describe(path);
+  auto file = MappedFile::Open(path);
+  ASSERT_TRUE(file.ok());
+  const auto gguf = ParseGguf((*file)->bytes(), path);
+  ASSERT_TRUE(gguf.ok());
+  const TensorSet tensors{{*file}, gguf->tensors};
+  const TensorNames& names = *FindArchitecture("llama")->gguf_names;
+  const auto source = MakeFileSource(tensors, names, path, d.config, MatrixUse::kRows);
+  ModelWeights weights;
+  ASSERT_TRUE(BuildWeights(d.config, names, *source, &weights).ok());
+  PackChoice choice;
+  choice.quantization = Quantization::kQ8_0;
+  const auto plan = PlanPacking(d.config, names, choice, &weights);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_GT(plan->source_bytes, int64_t{64} << 20);
+  std::vector<std::byte> memory(static_cast<size_t>(plan->bytes) + 64);
+  std::byte* aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+  kernels::ThreadPool pool(1, SystemClock());
+  const int64_t before = ResidentBytes();  // the vector's pages are in it
+  int64_t most = 0, done = 0;
+  ASSERT_TRUE(PackAll(*plan, *source, pool, aligned, [&](int64_t bytes) {
+                most = std::max(most, ResidentBytes());
+                done = bytes;
+              }).ok());
+  EXPECT_EQ(done, plan->source_bytes);
+  EXPECT_LT(most - before, kSlackBytes) << "of " << plan->source_bytes << " bytes of rows";
+}
+
+TEST(PackWeights, BrokenFilesAreRefusedAlike) {
+  TempFolder folder;
+  GgufBuilder extra = test::TinyGguf();
+  extra.F32Tensor("blk.0.ffn_gate_inp.weight", {8, 2});
+  const ModelDescription d = Describe(folder.Write("e.gguf", extra.Build()));
+  EXPECT_REFUSED(LoadWeights(d, Packing(), SystemClock()).status(), StatusCode::kDataLoss, "ffn_gate_inp", "no place");
+  EXPECT_REFUSED(PlanWeightBytes(d, Packing()).status(), StatusCode::kDataLoss, "ffn_gate_inp");
+  ModelDescription config_only =
+      Describe(folder.Write("c/config.json", ReadFile(GoldenFolder("qwen3") + "/config.json")));
+  EXPECT_REFUSED(LoadWeights(config_only, Packing(), SystemClock()).status(), StatusCode::kNotFound, "safetensors");
+}
+
+// ---- the cache on disk
+
+class WeightCacheTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = folder_.Write("m.gguf", GgufOf(DType::kF32));
+    cache_ = folder_.path() + "/cache";
+  }
+  ModelWeights LoadCached(Quantization quantization = Quantization::kQ8_0) {
+    LoadWeightsOptions options = Packing(quantization, 2);
+    options.cache_folder = cache_;
+    said_.clear();
+    options.say = [this](const std::string& line) { said_ += line + "\n"; };
+    return Load(Describe(path_), options);
+  }
+  std::vector<std::string> Files() const {
+    std::vector<std::string> files;
+    for (const auto& entry : std::filesystem::directory_iterator(cache_)) files.push_back(entry.path().string());
+    return files;
+  }
+  bool Said(const std::string& part) const { return said_.find(part) != std::string::npos; }
+  // The next load says `reason`, uses what is right, writes the file again; the one after that uses it.
+  void ExpectRewritten(const std::string& reason) {
+    const std::string fresh = Bytes(Load(Describe(path_), Packing(Quantization::kQ8_0)).packed->layers[0].w_down);
+    EXPECT_EQ(Bytes(LoadCached().packed->layers[0].w_down), fresh);
+    EXPECT_TRUE(Said(reason)) << said_;
+    EXPECT_TRUE(Said("weight cache written")) << said_;
+    EXPECT_EQ(Bytes(LoadCached().packed->layers[0].w_down), fresh);
+    EXPECT_TRUE(Said("packed weights from")) << said_;
+    EXPECT_EQ(Files().size(), 1u);
+  }
+  TempFolder folder_;
+  std::string path_, cache_, said_;
+};
+
+TEST_F(WeightCacheTest, MissThenHit) {
+  const ModelWeights fresh = LoadCached();
+  EXPECT_TRUE(Said("weight cache written")) << said_;
+  const ModelWeights cached = LoadCached();
+  EXPECT_TRUE(Said("packed weights from")) << said_;
+  EXPECT_FALSE(Said("packed into")) << said_;
+  EXPECT_EQ(Bytes(fresh.packed->embedding), Bytes(cached.packed->embedding));
+  EXPECT_EQ(Bytes(fresh.packed->layers[0].w_gate), Bytes(cached.packed->layers[0].w_gate));
+  EXPECT_EQ(fresh.bytes, cached.bytes);
+  EXPECT_EQ(fresh.format, cached.format);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(cached.packed->embedding.data) % 64, 0u);
+  LoadCached(Quantization::kInt4);
+  EXPECT_FALSE(Said("not used")) << "another form is another file";
+  EXPECT_EQ(Files().size(), 2u);
+}
+
+TEST_F(WeightCacheTest, EveryDamagedByteIsFound) {
+  LoadCached();
+  const std::string file = Files().at(0), whole = ReadFile(file);
+  const size_t data = whole.size() -
+                      static_cast<size_t>(*PlanWeightBytes(Describe(path_), Packing(Quantization::kQ8_0))) +
+                      3 * kHidden * 4;
+  for (const size_t at : {size_t{0}, size_t{40}, data + 1, data + 5000, whole.size() - 1}) {
+    SCOPED_TRACE(at);
+    std::string broken = whole;
+    broken[at] = static_cast<char>(broken[at] ^ 0x10);
+    std::ofstream(file, std::ios::binary) << broken;
+    ExpectRewritten(at < 1000 ? "other files" : "damaged");
+    EXPECT_EQ(ReadFile(file), whole);
+  }
+}
+
+TEST_F(WeightCacheTest, WrongSizesAreFound) {
+  LoadCached();
+  const std::string file = Files().at(0), whole = ReadFile(file);
+  for (const size_t size : {size_t{10}, whole.size() / 2, whole.size() - 1}) {
+    std::ofstream(file, std::ios::binary) << whole.substr(0, size);
+    ExpectRewritten("not used");
+  }
+  std::ofstream(file, std::ios::binary) << whole + "x";
+  ExpectRewritten("should have");
+  std::ofstream(file, std::ios::binary) << "";
+  ExpectRewritten("empty");
+}
+
+// A start that was killed while it wrote leaves a file that no process holds; another start may be writing right now.
+TEST_F(WeightCacheTest, UnfinishedFilesOfTheDeadGoAndThoseOfTheLivingStay) {
+  LoadCached();
+  const std::string file = Files().at(0), dead = file + ".abc123.tmp", living = file + ".def456.tmp",
+                    other = cache_ + "/other.tmp";
+  for (const std::string& path : {dead, living, other}) std::ofstream(path) << "half";
+  const int held = open(living.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
+  std::filesystem::remove(file);
+  LoadCached();
+  EXPECT_TRUE(Said("weight cache written")) << said_;
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_TRUE(std::filesystem::exists(living));
+  EXPECT_TRUE(std::filesystem::exists(other));
+  EXPECT_EQ(Files().size(), 3u);
+  close(held);
+}
+
+TEST_F(WeightCacheTest, AChangedModelReplacesItsFile) {
+  LoadCached();
+  std::string changed = ReadFile(path_);
+  changed[changed.size() - 200] = static_cast<char>(changed[changed.size() - 200] ^ 0x20);
+  std::ofstream(path_, std::ios::binary) << changed;
+  const auto now = std::filesystem::last_write_time(path_);
+  std::filesystem::last_write_time(path_, now + std::chrono::seconds(2));  // clocks of file systems may be coarse
+  ExpectRewritten("other files");
+}
+
+// Of an older program: the same model and form, but its bytes lay otherwise.
+TEST_F(WeightCacheTest, AnotherLayoutIsWrittenAgain) {
+  LoadCached();
+  const std::string file = Files().at(0), whole = ReadFile(file), word = ", layout ";
+  const size_t at = whole.find(word) + word.size();
+  ASSERT_LT(at, 100u);
+  ASSERT_TRUE('2' <= whole[at] && whole[at] <= '9');
+  std::string older = whole;
+  --older[at];
+  std::ofstream(file, std::ios::binary) << older;
+  ExpectRewritten("other files or for another form");
+  EXPECT_EQ(ReadFile(file), whole);
+}
+
+TEST_F(WeightCacheTest, AnUnwritableFolderIsNoError) {
+  folder_.Write("cache", "a file");
+  const ModelWeights w = LoadCached();
+  ASSERT_NE(w.packed, nullptr);
+  EXPECT_TRUE(Said("cannot be written")) << said_;
+  LoadWeightsOptions options = Packing();
+  options.dummy = true;
+  options.cache_folder = cache_;
+  options.say = [this](const std::string& line) { said_ += line; };
+  EXPECT_TRUE(LoadWeights(Describe(path_), options, SystemClock()).ok());
+  EXPECT_TRUE(Said("dummy weights have no files")) << said_;
+}
+
+// The file that a process opens first has number 0 where standard input is closed.
+TEST_F(WeightCacheTest, IsWrittenWhereStandardInputIsClosed) {
+  const WeightCacheKey key = {folder_.path() + "/direct/m.packed", "what it begins with\n", 5};
+  kernels::ThreadPool pool(1, SystemClock());
+  const int kept = dup(0);
+  if (kept >= 0) close(0);
+  const Status written = WriteWeightCache(key, reinterpret_cast<const std::byte*>("abcde"), pool);
+  if (kept >= 0) {
+    dup2(kept, 0);
+    close(kept);
+  }
+  EXPECT_TRUE(written.ok()) << written.ToString();
+  const auto cached = OpenWeightCache(key, pool);
+  ASSERT_TRUE(cached.ok()) << cached.status().ToString();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(cached->memory), 5), "abcde");
+}
+
+TEST(WeightStorage, HugePagesAreThoseOfTheMappingThatHoldsIt) {
+  TempFolder folder;
+  const std::string smaps =
+      folder.Write("smaps",
+                   "100000-300000 rw-p 00000000 00:00 0 \nSize: 2048 kB\nAnonHugePages: 0 kB\nVmFlags: rd wr\n"
+                   "300000-900000 rw-p 00000000 00:00 0   [heap]\nSize: 6144 kB\nAnonHugePages:      4096 kB\n"
+                   "900000-b00000 rw-p 00000000 00:00 0 \nAnonHugePages:      2048 kB\n"
+                   "c00000-d00000 rw-p 00000000 00:00 0 \nSize: 1024 kB\n");
+  const auto bytes = [&smaps](uintptr_t at) { return HugePageBytes(reinterpret_cast<const void*>(at), smaps.c_str()); };
+  EXPECT_EQ(bytes(0x2fffff), 0);
+  EXPECT_EQ(bytes(0x300000), 4096 * 1024) << "the first byte of a mapping";
+  EXPECT_EQ(bytes(0x8fffff), 4096 * 1024) << "and its last";
+  EXPECT_EQ(bytes(0x900000), 2048 * 1024);
+  EXPECT_EQ(bytes(0xb00000), 0) << "in no mapping";
+  EXPECT_EQ(bytes(0xc00000), 0) << "a mapping of which the system does not say";
+  EXPECT_EQ(HugePageBytes(&folder, (folder.path() + "/absent").c_str()), 0);
+}
+
+}  // namespace
+}  // namespace tactus::pack_weights_test

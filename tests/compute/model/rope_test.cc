@@ -1,0 +1,90 @@
+// Frequencies against transformers' formulas, evaluated here in double, and what dynamic scaling promises.
+#include "compute/model/rope.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace tactus {
+namespace {
+
+constexpr int32_t kDim = 64;
+
+double Base(int32_t i, double theta) {
+  return std::pow(theta, -2.0 * i / kDim);
+}
+
+TEST(Rope, PlainFrequencies) {
+  RopeConfig config;
+  config.theta = 100000.0f;
+  const Rope rope(config, kDim, 8192);
+  ASSERT_EQ(rope.inv_freq().size(), 32u);
+  EXPECT_EQ(rope.inv_freq()[0], 1.0f);
+  for (int32_t i = 0; i < kDim / 2; ++i) {
+    EXPECT_NEAR(rope.inv_freq()[static_cast<size_t>(i)] / Base(i, 100000.0), 1.0, 2e-7) << i;
+  }
+  EXPECT_EQ(rope.table().rotary_dim, kDim);
+  EXPECT_FALSE(rope.table().interleaved);
+}
+
+TEST(Rope, LinearDividesEveryFrequency) {
+  RopeConfig config;
+  config.scaling = RopeScaling::kLinear;
+  config.factor = 4.0f;
+  const Rope rope(config, kDim, 8192), plain(RopeConfig{}, kDim, 8192);
+  for (size_t i = 0; i < 32; ++i) EXPECT_EQ(rope.inv_freq()[i], plain.inv_freq()[i] / 4.0f);
+}
+
+TEST(Rope, FrequencyFactorsDivide) {
+  RopeConfig config;
+  config.interleaved = true;
+  for (int i = 0; i < kDim / 2; ++i) config.frequency_factors.push_back(1.0f + static_cast<float>(i) / 8.0f);
+  const Rope rope(config, kDim, 8192), plain(RopeConfig{}, kDim, 8192);
+  for (size_t i = 0; i < 32; ++i) EXPECT_EQ(rope.inv_freq()[i], plain.inv_freq()[i] / config.frequency_factors[i]);
+  EXPECT_TRUE(rope.table().interleaved);
+}
+
+// Llama 3.1's numbers: short waves kept, long ones divided by 8, a smooth passage between.
+TEST(Rope, Llama3KeepsShortWavesAndStretchesLongOnes) {
+  RopeConfig config;
+  config.theta = 500000.0f;
+  config.scaling = RopeScaling::kLlama3;
+  config.factor = 8.0f;
+  config.original_max_position = 8192;
+  const Rope rope(config, kDim, 131072);
+  int kept = 0, divided = 0, between = 0;
+  for (int32_t i = 0; i < kDim / 2; ++i) {
+    const double f = Base(i, 500000.0), wave = 2 * M_PI / f, ours = rope.inv_freq()[static_cast<size_t>(i)];
+    double expected = f;
+    if (wave > 8192.0 / 1.0) {
+      expected = f / 8, ++divided;
+    } else if (wave >= 8192.0 / 4.0) {
+      const double smooth = (8192.0 / wave - 1.0) / (4.0 - 1.0);
+      expected = (1 - smooth) * f / 8 + smooth * f, ++between;
+    } else {
+      ++kept;
+    }
+    EXPECT_NEAR(ours / expected, 1.0, 1e-6) << i;
+  }
+  EXPECT_GT(kept, 0);
+  EXPECT_GT(between, 0);
+  EXPECT_GT(divided, 0);
+}
+
+TEST(Rope, DynamicBaseFollowsFromTheLengthOfTheRunAlone) {
+  RopeConfig config;
+  config.scaling = RopeScaling::kDynamic;
+  config.factor = 2.0f;
+  config.original_max_position = 2048;
+  const Rope plain(RopeConfig{}, kDim, 2048);
+  EXPECT_EQ(Rope(config, kDim, 512).inv_freq(), plain.inv_freq());
+  EXPECT_EQ(Rope(config, kDim, 2048).inv_freq(), plain.inv_freq());
+  const Rope longer(config, kDim, 6144);
+  const double base = 10000.0 * std::pow(2.0 * 6144 / 2048 - 1.0, 64.0 / 62.0);
+  for (int32_t i = 0; i < kDim / 2; ++i) {
+    EXPECT_NEAR(longer.inv_freq()[static_cast<size_t>(i)] / Base(i, base), 1.0, 1e-6) << i;
+  }
+}
+
+}  // namespace
+}  // namespace tactus
