@@ -106,18 +106,18 @@ case $mode in
     test_data
     venv .venv-tools tools/requirements.txt  # the reference implementations
     echo "test: every chat template of the llama-cpp-python source package against transformers, and with answers as history" >&2
-    .venv-tools/bin/python tools/check_templates.py --render build/release/tests/text/jinja_render \
+    .venv-tools/bin/python tools/check_templates.py --render build/release/tests/language/text/jinja_render \
       --history build/release/tests/api/api_test
     echo "test: names without linkage in sources that are compiled together" >&2
     .venv-tools/bin/python tests/lint/unity_names.py build/release
     echo "test: tokenisers against their references on random odd strings" >&2
-    .venv-tools/bin/python tools/compare_tokenizers.py build/release/tests/text/tokenize_lines --count 10000 --seed 1 \
+    .venv-tools/bin/python tools/compare_tokenizers.py build/release/tests/language/text/tokenize_lines --count 10000 --seed 1 \
       ${TACTUS_DEFAULT_MODEL:+--gguf "$TACTUS_DEFAULT_MODEL"}
     # xgrammar wants packages of gigabytes that these comparisons never call: what is wanted is listed in full.
-    venv .venv-xgrammar tests/grammar/requirements.txt --no-deps
+    venv .venv-xgrammar tests/language/grammar/requirements.txt --no-deps
     scripts/build.sh release grammar_lines
     echo "test: verdicts on 3,000 instances of 309 schemas against jsonschema and xgrammar" >&2
-    .venv-xgrammar/bin/python tests/grammar/compare_grammars.py build/release/tests/grammar/grammar_lines
+    .venv-xgrammar/bin/python tests/language/grammar/compare_grammars.py build/release/tests/language/grammar/grammar_lines
     run_ctest release -L slow
     ;;
   asan)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Renders real chat templates with transformers and with Tactus, and compares byte for byte.
 
-    check_templates.py DIR --render build/release/tests/text/jinja_render [--history PROGRAM] [--verbose]
+    check_templates.py DIR --render build/release/tests/language/text/jinja_render [--history PROGRAM] [--verbose]
 
 DIR holds *.jinja files. Without DIR the source package of llama-cpp-python is downloaded with pip for its templates.
 Both sides see the same clock (UTC). An error must meet an error; texts must be equal. Exit 1 on any difference.

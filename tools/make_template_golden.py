@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/text/data/templates/golden.json: small templates with what Python's jinja2 makes of them.
+"""Writes tests/language/text/data/templates/golden.json: small templates with what Python's jinja2 makes of them.
 
     make_template_golden.py [OUTPUT]
 
@@ -397,7 +397,7 @@ def main():
     output = (
         sys.argv[1]
         if len(sys.argv) > 1
-        else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/text/data/templates/golden.json")
+        else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/language/text/data/templates/golden.json")
     )
     os.makedirs(os.path.dirname(output), exist_ok=True)
     golden = {

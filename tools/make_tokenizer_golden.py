@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the tokeniser test data in tests/text/data with the reference implementations.
+"""Makes the tokeniser test data in tests/language/text/data with the reference implementations.
 
   tools/make_tokenizer_golden.py                      small tokenisers of every kind, and what they make of odd strings
   tools/make_tokenizer_golden.py --gguf MODEL.gguf    ids of the same strings for the default model's vocabulary

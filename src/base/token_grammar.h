@@ -1,6 +1,6 @@
-// What an answer must match, token by token: the interface between whoever compiles a rule (src/grammar/) and those who
-// keep a sequence to it: the executor, which lets only tokens be sampled that the rule allows, and the loop, which
-// knows ahead what the rule leaves no choice about.
+// What an answer must match, token by token: the interface between whoever compiles a rule (src/language/grammar/) and
+// those who keep a sequence to it: the executor, which lets only tokens be sampled that the rule allows, and the loop,
+// which knows ahead what the rule leaves no choice about.
 #pragma once
 
 #include <cstdint>

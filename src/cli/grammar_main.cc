@@ -1,10 +1,10 @@
-// tactus-grammar: the process in which a server tries clients' rules (grammar/trial.h). Not started by hand.
+// tactus-grammar: the process in which a server tries clients' rules (language/grammar/trial.h). Not started by hand.
 #include <cstdio>
 #include <cstring>
 #include <exception>
 
 #include "base/thread_role.h"
-#include "grammar/trial.h"
+#include "language/grammar/trial.h"
 #include "tactus/version.h"
 
 int main(int argc, char** argv) {

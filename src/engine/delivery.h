@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "core/loop/events.h"
+#include "language/text/tokenizer.h"
 #include "tactus/engine.h"
-#include "text/tokenizer.h"
 
 namespace tactus {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/input_file.h"
-#include "text/gguf_spec.h"
+#include "language/text/gguf_spec.h"
 
 namespace tactus {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "compute/model/loader.h"
-#include "text/chat_template.h"
-#include "text/tokenizer.h"
+#include "language/text/chat_template.h"
+#include "language/text/tokenizer.h"
 
 namespace tactus {
 

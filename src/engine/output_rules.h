@@ -1,5 +1,5 @@
 // The rules of one model's answers: makes the vocabulary that grammars stand on out of its tokeniser, and compiles over
-// it (grammar/grammar_engine.h). Any thread.
+// it (language/grammar/grammar_engine.h). Any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "base/token_grammar.h"
-#include "grammar/grammar_engine.h"
+#include "language/grammar/grammar_engine.h"
+#include "language/text/tokenizer.h"
 #include "tactus/request.h"
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
-#include "text/tokenizer.h"
 
 namespace tactus {
 

@@ -6,8 +6,8 @@
 #include "api/history.h"
 #include "api/tools.h"
 #include "base/json.h"
+#include "language/text/chat_template.h"
 #include "serve/fake_engine.h"
-#include "text/chat_template.h"
 
 namespace tactus::api {
 namespace {

@@ -17,8 +17,8 @@
 #include "api/answer_text.h"
 #include "api/apis.h"
 #include "api/conversation.h"
+#include "language/text/chat_template.h"
 #include "serve/fake_engine.h"
-#include "text/chat_template.h"
 
 namespace tactus::api::history_test {
 namespace {

@@ -6,9 +6,9 @@
 
 #include "api/tool_rule.h"
 #include "base/thread_cpu.h"
-#include "grammar/grammar_engine.h"
-#include "grammar/needs_llguidance.h"
-#include "grammar/small_vocabulary.h"
+#include "language/grammar/grammar_engine.h"
+#include "language/grammar/needs_llguidance.h"
+#include "language/grammar/small_vocabulary.h"
 
 #include "time_limit.h"
 

@@ -10,7 +10,7 @@
 
 #include "compute/model/loader.h"
 #include "engine/model_text.h"
-#include "grammar/needs_llguidance.h"
+#include "language/grammar/needs_llguidance.h"
 
 namespace tactus {
 namespace {

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "text/jinja/template.h"
+#include "language/text/jinja/template.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const tactus::Json variables = tactus::Json::parse(R"({

@@ -1,14 +1,14 @@
 // Tokenisers from hostile files, over hostile text. The first byte chooses the file's format; the rest is the file,
 // then after a zero byte pair the text. What is accepted must encode without a fault, give ids of its own vocabulary
-// only, and stream what it decodes. tokenizer.json of tests/text/data, each after a 'j', and tokenizer.model after an
-// 's' are seeds.
+// only, and stream what it decodes. tokenizer.json of tests/language/text/data, each after a 'j', and tokenizer.model
+// after an 's' are seeds.
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
-#include "text/tokenizer.h"
-#include "text/unicode.h"
+#include "language/text/tokenizer.h"
+#include "language/text/unicode.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;

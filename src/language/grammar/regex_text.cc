@@ -1,0 +1,157 @@
+#include "language/grammar/regex_text.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tactus::grammar {
+namespace {
+
+// The members of a set, as they stand between brackets; null: no class that is written out.
+const char* MembersOf(char name) {
+  switch (name) {
+    case 'd':
+    case 'D':
+      return "0-9";
+    case 'w':
+    case 'W':
+      return "0-9A-Za-z_";
+    case 's':
+      return " \\t\\n\\r\\x0b\\x0c";
+    default:
+      return nullptr;
+  }
+}
+
+// What stands last in a set, as far as it decides what a '-' or a class after it means.
+enum class BeforeInSet : uint8_t {
+  kNothing,  // or an operator, or the end of a range: a '-' is a member
+  kMember,   // a '-' makes a range of it
+  kRange,    // the '-' of a range, whose end is missing
+  kClass,    // that is written out here: a '-' is a member, and must not make a range of the last written one
+};
+
+// A count behind the '{' at the beginning of `text`: {n}, {n,}, {n,m} or {,m}. `size` 0: it is none.
+struct Count {
+  size_t size = 0;
+  std::string_view least, most;  // digits; empty: not given
+  bool exact = false;            // {n}
+};
+
+Count ReadCount(std::string_view text) {
+  Count count;
+  size_t at = 1;
+  const auto digits = [&] {
+    const size_t begin = at;
+    while (at < text.size() && text[at] >= '0' && text[at] <= '9') ++at;
+    return text.substr(begin, at - begin);
+  };
+  count.least = digits();
+  count.exact = at < text.size() && text[at] == '}';
+  if (!count.exact) {
+    if (at == text.size() || text[at] != ',') return {};
+    ++at;
+    count.most = digits();
+  }
+  if (at == text.size() || text[at] != '}' || (count.least.empty() && count.most.empty())) return {};
+  count.size = at + 1;
+  return count;
+}
+
+}  // namespace
+
+bool IsBeyondMost(std::string_view digits) {
+  static const std::string kMost = std::to_string(kMostCount);
+  while (digits.size() > 1 && digits[0] == '0') digits.remove_prefix(1);
+  return digits.size() != kMost.size() ? digits.size() > kMost.size() : digits > kMost;
+}
+
+std::string CountBeyond(std::string_view expression, bool maximums) {
+  int sets = 0;
+  for (size_t i = 0; i < expression.size(); ++i) {
+    const char c = expression[i];
+    if (c == '\\') ++i;
+    if (c == '[') ++sets;
+    if (c == ']' && sets > 0) --sets;
+    if (c != '{' || sets > 0) continue;
+    const Count count = ReadCount(expression.substr(i));
+    if (count.size > 0 && (IsBeyondMost(count.least) || (maximums && IsBeyondMost(count.most))))
+      return std::string(expression.substr(i, count.size));
+  }
+  return {};
+}
+
+std::string BeyondMost() {
+  return "is beyond " + std::to_string(kMostCount) + ", the limit of a minimum; give a smaller one";
+}
+
+std::string AsciiClasses(std::string_view expression) {
+  std::string out;
+  std::vector<bool> sets;      // that are open, which may be nested: whether each or one around it is a complement
+  bool may_be_member = false;  // a ']' here is the first member of its set, not its end
+  BeforeInSet before = BeforeInSet::kNothing;
+  const auto add_member = [&] {
+    before = before == BeforeInSet::kRange ? BeforeInSet::kNothing : BeforeInSet::kMember;
+  };
+  for (size_t i = 0; i < expression.size(); ++i) {
+    const char c = expression[i];
+    const char next = i + 1 < expression.size() ? expression[i + 1] : '\0';
+    if (c == '\\' && i + 1 < expression.size()) {
+      ++i;
+      const char* const members = MembersOf(next);
+      const bool opposite = next >= 'A' && next <= 'Z';
+      may_be_member = false;
+      if (members == nullptr || (!sets.empty() && (opposite || (next == 's' && sets.back())))) {
+        out += {c, next};
+        add_member();
+      } else if (sets.empty()) {
+        out += std::string(opposite ? "[^" : "[") + members + "]";
+      } else if (before == BeforeInSet::kRange) {  // a class ends no range: the library says so
+        out += {c, next};
+        before = BeforeInSet::kNothing;
+      } else {
+        out += members;
+        before = BeforeInSet::kClass;
+      }
+      continue;
+    }
+    if (c == '[') {
+      sets.push_back(next == '^' || (!sets.empty() && sets.back()));
+      may_be_member = true;
+      before = BeforeInSet::kNothing;
+      out += c;
+      if (next == '^') out += expression[++i];
+      continue;
+    }
+    if (sets.empty() && c == '{') {
+      const Count count = ReadCount(expression.substr(i));
+      if (count.size > 0 && !count.exact && IsBeyondMost(count.most)) {
+        out += "{" + (count.least.empty() ? std::string("0") : std::string(count.least)) + ",}";
+        i += count.size - 1;
+        continue;
+      }
+    }
+    if (!sets.empty() && c == ']' && !may_be_member) {
+      sets.pop_back();
+      before = BeforeInSet::kNothing;
+    } else if (!sets.empty()) {
+      may_be_member = false;
+      if (c == next && (c == '&' || c == '-' || c == '~')) {  // an operator between sets
+        out += c;
+        ++i;
+        before = BeforeInSet::kNothing;
+      } else if (c == '-' && next != ']' && before == BeforeInSet::kClass) {
+        out += '\\';
+        before = BeforeInSet::kNothing;
+      } else if (c == '-' && next != ']' && before == BeforeInSet::kMember) {
+        before = BeforeInSet::kRange;
+      } else {
+        add_member();
+      }
+    }
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace tactus::grammar

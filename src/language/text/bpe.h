@@ -1,0 +1,40 @@
+// Byte-pair merging by rank: the pair with the lowest rank first, the leftmost of equals. A scan for the usual short
+// words, the queue of language/text/merge_by_rank.h for long ones. MergeTable is immutable once filled.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tactus/request.h"
+#include "tactus/stop_token.h"
+
+namespace tactus {
+
+class MergeTable {
+ public:
+  struct Merge {
+    int32_t rank = -1;
+    TokenId result = -1;
+  };
+  void Reserve(size_t merges);
+  // The later of two merges of one pair counts.
+  void Add(TokenId left, TokenId right, Merge merge);
+  // rank < 0: this pair does not merge.
+  Merge Find(TokenId left, TokenId right) const;
+
+ private:
+  struct Slot {
+    uint64_t key;
+    Merge merge;
+  };
+  void Grow(size_t slots);
+  size_t Place(uint64_t key) const;
+  std::vector<Slot> slots_;  // open addressing, a power of two
+  size_t used_ = 0;
+};
+
+// Merges `ids` in place until no pair is left that merges; stopped, some are. Returns the steps of the queue, 0 where
+// it was not needed.
+int64_t MergePairs(const MergeTable& merges, std::vector<TokenId>* ids, StopToken stop = {});
+
+}  // namespace tactus

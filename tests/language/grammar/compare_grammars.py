@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Compares verdicts on instances of some 300 schemas: compare_grammars.py GRAMMAR_LINES
+
+Ours (the program tests/language/grammar/grammar_lines) against what JSON Schema means (jsonschema) and against another
+implementation of
+grammars (xgrammar). Ours must refuse every invalid instance and take every valid one of a schema that it takes, except
+for what
+OURS lists. Where xgrammar differs from jsonschema, XGRAMMAR must have the reason. scripts/test.sh slow runs it."""
+
+import collections
+import importlib.machinery
+import json
+import re
+import subprocess
+import sys
+import types
+
+import jsonschema
+import schema_cases
+
+
+class Absent(types.ModuleType):
+    """In place of packages of gigabytes that xgrammar imports and this use of it never calls."""
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {"__init__": lambda self, *args, **kwargs: None})
+
+
+import tvm_ffi  # noqa: E402, F401  (looks for torch itself: before it is replaced)
+
+for package in ("torch", "transformers"):
+    sys.modules[package] = Absent(package)
+    sys.modules[package].__spec__ = importlib.machinery.ModuleSpec(package, None)
+import xgrammar  # noqa: E402
+from xgrammar.testing import _is_grammar_accept_string  # noqa: E402
+
+# Where ours differs from JSON Schema: (case or schema as text, instance as text, reason), as regexes.
+OURS = [
+    ("^multiple_of_cents$", r"^1\.5$", "a multiple of a fraction has all its decimals: 1.50"),
+    ("email", "a@@b", "jsonschema's check of e-mail addresses looks for an @ alone"),
+]
+# Where xgrammar does.
+XGRAMMAR = [
+    ("email", "a@@b", "jsonschema's check of e-mail addresses looks for an @ alone"),
+    ("^all_of_merge$", "", "allOf of several schemas is its first"),
+    (
+        "^(enum_mixed|const_object)$",
+        r"[\[{]",
+        "arrays and objects of enum and const are compact whatever the separators",
+    ),
+    ("multipleOf", "", "multipleOf is ignored beside a bound, and for numbers"),
+    ("^pattern_unanchored$", "", "a pattern is anchored"),
+    ("^pattern_and_length$", "", "lengths are ignored beside a pattern"),
+    ("^refused_", "", "the keyword is ignored"),
+    ('"maxLength": 200', "\\\\n", "no escaped characters in a string of bounded length"),
+]
+# Cases that ours refuses, and the keyword that its message names.
+REFUSED = {
+    "refused_not": "not",
+    "refused_if": "if",
+    "refused_unique": "uniqueItems",
+    "refused_contains": "contains",
+    "refused_dependent": "dependentRequired",
+    "refused_names": "propertyNames",
+    "refused_unevaluated": "unevaluatedProperties",
+    "refused_one_of": "oneOf",
+    "refused_lookahead": "pattern",
+}
+
+
+def text_of(instance):
+    """As answers are spelled: ", " and ": ", and characters as they are."""
+    return json.dumps(instance, ensure_ascii=False)
+
+
+def meant(schema, instances):
+    checker = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    validator = checker(schema, format_checker=checker.FORMAT_CHECKER)
+    return [validator.is_valid(instance) for instance in instances]
+
+
+def theirs(schema, answers):
+    """xgrammar's verdicts; None: it refuses the schema."""
+    try:
+        grammar = xgrammar.Grammar.from_json_schema(
+            json.dumps(schema), any_whitespace=False, separators=(", ", ": "), strict_mode=False
+        )
+        return [_is_grammar_accept_string(grammar, answer) for answer in answers]
+    except Exception:  # its errors have no common class
+        return None
+
+
+def explained(table, name, schema, answer):
+    for where, what, reason in table:
+        if (re.search(where, name) or re.search(where, json.dumps(schema))) and re.search(what, answer):
+            return reason
+    return None
+
+
+def main():
+    cases = list(schema_cases.cases())
+    lines = [
+        {"kind": "json_schema", "rule": json.dumps(schema), "answers": [text_of(i) for i in instances]}
+        for _, schema, instances in cases
+    ]
+    done = subprocess.run(
+        [sys.argv[1]],
+        input="".join(json.dumps(line) + "\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    ours = [json.loads(line) for line in done.stdout.splitlines()]
+    problems, reasons, count, refused, xgrammar_refused = [], collections.Counter(), 0, 0, 0
+    for (name, schema, instances), line, verdict in zip(cases, lines, ours, strict=True):
+        valid = meant(schema, instances)
+        if "error" in verdict:
+            refused += 1
+            if f"'{REFUSED.get(name)}'" not in verdict["error"]:
+                problems.append(f"{name}: refused: {verdict['error']}")
+        elif name in REFUSED:
+            problems.append(f"{name}: taken, though it uses '{REFUSED[name]}'")
+        other = theirs(schema, line["answers"])
+        xgrammar_refused += other is None
+        for i, (answer, right) in enumerate(zip(line["answers"], valid)):
+            count += 1
+            for who, table, says in (
+                ("ours", OURS, verdict["accepted"][i] == -1 if "accepted" in verdict else right),
+                ("xgrammar", XGRAMMAR, other[i] if other else right),
+            ):
+                if says == right:
+                    continue
+                reason = explained(table, name, schema, answer)
+                if reason is None:
+                    problems.append(
+                        f"{name}: {who} {'takes' if says else 'refuses'} the {'valid' if right else 'invalid'} {answer}"
+                        f" of {json.dumps(schema)}"
+                    )
+                else:
+                    reasons[f"{who}: {reason}"] += 1
+    print(f"{len(cases)} schemas, {count} instances; refused: {refused} by ours, {xgrammar_refused} by xgrammar")
+    for reason, times in sorted(reasons.items()):
+        print(f"  {times} times {reason}")
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    sys.exit(1 if problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+// The tokeniser fields of a GGUF file as JSON, which tools/make_tokenizer_golden.py writes: tests of text/ need no
+// model code.
+#pragma once
+
+#include "base/json.h"
+#include "language/text/gguf_spec.h"
+
+namespace tactus {
+
+inline GgufTokenizerFields GgufFieldsFromJson(const SortedJson& json) {
+  GgufTokenizerFields fields;
+  fields.model = json.value("model", "");
+  fields.pre = json.value("pre", "");
+  fields.model_name = json.value("model_name", "");
+  fields.tokens = json.value("tokens", std::vector<std::string>());
+  fields.scores = json.value("scores", std::vector<float>());
+  fields.types = json.value("types", std::vector<int32_t>());
+  fields.merges = json.value("merges", std::vector<std::string>());
+  fields.bos = json.value("bos", int64_t{-1});
+  fields.eos = json.value("eos", int64_t{-1});
+  fields.unk = json.value("unk", int64_t{-1});
+  fields.has_add_bos = json.contains("add_bos");
+  fields.add_bos = json.value("add_bos", false);
+  fields.add_eos = json.value("add_eos", false);
+  fields.add_space_prefix = json.value("add_space_prefix", true);
+  return fields;
+}
+
+}  // namespace tactus
