@@ -21,7 +21,7 @@
 #include "core/sched/promise/promise.h"
 #include "core/sched/scheduler.h"
 #include "cost/cost_model.h"
-#include "obs/histogram.h"
+#include "results/obs/histogram.h"
 #include "support/fake_executor.h"
 #include "tactus/version.h"
 

@@ -22,7 +22,7 @@
 #include "http/client.h"
 #include "http/server.h"
 #include "http/serving_process.h"
-#include "obs/histogram.h"
+#include "results/obs/histogram.h"
 #include "route/fleet.h"
 #include "router/router_server.h"
 

@@ -30,7 +30,7 @@
 #include "core/sched/registry.h"
 #include "engine/check_options.h"
 #include "engine/create_engine.h"
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 #include "tactus/engine.h"
 
 namespace tactus::cli {

@@ -21,7 +21,7 @@
 #include "cli/run_out.h"
 #include "cli/sim_cases.h"
 #include "cli/slo_text.h"
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 #include "sim/offered_load.h"
 #include "sim/slo_mix.h"
 

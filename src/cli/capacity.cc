@@ -12,7 +12,7 @@
 #include "base/output_file.h"
 #include "cli/interrupt.h"
 #include "cli/sweep_table.h"
-#include "report/seed_interval.h"
+#include "results/report/seed_interval.h"
 #include "sim/run_many.h"
 
 namespace tactus::cli {

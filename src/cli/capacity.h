@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "cli/sim_cases.h"
-#include "obs/run_condition.h"
+#include "results/obs/run_condition.h"
 #include "sim/find_largest.h"
 
 namespace tactus::cli {

@@ -10,7 +10,7 @@
 #include "cli/commands.h"
 #include "cli/option_binding.h"
 #include "core/trace/replay.h"
-#include "report/request_story.h"
+#include "results/report/request_story.h"
 
 namespace tactus::cli {
 namespace {

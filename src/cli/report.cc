@@ -16,8 +16,8 @@
 #include "base/printable.h"
 #include "cli/commands.h"
 #include "cli/option_binding.h"
-#include "report/page.h"
-#include "report/perfetto.h"
+#include "results/report/page.h"
+#include "results/report/perfetto.h"
 
 namespace tactus::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "obs/run_window.h"
+#include "results/obs/run_window.h"
 #include "tactus/status.h"
 
 namespace tactus::cli {

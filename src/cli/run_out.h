@@ -1,4 +1,4 @@
-// `--run-out`: the run file that a command writes (obs/run_file.h).
+// `--run-out`: the run file that a command writes (results/obs/run_file.h).
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "cli/option_binding.h"
 #include "core/loop/run_recorder.h"
-#include "obs/kept_series.h"
-#include "obs/run_file.h"
+#include "results/obs/kept_series.h"
+#include "results/obs/run_file.h"
 
 namespace tactus::cli {
 

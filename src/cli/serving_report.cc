@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "obs/run_result.h"
-#include "obs/run_series.h"
+#include "results/obs/run_result.h"
+#include "results/obs/run_series.h"
 
 namespace tactus::cli {
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/units.h"
-#include "obs/kept_series.h"
-#include "obs/run_file.h"
-#include "obs/run_window.h"
+#include "results/obs/kept_series.h"
+#include "results/obs/run_file.h"
+#include "results/obs/run_window.h"
 #include "tactus/request.h"
 #include "tactus/run_result.h"
 

@@ -21,7 +21,7 @@
 #include "cli/sim_replay.h"
 #include "core/predict/predictor.h"
 #include "cost/cost_model.h"
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 #include "route/balancer.h"
 #include "sim/sim_run.h"
 

@@ -8,7 +8,7 @@
 #include "cli/capacity.h"
 #include "cli/interrupt.h"
 #include "cli/sim_commands.h"
-#include "report/seed_interval.h"
+#include "results/report/seed_interval.h"
 
 namespace tactus::cli {
 namespace {

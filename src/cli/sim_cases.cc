@@ -18,7 +18,7 @@
 #include "base/sha256.h"
 #include "cli/interrupt.h"
 #include "compute/kernels/thread_pool.h"
-#include "report/seed_interval.h"
+#include "results/report/seed_interval.h"
 #include "sim/run_many.h"
 #include "tactus/version.h"
 

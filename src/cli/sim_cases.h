@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "cli/command_options.h"
-#include "obs/run_metric.h"
+#include "results/obs/run_metric.h"
 #include "sim/sim_run.h"
 
 namespace tactus::cli {

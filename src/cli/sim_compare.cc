@@ -18,9 +18,9 @@
 #include "cli/interrupt.h"
 #include "cli/sim_cases.h"
 #include "cli/sim_commands.h"
-#include "obs/run_reader.h"
-#include "report/request_story.h"
-#include "report/seed_interval.h"
+#include "results/obs/run_reader.h"
+#include "results/report/request_story.h"
+#include "results/report/seed_interval.h"
 
 namespace tactus::cli {
 namespace {

@@ -13,7 +13,7 @@
 #include "cost/cost_model.h"
 #include "cost/step_table.h"
 #include "engine/profile_model.h"
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 #include "sim/replay_model.h"
 
 namespace tactus::cli {

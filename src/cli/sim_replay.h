@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "obs/kept_series.h"
-#include "obs/run_file.h"
+#include "results/obs/kept_series.h"
+#include "results/obs/run_file.h"
 
 namespace tactus::cli {
 

@@ -16,8 +16,8 @@
 #include "cli/sim_cases.h"
 #include "cli/sim_commands.h"
 #include "cli/sweep_table.h"
-#include "obs/run_metric.h"
-#include "report/seed_interval.h"
+#include "results/obs/run_metric.h"
+#include "results/report/seed_interval.h"
 #include "sim/run_many.h"
 
 namespace tactus::cli {

@@ -22,7 +22,7 @@
 #include "base/executor.h"
 #include "core/loop/replica.h"
 #include "kv_store/block_store.h"
-#include "obs/prometheus_text.h"
+#include "results/obs/prometheus_text.h"
 
 namespace tactus {
 

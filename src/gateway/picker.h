@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "obs/prometheus_text.h"
+#include "results/obs/prometheus_text.h"
 #include "route/balancer.h"
 #include "router/request_view.h"
 

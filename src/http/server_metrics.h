@@ -2,7 +2,7 @@
 #pragma once
 
 #include "http/server.h"
-#include "obs/prometheus_text.h"
+#include "results/obs/prometheus_text.h"
 
 namespace tactus::http {
 

@@ -10,8 +10,8 @@
 #include <set>
 #include <utility>
 
-#include "obs/run_result.h"
 #include "python/calls.h"
+#include "results/obs/run_result.h"
 
 namespace tactus::python {
 namespace {

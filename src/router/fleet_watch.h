@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "http/client.h"
 #include "http/loop.h"
-#include "obs/prometheus_text.h"
+#include "results/obs/prometheus_text.h"
 #include "route/fleet.h"
 #include "router/replica_report.h"
 #include "router/router_options.h"

@@ -9,9 +9,9 @@
 #include <memory>
 #include <string_view>
 
-#include "obs/run_file.h"
-#include "obs/run_result.h"
-#include "obs/run_series.h"
+#include "results/obs/run_file.h"
+#include "results/obs/run_result.h"
+#include "results/obs/run_series.h"
 
 namespace tactus::router {
 

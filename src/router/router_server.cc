@@ -18,7 +18,7 @@
 #include "http/client_counts.h"
 #include "http/server.h"
 #include "http/server_metrics.h"
-#include "obs/prometheus_text.h"
+#include "results/obs/prometheus_text.h"
 #include "router/discovery.h"
 #include "router/fleet_json.h"
 #include "router/fleet_watch.h"

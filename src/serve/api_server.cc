@@ -17,7 +17,7 @@
 #include "http/client_counts.h"
 #include "http/server.h"
 #include "http/server_metrics.h"
-#include "obs/prometheus_text.h"
+#include "results/obs/prometheus_text.h"
 #include "serve/file_api.h"
 #include "serve/fleet_api.h"
 #include "serve/generation.h"

@@ -15,7 +15,7 @@
 #include "base/printable.h"
 #include "batch_run/answer_settings.h"
 #include "batches/objects.h"
-#include "obs/prometheus_text.h"
+#include "results/obs/prometheus_text.h"
 
 namespace tactus::serve {
 namespace {

@@ -24,7 +24,7 @@
 #include "base/worker_pool.h"
 #include "http/client_counts.h"
 #include "http/server.h"
-#include "obs/prometheus_text.h"
+#include "results/obs/prometheus_text.h"
 #include "serve/detached_exchange.h"
 #include "serve/generation.h"
 #include "serve/outgoing.h"

@@ -19,7 +19,7 @@
 #include "base/executor.h"
 #include "base/sim_request.h"
 #include "base/step_time_model.h"
-#include "obs/histogram.h"
+#include "results/obs/histogram.h"
 #include "sim/step_noise.h"
 
 namespace tactus {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 
 namespace tactus {
 namespace {

@@ -22,7 +22,7 @@
 #include "core/loop/events.h"
 #include "core/loop/run_recorder.h"
 #include "core/sched/scheduler.h"
-#include "obs/run_window.h"
+#include "results/obs/run_window.h"
 #include "route/scaling.h"
 #include "sim/planned_job.h"
 #include "sim/sim_executor.h"
@@ -78,7 +78,7 @@ struct SimulationConfig {
   std::string slo_class;
   std::string client;                                      // for predictors by client; empty: not known
   std::shared_ptr<const std::vector<int32_t>> priorities;  // by index in the workload; null: as the workload states
-  RunLength warmup, measure;  // what counts in the result (obs/run_window.h); neither given: everything
+  RunLength warmup, measure;  // what counts in the result (results/obs/run_window.h); neither given: everything
   uint64_t seed = 0;
 
   // Output.

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 
 namespace tactus::cli {
 namespace {

@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "report/page.h"
-#include "report/perfetto.h"
+#include "results/report/page.h"
+#include "results/report/perfetto.h"
 
 namespace {
 

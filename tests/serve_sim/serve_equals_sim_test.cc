@@ -12,7 +12,7 @@
 #include "cli/command_options.h"
 #include "core/trace/replay.h"
 #include "engine/profile_model.h"
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 #include "scripted_backend.h"
 #include "served_run.h"
 #include "sim/replay_model.h"

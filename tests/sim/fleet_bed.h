@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 #include "sim/linear_model.h"
 #include "sim/simulator.h"
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 #include "sim/linear_model.h"
 #include "sim/simulator.h"
 

@@ -1,7 +1,7 @@
 // Plans of a simulation with cascade attention: what they say decodes share.
 #include <gtest/gtest.h>
 
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 #include "sim/linear_model.h"
 #include "sim/simulator.h"
 #include "sim/small_engine.h"

@@ -9,7 +9,7 @@
 
 #include "base/sim_request.h"
 #include "core/trace/replay.h"
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 #include "sim/linear_model.h"
 #include "sim/run_many.h"
 #include "sim/small_engine.h"

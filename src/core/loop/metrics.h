@@ -9,9 +9,9 @@
 
 #include "core/kv/kv_cache.h"
 #include "core/loop/events.h"
-#include "obs/objective_metrics.h"
-#include "obs/prometheus_text.h"
-#include "obs/run_result.h"
+#include "results/obs/objective_metrics.h"
+#include "results/obs/prometheus_text.h"
+#include "results/obs/run_result.h"
 
 namespace tactus {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "obs/run_result.h"
+#include "results/obs/run_result.h"
 
 namespace tactus {
 namespace {

@@ -1,5 +1,5 @@
-// Records in a run file (obs/run_file.h) what step loops tell: steps, requests as they end, and the time series, which
-// may also be kept for the result. For the engine, for a simulation's replicas.
+// Records in a run file (results/obs/run_file.h) what step loops tell: steps, requests as they end, and the time
+// series, which may also be kept for the result. For the engine, for a simulation's replicas.
 //
 // Thread rule: any thread; one mutex, held for the formatting of a few rows.
 #pragma once
@@ -10,9 +10,9 @@
 #include <string_view>
 
 #include "core/loop/events.h"
-#include "obs/kept_series.h"
-#include "obs/run_file.h"
-#include "obs/run_series.h"
+#include "results/obs/kept_series.h"
+#include "results/obs/run_file.h"
+#include "results/obs/run_series.h"
 
 namespace tactus {
 

@@ -1,0 +1,33 @@
+// A run's time series for its result object and for people, beside or instead of a run file's. Bounded: a series that
+// does not fit belongs into a run file. Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/json_fwd.h"
+#include "results/obs/run_file.h"
+
+namespace tactus {
+
+class KeptSeries {
+ public:
+  static constexpr size_t kMostRows = 100'000;
+
+  explicit KeptSeries(DurationNs interval_ns) : interval_ns_(interval_ns) {}
+  void Add(const RunInterval& interval);
+  DurationNs interval_ns() const { return interval_ns_; }
+
+  // {"interval_s", "rows": [{"from_s", "arrived", ...}], "left_out"}: columns as a run file's, null where one is not
+  // known; `left_out`: intervals beyond kMostRows.
+  Json ToJson() const;
+  std::string Table() const;
+
+ private:
+  const DurationNs interval_ns_;
+  std::vector<RunInterval> rows_;
+  int64_t left_out_ = 0;
+};
+
+}  // namespace tactus

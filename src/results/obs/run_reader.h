@@ -1,0 +1,36 @@
+// Reads run files (results/obs/run_file.h), row by row: memory does not grow with the run. Damaged and hostile files
+// are errors with the part at fault. Caller's thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/json.h"
+#include "results/obs/run_file.h"
+#include "tactus/status.h"
+
+namespace tactus {
+
+// Told of every row, in the order of the file: the rows of each table are in their own order. Texts live as long as the
+// call.
+class RunVisitor {
+ public:
+  virtual ~RunVisitor() = default;
+  virtual void Request(const RunRequest&) {}
+  virtual void Step(const RunStep&) {}
+  virtual void Interval(const RunInterval&) {}
+};
+
+struct RunFile {
+  RunAbout about;
+  Json result;  // the result object; null: the recording was not closed
+  std::array<int64_t, kNumRunFileTables> rows{};
+  bool complete() const { return !result.is_null(); }
+};
+
+// kNotFound, kInvalidArgument: no such file, not a run file, of another version, or a run with nothing in it.
+// kDataLoss: damaged. A file that ends early is no error: what is there counts, and the run is not complete.
+// `run`: filled in as it is read; `about` before the first row.
+Status ReadRunFile(const std::string& path, RunVisitor* visitor, RunFile* run);
+
+}  // namespace tactus
