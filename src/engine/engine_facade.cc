@@ -40,6 +40,7 @@
 #include "engine/find_step_times.h"
 #include "engine/fingerprint.h"
 #include "engine/kept_step_times.h"
+#include "engine/kv_store/folder.h"
 #include "engine/migration_port.h"
 #include "engine/options_text.h"
 #include "engine/output_rules.h"
@@ -48,7 +49,6 @@
 #include "engine/start_drafts.h"
 #include "engine/start_texts.h"
 #include "engine/turn_ends.h"
-#include "kv_store/folder.h"
 #include "tactus/engine.h"
 
 namespace tactus {

@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "core/loop/replica.h"
-#include "kv_store/block_store.h"
+#include "engine/kv_store/block_store.h"
 #include "results/obs/prometheus_text.h"
 
 namespace tactus {

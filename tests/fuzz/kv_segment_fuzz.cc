@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-#include "kv_store/segment.h"
+#include "engine/kv_store/segment.h"
 
 namespace {
 

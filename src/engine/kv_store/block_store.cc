@@ -1,4 +1,4 @@
-#include "kv_store/block_store.h"
+#include "engine/kv_store/block_store.h"
 
 #include <fmt/format.h>
 

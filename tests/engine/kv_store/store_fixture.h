@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kv_store/block_store.h"
+#include "engine/kv_store/block_store.h"
 
 namespace tactus::test {
 

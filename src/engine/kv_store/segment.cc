@@ -1,4 +1,4 @@
-#include "kv_store/segment.h"
+#include "engine/kv_store/segment.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "kv_store/folder.h"
+#include "engine/kv_store/folder.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -15,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "kv_store/folder.h"
-#include "kv_store/segment.h"
+#include "engine/kv_store/folder.h"
+#include "engine/kv_store/segment.h"
 #include "tactus/timeline.h"
 
 namespace tactus {

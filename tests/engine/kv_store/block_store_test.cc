@@ -1,5 +1,5 @@
 // Blocks on disk: they come back as they were or not at all, whatever has happened to the files.
-#include "kv_store/block_store.h"
+#include "engine/kv_store/block_store.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -9,7 +9,7 @@
 #include <csignal>
 #include <thread>
 
-#include "kv_store/store_fixture.h"
+#include "engine/kv_store/store_fixture.h"
 
 namespace tactus {
 namespace {

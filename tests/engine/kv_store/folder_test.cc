@@ -1,10 +1,10 @@
 // The folder of --kv-cache-dir: every fault of it is told by name, with what to do.
-#include "kv_store/folder.h"
+#include "engine/kv_store/folder.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "kv_store/store_fixture.h"
+#include "engine/kv_store/store_fixture.h"
 
 namespace tactus {
 namespace {
