@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "base/printable.h"
-#include "batch/output_lengths.h"
-#include "batch/plan.h"
-#include "batch/plan_order.h"
-#include "batch/plan_summary.h"
-#include "batch/shards.h"
-#include "batch/start_order.h"
+#include "offline/plan/output_lengths.h"
+#include "offline/plan/plan.h"
+#include "offline/plan/plan_order.h"
+#include "offline/plan/plan_summary.h"
+#include "offline/plan/shards.h"
+#include "offline/plan/start_order.h"
 #include "python/calls.h"
 
 namespace tactus::python {

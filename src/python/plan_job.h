@@ -1,4 +1,5 @@
-// The planner of offline jobs (batch/plan.h) as Python calls it: prompts one by one, then a plan as plain values.
+// The planner of offline jobs (offline/plan/plan.h) as Python calls it: prompts one by one, then a plan as plain
+// values.
 //
 // Thread rule: one thread at a time.
 #pragma once
@@ -9,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "batch/cost_model.h"
-#include "batch/prompt_set.h"
+#include "offline/plan/cost_model.h"
+#include "offline/plan/prompt_set.h"
 
 namespace tactus::python {
 

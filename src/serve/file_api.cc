@@ -13,8 +13,8 @@
 
 #include "base/hash.h"
 #include "base/printable.h"
-#include "batch_run/answer_settings.h"
-#include "batches/objects.h"
+#include "offline/job/answer_settings.h"
+#include "offline/server/objects.h"
 #include "results/obs/prometheus_text.h"
 
 namespace tactus::serve {

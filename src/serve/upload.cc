@@ -6,7 +6,7 @@
 
 #include "api/response_text.h"
 #include "base/printable.h"
-#include "batches/objects.h"
+#include "offline/server/objects.h"
 
 namespace tactus::serve {
 namespace {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/worker_pool.h"
-#include "batches/files.h"
 #include "http/multipart.h"
 #include "http/server.h"
+#include "offline/server/files.h"
 
 namespace tactus::serve {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "base/step_rates.h"
-#include "batch/plan_order.h"
-#include "batch/shards.h"
 #include "cost/cost_model.h"
+#include "offline/plan/plan_order.h"
+#include "offline/plan/shards.h"
 #include "sim/prompt_keys.h"
 
 namespace tactus {

@@ -1,5 +1,5 @@
 // An offline job in a simulation: a workload whose requests are all there from the beginning, planned and handed out
-// by the feed that `tactus batch` has (batch/job_feed.h), one for each replica's shard.
+// by the feed that `tactus batch` has (offline/plan/job_feed.h), one for each replica's shard.
 //
 // The plan knows of lengths what a batch's plan knows, nothing beyond max_tokens before answers have ended, unless it
 // is told all for comparison. Memory: the whole job. Thread rule: as Simulation.
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/step_time_model.h"
-#include "batch/job_feed.h"
+#include "offline/plan/job_feed.h"
 #include "sim/workload.h"
 #include "tactus/run_result.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/json.h"
-#include "batch_run/job_line.h"
+#include "offline/job/job_line.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 """plan(): what it promises of orders, shards and figures. How good plans are is tested with the planner
-(tests/batch)."""
+(tests/offline/plan)."""
 
 import random
 import unittest

@@ -1,0 +1,35 @@
+// What a plan promises: the work, how much of it is shared, and the least time that the job can take. A run reports
+// what it achieved of both bounds.
+#pragma once
+
+#include <cstdint>
+
+#include "base/overlap_fit.h"
+#include "offline/plan/plan.h"
+#include "tactus/run_result.h"
+
+namespace tactus::batch {
+
+struct PlanSummary {
+  int32_t requests = 0;
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;  // known or expected
+  double compute_s = 0;       // nothing shared
+  double memory_s = 0;
+  double optimal_sharing = 0;  // share of prompt tokens
+  double planned_sharing = 0;  // in the planned order, with the given cache
+  double density = 0;          // of the whole, with optimal sharing
+  double planned_compute_s = 0;
+  double bound_s = 0;            // unreachable: optimal sharing, perfect overlap
+  double practical_bound_s = 0;  // optimal sharing, overlap as the device has it
+  double sequential_s = 0;       // optimal sharing, no overlap
+};
+
+// `kv_tokens`: of the device's KV memory, which is also the cache.
+PlanSummary Summarize(const Plan& plan, const OverlapFit& overlap, int64_t kv_tokens);
+
+// What a result says of a run that took `run_s` seconds for `work_share` of all; 0: nothing was done. Not `rated`: the
+// plan's costs are in units of nothing that the device is known by.
+PlanFigures FiguresOf(const PlanSummary& summary, bool rated, double work_share, double run_s);
+
+}  // namespace tactus::batch

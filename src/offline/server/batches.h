@@ -1,0 +1,126 @@
+// The batches of a server: taken, run on its engine a few at a time, ended in time. A batch is a job
+// (offline/job/job.h) whose results lie in the store, so what has an answer is kept whatever happens, and a batch that
+// a server has left goes on when the next one starts.
+//
+// Thread rule: any thread; calls may wait for the disk, but for metrics(), StopBeginning and Wake. One thread chooses
+// which batch goes on; each batch that runs has one of its own. Lock order: mutex_, then the store's. Invariants: of
+// the batches that have not ended the row in memory is the true one, and the store's is as new after each change of
+// state. A batch that has ended has one result for each line, or has failed; what it
+// had of results by then is kept.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "api/request_parser.h"
+#include "base/clock.h"
+#include "offline/job/job.h"
+#include "offline/server/background.h"
+#include "offline/server/batch_engine.h"
+#include "offline/server/files.h"
+#include "offline/server/rows.h"
+#include "offline/server/store.h"
+#include "tactus/engine.h"
+
+namespace tactus::batches {
+
+struct BatchLimits {
+  int64_t running = 4;           // beside each other; the others wait for their turn
+  int64_t open_per_owner = 100;  // that have not ended
+  int64_t lines = 1'000'000;     // of one
+  int64_t line_bytes = int64_t{4} << 20;
+  int64_t input_bytes = int64_t{512} << 20;   // of a gzipped input's content
+  int64_t planner_bytes = int64_t{64} << 20;  // of each that runs; one that needs more runs in its file's order
+};
+
+// What runs them.
+struct BatchService {
+  Engine* engine = nullptr;  // outlives the batches' runs
+  api::RequestLimits limits;
+  batch::JobSettings settings;  // what answers depend on: a batch goes on with the same only
+  uint64_t seed = 0;
+  BackgroundShare share;
+  std::function<BatchClient(const std::string& owner)> client;
+  Clock* clock = nullptr;
+};
+
+class Batches {
+ public:
+  using Log = std::function<void(std::string_view line)>;
+  // All outlive it. `unix_clock`: for what outlives the process.
+  Batches(Store* store, Files* files, BatchLimits limits, UnixClock unix_clock, Log log);
+  ~Batches();  // ends what runs; the next server goes on with it
+
+  // Goes on with what is there, and takes new ones. Once.
+  Status Start(BatchService service);
+  // No line begins any more, nor does the end of a batch; those that generate go on to their end. At once.
+  void StopBeginning();
+
+  // `body`: of POST /v1/batches. kNotFound, kInvalidArgument: with the field; kTooManyRequests: too many are open.
+  Result<BatchRow> Create(const std::string& owner, std::string_view body);
+  Result<BatchRow> Find(const std::string& owner, const std::string& id);
+  Result<Listed<BatchRow>> List(const std::string& owner, const Page& page);
+  // kInvalidArgument: it has ended, or is about to.
+  Result<BatchRow> Cancel(const std::string& owner, const std::string& id);
+
+  struct Metrics {
+    std::array<int64_t, kBatchStates> by_state{};
+    int64_t running = 0;
+    int64_t lines_out = 0, lines_failed = 0;  // since the start
+  };
+  Metrics metrics() const;
+
+ private:
+  struct Open;
+
+  void StartOrEnd(Open* batch, int64_t now_s);
+  void Choose();  // the choosing thread
+  Open* Next(int64_t now_s);
+  void Join(bool all);
+  void Run(Open* batch);  // the thread of a batch
+  Status RunOnce(Open* batch);
+  Status NotOpened(Open* batch, bool to_end, const Status& why);
+  Result<std::unique_ptr<batch::Job>> OpenJob(const Open& batch, bool to_end);
+  batch::JobFiles FilesOf(const BatchRow& row) const;
+  Status RunLines(Open* batch, batch::Job* job);
+  Status EndLines(Open* batch, batch::Job* job, BatchState how);
+  Status Finish(Open* batch, BatchState how, const batch::JobTokens& tokens);
+  Status Fail(Open* batch, BatchError why);
+  bool SeeProgress(Open* batch, const batch::JobCounts& counts);
+
+  // With mutex_ held.
+  Status Enter(Open* batch, BatchState state);
+  bool MustEnd(const Open& batch) const;
+  int64_t NextTry(const Open& batch, int64_t now_s) const;
+  void CountStates();
+
+  Store& store_;
+  Files& files_;
+  const BatchLimits limits_;
+  const UnixClock unix_clock_;
+  const Log log_;
+  BatchService service_;  // set by Start
+  std::optional<BackgroundRoom> room_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::unique_ptr<Open>> open_;  // by id
+  int64_t next_number_ = 0;
+  std::atomic<bool> stopping_{false};  // no line begins any more
+  bool ending_ = false;
+  std::thread chooser_;
+
+  mutable std::mutex metrics_mutex_;  // never held while the disk is waited for
+  Metrics metrics_;
+};
+
+}  // namespace tactus::batches
