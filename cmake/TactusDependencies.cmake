@@ -19,7 +19,7 @@ pkg_check_modules(libedit IMPORTED_TARGET libedit>=3.1)
 if(NOT libedit_FOUND)
   message(WARNING "no libedit: `tactus run` has no line editing (libedit-dev)")
 endif()
-# The endpoint picker's (src/gateway). Without it the rest is built, and `tactus epp` says what is missing.
+# The endpoint picker's (src/fleet/picker). Without it the rest is built, and `tactus epp` says what is missing.
 # One call of pkg-config: pkg_check_modules makes twenty, and each takes half a second for gRPC's hundred packages.
 execute_process(COMMAND ${PKG_CONFIG_EXECUTABLE} --cflags --libs "grpc++ >= 1.51" "protobuf >= 3.21"
                 RESULT_VARIABLE grpcpp_missing OUTPUT_VARIABLE grpcpp_flags ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE)

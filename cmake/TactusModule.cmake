@@ -12,7 +12,7 @@ endfunction()
 
 # What fuzzers call: in the preset fuzz_ci it alone has sanitizers, which are half of clang's compile time, and of kernels'
 # five sixths. Fuzzers of model files compute nothing: they link kernels and call none.
-set(TACTUS_FUZZED base results_obs results_report compute_tensor compute_config compute_weights compute_model language_text engine_kv_store cost route http router api)
+set(TACTUS_FUZZED base results_obs results_report compute_tensor compute_config compute_weights compute_model language_text engine_kv_store cost fleet_balance http fleet_router api)
 set(TACTUS_NOT_FUZZED compute_kernels)
 function(tactus_fuzzed_flags target)
   target_compile_options(${target} PRIVATE ${TACTUS_FUZZED_FLAGS})

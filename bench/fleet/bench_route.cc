@@ -19,12 +19,12 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "fleet/balance/fleet.h"
+#include "fleet/router/router_server.h"
 #include "http/client.h"
 #include "http/server.h"
 #include "http/serving_process.h"
 #include "results/obs/histogram.h"
-#include "route/fleet.h"
-#include "router/router_server.h"
 
 namespace tactus {
 namespace {

@@ -1,11 +1,11 @@
-// `tactus epp`: options, then gateway/run_epp.h.
+// `tactus epp`: options, then fleet/picker/run_epp.h.
 #include <cstdio>
 #include <string>
 
 #include "cli/commands.h"
 #include "cli/option_binding.h"
-#include "gateway/run_epp.h"
-#include "route/balancer.h"
+#include "fleet/balance/balancer.h"
+#include "fleet/picker/run_epp.h"
 
 namespace tactus::cli {
 namespace {

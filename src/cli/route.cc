@@ -1,5 +1,5 @@
-// `tactus route`: options, then router/router_server.h. `tactus route list|add|remove|drain|undrain` asks a router that
-// runs.
+// `tactus route`: options, then fleet/router/router_server.h. `tactus route list|add|remove|drain|undrain` asks a
+// router that runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +16,9 @@
 #include "cli/option_binding.h"
 #include "cli/program.h"
 #include "cli/run_out.h"
+#include "fleet/balance/balancer.h"
+#include "fleet/router/router_server.h"
 #include "http/client.h"
-#include "route/balancer.h"
-#include "router/router_server.h"
 
 namespace tactus::cli {
 namespace {

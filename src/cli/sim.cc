@@ -21,8 +21,8 @@
 #include "cli/sim_replay.h"
 #include "core/predict/predictor.h"
 #include "cost/cost_model.h"
+#include "fleet/balance/balancer.h"
 #include "results/obs/run_result.h"
-#include "route/balancer.h"
 #include "sim/sim_run.h"
 
 namespace tactus::cli {

@@ -1,5 +1,6 @@
-// Sequences that move between the replicas of a simulation, by the decisions of route/rebalance.h and the commands of
-// core/loop/transfer.h: what a fleet of servers does, with the time that the bytes take in the place of the bytes.
+// Sequences that move between the replicas of a simulation, by the decisions of fleet/balance/rebalance.h and the
+// commands of core/loop/transfer.h: what a fleet of servers does, with the time that the bytes take in the place of the
+// bytes.
 //
 // A move has two rounds: all KV that is there, while the sequence goes on, and what it has computed since, while it is
 // paused. Thread rule: the simulation's. Deterministic.
@@ -12,7 +13,7 @@
 
 #include "base/clock.h"
 #include "core/loop/step_loop.h"
-#include "route/rebalance.h"
+#include "fleet/balance/rebalance.h"
 #include "sim/simulator.h"
 #include "tactus/run_result.h"
 

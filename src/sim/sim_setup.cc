@@ -10,7 +10,7 @@
 #include "core/loop/replica.h"
 #include "core/predict/predictor.h"
 #include "cost/step_table.h"
-#include "route/balancer.h"
+#include "fleet/balance/balancer.h"
 #include "sim/oracle.h"
 #include "sim/sim_options.h"
 

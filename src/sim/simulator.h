@@ -22,8 +22,8 @@
 #include "core/loop/events.h"
 #include "core/loop/run_recorder.h"
 #include "core/sched/scheduler.h"
+#include "fleet/balance/scaling.h"
 #include "results/obs/run_window.h"
-#include "route/scaling.h"
 #include "sim/planned_job.h"
 #include "sim/sim_executor.h"
 #include "sim/workload.h"
@@ -51,8 +51,8 @@ struct SimulationConfig {
   std::string balancer = "round-robin";
   std::vector<double> slowness;  // of replica i: times as long a step, by the value at i modulo its size; empty: 1
   double balancer_polls = 10;    // a second: how often replicas are asked what they do, by balancers that go by it
-  // Sequences that run move between replicas (route/rebalance.h), at the times at which those are asked. Nothing: they
-  // stay.
+  // Sequences that run move between replicas (fleet/balance/rebalance.h), at the times at which those are asked.
+  // Nothing: they stay.
   struct Migration {
     double bytes_per_s = 0;     // of one move
     DurationNs latency_ns = 0;  // of each of its two rounds: while the sequence goes on, and while it is paused
@@ -60,8 +60,8 @@ struct SimulationConfig {
     int64_t room_blocks = 0;    // host memory of a replica for those that come
   };
   std::optional<Migration> migration;
-  // Replicas come and go by load (route/scaling.h), at the times at which they are asked; `replicas` is the most there
-  // can be. Nothing: all are there from the beginning to the end.
+  // Replicas come and go by load (fleet/balance/scaling.h), at the times at which they are asked; `replicas` is the
+  // most there can be. Nothing: all are there from the beginning to the end.
   std::optional<route::ScalingOptions> scaling;
   int64_t priority_headroom = 0;  // KV tokens (route::Fleet::SetHeadroom), of requests whose priority is below 0
 

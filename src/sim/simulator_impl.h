@@ -8,8 +8,8 @@
 
 #include "core/loop/metrics.h"
 #include "core/loop/replica.h"
-#include "route/fleet.h"
-#include "route/scaling.h"
+#include "fleet/balance/fleet.h"
+#include "fleet/balance/scaling.h"
 #include "sim/migrations.h"
 #include "sim/prompt_keys.h"
 #include "sim/request_log.h"

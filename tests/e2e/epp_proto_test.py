@@ -1,4 +1,4 @@
-"""src/gateway/external_processor.proto against the published descriptors (package xds-protos): whatever it has, it has
+"""src/fleet/picker/external_processor.proto against the published descriptors (package xds-protos): whatever it has, it has
 with the published
 number, type and shape."""
 
@@ -20,7 +20,7 @@ except ImportError as error:
 if shutil.which("protoc") is None:
     raise unittest.SkipTest("no protoc")
 
-PROTO = pathlib.Path(__file__).resolve().parents[2] / "src/gateway/external_processor.proto"
+PROTO = pathlib.Path(__file__).resolve().parents[2] / "src/fleet/picker/external_processor.proto"
 PUBLISHED = (external_processor_pb2, base_pb2, http_status_pb2)
 # Not in a package of their own here; an int32 and an enum are the same on the wire.
 MODE = processing_mode_pb2.ProcessingMode.DESCRIPTOR.enum_types_by_name["BodySendMode"]

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "gateway/stream.h"
+#include "fleet/picker/stream.h"
 
 namespace {
 

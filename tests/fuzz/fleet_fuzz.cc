@@ -6,9 +6,9 @@
 #include <string>
 #include <string_view>
 
-#include "router/answer_scan.h"
-#include "router/replica_report.h"
-#include "router/request_view.h"
+#include "fleet/router/answer_scan.h"
+#include "fleet/router/replica_report.h"
+#include "fleet/router/request_view.h"
 
 namespace {
 

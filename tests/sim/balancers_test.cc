@@ -1,7 +1,7 @@
 // Replicas behind every balancer: what the fleet knows is what the replicas do.
 #include <gtest/gtest.h>
 
-#include "route/balancer.h"
+#include "fleet/balance/balancer.h"
 #include "sim/fleet_bed.h"
 
 namespace tactus::balancers_test {

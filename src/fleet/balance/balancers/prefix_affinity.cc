@@ -1,0 +1,56 @@
+// The replica that has the longest prefix of the prompt, so that it is computed once. It must not have more than a
+// quarter more prompt tokens in flight than the replicas have on average with this one (consistent hashing with bounded
+// loads, Mirrokni et al., 2018): a prefix that everybody asks for spreads, and makes no hot spot. Else the least
+// loaded.
+#include <algorithm>
+
+#include "fleet/balance/balancers.h"
+#include "fleet/balance/prefix_index.h"
+
+namespace tactus::route {
+namespace {
+
+constexpr double kMostOverMean = 1.25;
+
+class PrefixAffinity final : public Balancer {
+ public:
+  int32_t Pick(const RouteRequest& request, const FleetView& fleet) override {
+    int64_t ready = 0, outstanding = request.prompt_tokens;
+    int32_t least = -1;
+    for (size_t i = 0; i < fleet.replicas.size(); ++i) {
+      if (!fleet.replicas[i].ready) continue;
+      ++ready;
+      outstanding += fleet.replicas[i].outstanding_tokens;
+      least = Less(fleet, static_cast<int32_t>(i), least);
+    }
+    if (ready == 0 || fleet.prefixes == nullptr) return least;
+    fleet.prefixes->Longest(request.keys, &match_);
+    const double most = kMostOverMean * static_cast<double>(outstanding) / static_cast<double>(ready);
+    int32_t best = -1;
+    for (const int32_t i : match_.replicas) {
+      const ReplicaView& r = fleet.replicas[static_cast<size_t>(i)];
+      if (r.ready && static_cast<double>(r.outstanding_tokens + request.prompt_tokens) <=
+                         std::max(most, 1.0 * request.prompt_tokens))
+        best = Less(fleet, i, best);
+    }
+    return best >= 0 ? best : least;
+  }
+
+ private:
+  // Which of the two has less in flight; the first of equals. -1: the other one.
+  static int32_t Less(const FleetView& fleet, int32_t i, int32_t other) {
+    if (other < 0) return i;
+    const int64_t own = fleet.replicas[static_cast<size_t>(i)].outstanding_tokens;
+    return own < fleet.replicas[static_cast<size_t>(other)].outstanding_tokens ? i : other;
+  }
+
+  PrefixIndex::Match match_;
+};
+
+}  // namespace
+
+std::unique_ptr<Balancer> MakePrefixAffinity(uint64_t) {
+  return std::make_unique<PrefixAffinity>();
+}
+
+}  // namespace tactus::route

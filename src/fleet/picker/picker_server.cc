@@ -1,0 +1,254 @@
+#include "fleet/picker/picker_server.h"
+
+#include <fmt/format.h>
+#include <grpc/support/log.h>
+#include <grpc/support/time.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+
+#include <atomic>
+#include <optional>
+
+#include "base/input_file.h"
+#include "base/json_text.h"
+#include "fleet/picker/ext_proc_service.h"
+#include "http/acceptor.h"
+#include "http/access.h"
+#include "http/connection_places.h"
+#include "http/server.h"
+#include "http/serving_process.h"
+
+namespace tactus::gateway {
+namespace {
+
+constexpr const char* kAliveNames[] = {"liveness"};
+// The last one is what the probes of older manifests ask for.
+constexpr const char* kReadyNames[] = {"readiness", "envoy.service.ext_proc.v3.ExternalProcessor",
+                                       "inference-extension"};
+// A data plane that is gone without a word: its streams end after both. It may ping as often as it likes.
+constexpr int kPingMs = 30'000, kPingAnswerMs = 10'000;
+constexpr int64_t kGrpcBytes = 64 << 20;        // of connections and streams, beside their messages
+constexpr int kGreetingMs = 10'000;             // for a connection to say that it speaks HTTP/2
+constexpr int kMessageOverheadBytes = 1 << 20;  // headers and metadata beside a body
+constexpr int64_t kPemBytes = 1 << 20;
+constexpr DurationNs kTickNs = 50 * kMillisecond;
+
+BodyMode ModeNamed(const std::string& name) {
+  if (name == "streamed") return BodyMode::kStreamed;
+  if (name == "buffered") return BodyMode::kBuffered;
+  return name == "none" ? BodyMode::kNone : BodyMode::kFullDuplex;
+}
+
+Result<std::shared_ptr<grpc::ServerCredentials>> Credentials(const EppOptions& options) {
+  if (options.tls_cert.empty() && options.tls_key.empty()) return grpc::InsecureServerCredentials();
+  if (options.tls_cert.empty() || options.tls_key.empty()) {
+    const char* missing = options.tls_cert.empty() ? "tls-cert" : "tls-key";
+    return InvalidArgument(fmt::format("--{} is not given; TLS wants both --tls-cert and --tls-key", missing), missing);
+  }
+  const auto read = [](const char* flag, const std::string& path) -> Result<std::string> {
+    auto text = ReadInputFile(path, kPemBytes);
+    if (!text.ok()) return InvalidArgument(fmt::format("--{}: {}", flag, text.status().message()), flag);
+    if (text->find("-----BEGIN ") != std::string::npos) return text;
+    return InvalidArgument(fmt::format("--{}: {} is no PEM file", flag, path), flag);
+  };
+  grpc::SslServerCredentialsOptions tls;
+  grpc::SslServerCredentialsOptions::PemKeyCertPair pair;
+  TACTUS_ASSIGN_OR_RETURN(pair.cert_chain, read("tls-cert", options.tls_cert));
+  TACTUS_ASSIGN_OR_RETURN(pair.private_key, read("tls-key", options.tls_key));
+  tls.pem_key_cert_pairs.push_back(std::move(pair));
+  return grpc::SslServerCredentials(tls);
+}
+
+std::string AddressOf(const std::string& host, int64_t port) {
+  const bool v6 = host.find(':') != std::string::npos;
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", host, v6 ? "]" : "", port);
+}
+
+// What a data plane beyond the limit of connections gets: HTTP/2's greeting and a GOAWAY that says why.
+std::string GoAway(std::string_view why) {
+  constexpr std::string_view kSettings("\0\0\0\x04\0\0\0\0\0", 9);
+  constexpr std::string_view kLastStreamAndCalm("\0\0\0\0\0\0\0\x0b", 8);  // none, ENHANCE_YOUR_CALM
+  constexpr std::string_view kGoAwayType("\x07\0\0\0\0\0", 6);
+  std::string frame(kSettings);
+  const size_t length = kLastStreamAndCalm.size() + why.size();
+  for (const int shift : {16, 8, 0}) frame += static_cast<char>(length >> shift);
+  frame += kGoAwayType;
+  frame += kLastStreamAndCalm;
+  return frame += why;
+}
+
+// A gRPC server behind a listener of ours: its own one stops for good where descriptors run out.
+struct GrpcServer {
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> door;
+  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<http::Acceptor> listener;  // goes first
+
+  // `builder` has what is served.
+  Status Start(const char* flag, const std::string& host, int64_t port, int64_t connections,
+               std::shared_ptr<grpc::ServerCredentials> credentials, grpc::ServerBuilder& builder) {
+    const std::string why =
+        fmt::format("{} connections are open, or half of them by this client: the limit (ulimit -n)", connections);
+    auto listening = http::Acceptor::Listen(
+        {.host = host, .port = static_cast<uint16_t>(port), .max_connections = connections, .refusal = GoAway(why)});
+    if (!listening.ok()) {
+      return Status(StatusCode::kUnavailable,
+                    fmt::format("--{}: cannot listen on {}: {}; give another port or --host, or 0 for any free port",
+                                flag, AddressOf(host, port), listening.status().message()),
+                    flag);
+    }
+    using Type = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+    door = builder.experimental().AddExternalConnectionAcceptor(Type::FROM_FD, std::move(credentials));
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingAnswerMs);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);  // none is too many
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kGreetingMs);
+    server = builder.BuildAndStart();
+    if (server == nullptr)
+      return Status(StatusCode::kUnavailable, fmt::format("--{}: gRPC does not start", flag), flag);
+    listener = std::move(*listening);
+    listener->Start([to = door.get()](int socket) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.fd = socket;
+      to->HandleNewConnection(&connection);
+    });
+    return Status();
+  }
+};
+
+}  // namespace
+
+struct PickerServer::Impl final : http::Handler {
+  Impl(Picker& p, EndpointSource& s) : picker(p), source(s) {}
+  ~Impl() override { http_server.reset(); }  // first: it ticks
+
+  Status Start(const EppOptions& options, Clock& clock);
+  void TellHealth();
+  std::optional<http::HttpResponse> CheckHead(const http::HttpRequest& head) override;
+  void Handle(std::shared_ptr<http::Exchange> exchange) override;
+  http::HttpResponse ErrorResponse(int status, const std::string& message) override;
+  void OnTick(TimeNs) override { TellHealth(); }
+  bool Ready() const { return seen_ready.load() && !stopping.load(); }
+
+  Picker& picker;
+  EndpointSource& source;
+  std::atomic<bool> seen_ready{false}, stopping{false};
+  std::shared_ptr<grpc::Service> service;
+  grpc::CallbackGenericService others;  // of health_server, which must have something beside gRPC's own service
+  GrpcServer service_server, health_server;
+  std::unique_ptr<http::Server> http_server;
+};
+
+Status PickerServer::Impl::Start(const EppOptions& options, Clock& clock) {
+  if (options.host.empty()) return InvalidArgument("--host is empty; give an address such as 127.0.0.1", "host");
+  TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
+  TACTUS_ASSIGN_OR_RETURN(auto credentials, Credentials(options));
+  gpr_set_log_function([](gpr_log_func_args*) {});  // what goes wrong is said here, once
+  grpc::EnableDefaultHealthCheckService(true);
+  service = MakeExtProcService(picker, ModeNamed(options.body_mode));
+  grpc::ServerBuilder serving, probed;
+  serving.RegisterService(service.get());
+  serving.SetMaxReceiveMessageSize(
+      static_cast<int>(std::min<int64_t>(2 * options.max_body.bytes + kMessageOverheadBytes, INT32_MAX)));
+  // What gRPC itself holds: messages that have not come whole, which it ends streams for when there are too many.
+  grpc::ResourceQuota quota("tactus-epp");
+  quota.Resize(static_cast<size_t>(options.max_body_total.bytes + kGrpcBytes));
+  serving.SetResourceQuota(quota);
+  const int64_t files = http::MostOpenFiles();
+  const int64_t connections = http::RoomWithin(files, kMostConnections, 1).connections;
+  const int64_t probes = std::clamp<int64_t>(connections / 8, 2, 256);
+  TACTUS_RETURN_IF_ERROR(service_server.Start("grpc-port", options.host, options.grpc_port,
+                                              std::max<int64_t>(2, connections - probes), std::move(credentials),
+                                              serving));
+  probed.RegisterCallbackGenericService(&others);
+  TACTUS_RETURN_IF_ERROR(health_server.Start("health-port", options.host, options.health_port, probes,
+                                             grpc::InsecureServerCredentials(), probed));
+  TellHealth();
+  http::ServerOptions http;
+  http.host = options.host;
+  http.port = static_cast<uint16_t>(options.metrics_port);
+  http.max_connections = 64;
+  http.max_files = std::max<int64_t>(16, files / 8);
+  http.max_body_bytes = 4096;
+  http.max_body_total_bytes = 1 << 20;
+  http.tick_ns = kTickNs;
+  auto listening = http::Server::Listen(http, this, clock);
+  if (!listening.ok()) {
+    return Status(listening.status().code(), "--metrics-port: " + listening.status().message(), "metrics-port");
+  }
+  http_server = std::move(listening).value();
+  http_server->Start();
+  return Status();
+}
+
+void PickerServer::Impl::TellHealth() {
+  if (!seen_ready.load() && source.ready() > 0) seen_ready.store(true);
+  for (grpc::Server* server : {service_server.server.get(), health_server.server.get()}) {
+    grpc::HealthCheckServiceInterface* health = server->GetHealthCheckService();
+    for (const char* name : kAliveNames) health->SetServingStatus(name, true);
+    for (const char* name : kReadyNames) health->SetServingStatus(name, Ready());
+  }
+}
+
+std::optional<http::HttpResponse> PickerServer::Impl::CheckHead(const http::HttpRequest& head) {
+  if (head.path != "/metrics" && head.path != "/health" && head.path != "/ready") {
+    return ErrorResponse(404, fmt::format("there is no {}; there are /metrics, /health and /ready", head.path));
+  }
+  if (head.method != "GET" && head.method != "HEAD") return ErrorResponse(405, "use GET");
+  return std::nullopt;
+}
+
+void PickerServer::Impl::Handle(std::shared_ptr<http::Exchange> exchange) {
+  const std::string& path = exchange->request().path;
+  if (path == "/metrics") {
+    exchange->Respond({.content_type = "text/plain; version=0.0.4; charset=utf-8", .body = picker.MetricsText()});
+  } else if (path == "/health" || Ready()) {
+    exchange->Respond({.body = "{\"status\": \"ok\"}\n"});
+  } else {
+    exchange->Respond(ErrorResponse(503, stopping.load() ? "stopping" : "no replica has been ready yet"));
+  }
+}
+
+http::HttpResponse PickerServer::Impl::ErrorResponse(int status, const std::string& message) {
+  std::string body = "{\"error\": {\"message\": ";
+  json_text::AppendJsonString(&body, message);
+  return {.status = status, .body = body + "}}\n"};
+}
+
+PickerServer::PickerServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+PickerServer::~PickerServer() {
+  Stop(0);
+}
+
+Result<std::unique_ptr<PickerServer>> PickerServer::Start(const EppOptions& options, Picker& picker,
+                                                          EndpointSource& source, Clock& clock) {
+  auto impl = std::make_unique<Impl>(picker, source);
+  TACTUS_RETURN_IF_ERROR(impl->Start(options, clock));
+  return std::unique_ptr<PickerServer>(new PickerServer(std::move(impl)));
+}
+
+int PickerServer::grpc_port() const {
+  return impl_->service_server.listener->port();
+}
+int PickerServer::health_port() const {
+  return impl_->health_server.listener->port();
+}
+int PickerServer::metrics_port() const {
+  return impl_->http_server->port();
+}
+
+bool PickerServer::Stop(DurationNs timeout_ns) {
+  if (impl_->stopping.exchange(true)) return true;
+  impl_->TellHealth();
+  const auto now = [] { return gpr_now(GPR_CLOCK_MONOTONIC); };
+  const gpr_timespec until = gpr_time_add(now(), gpr_time_from_nanos(timeout_ns, GPR_TIMESPAN));
+  impl_->service_server.listener.reset();
+  impl_->service_server.server->Shutdown(until);
+  impl_->health_server.listener.reset();
+  impl_->health_server.server->Shutdown(now());
+  return gpr_time_cmp(now(), until) < 0;
+}
+
+}  // namespace tactus::gateway

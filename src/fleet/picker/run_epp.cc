@@ -1,0 +1,57 @@
+#include "fleet/picker/run_epp.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include "base/available_memory.h"
+#include "base/clock.h"
+#include "base/memory_shortage.h"
+#include "base/shortage.h"
+#include "base/system_random.h"
+#include "fleet/picker/picker.h"
+#include "fleet/picker/picker_server.h"
+#include "fleet/picker/watched_fleet.h"
+#include "http/access.h"
+#include "http/serving_process.h"
+
+namespace tactus::gateway {
+namespace {
+
+Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
+  signal(SIGPIPE, SIG_IGN);
+  http::StopSignals signals(log);
+  http::RaiseFileLimit(PickerServer::kMostConnections, 1, log);
+  Clock& clock = SystemClock();
+  TACTUS_ASSIGN_OR_RETURN(const Hash128 secret, SystemRandom());
+  TACTUS_ASSIGN_OR_RETURN(const auto fleet, WatchedFleet::Create(options.fleet, clock, log));
+  Picker picker(*fleet,
+                {.max_body_bytes = options.max_body.bytes,
+                 .max_body_total_bytes = options.max_body_total.bytes,
+                 .max_requests_per_replica = options.max_requests_per_replica,
+                 .fallbacks = options.fallbacks,
+                 .body_timeout_ns = options.body_timeout.ns,
+                 .secret = secret},
+                clock);
+  TACTUS_ASSIGN_OR_RETURN(const auto server, PickerServer::Start(options, picker, *fleet, clock));
+  WaitForMemoryWhereNeeded(clock);
+  const NeedsMemory needs_memory;
+  signals.Serving();
+  log(fmt::format("picking ({}) on {}: grpc {}, health {}, metrics {}", options.fleet.balancer, options.host,
+                  server->grpc_port(), server->health_port(), server->metrics_port()));
+  while (!signals.WaitFor(kSecond)) KeepMemoryInReserve();
+  log(fmt::format("stopping: no new streams; {} to finish within {} ms", picker.streams(),
+                  options.shutdown_timeout.ns / kMillisecond));
+  if (!server->Stop(options.shutdown_timeout.ns)) log("what was left was cut off by --shutdown-timeout");
+  log("stopped");
+  return Status();
+}
+
+}  // namespace
+
+Status RunEpp(const EppOptions& options, const std::function<void(std::string_view line)>& log) {
+  TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
+  const EppOptions fitted = FittedToMemory(options, AvailableMemoryBytes(), log);
+  return CatchShortage([&] { return Run(fitted, log); }, "--max-body-total", nullptr);
+}
+
+}  // namespace tactus::gateway

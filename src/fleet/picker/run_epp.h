@@ -1,0 +1,16 @@
+// An endpoint picker from its options to its end: the fleet, the picker, its ports, and the signals that stop it.
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "fleet/picker/epp_options.h"
+#include "tactus/status.h"
+
+namespace tactus::gateway {
+
+// Returns after SIGTERM or SIGINT and what --shutdown-timeout allows; a second signal ends the process.
+// kInvalidArgument names the option. Called before any other thread runs.
+Status RunEpp(const EppOptions& options, const std::function<void(std::string_view line)>& log);
+
+}  // namespace tactus::gateway

@@ -1,0 +1,12 @@
+// The list of replicas as JSON (GET /fleet/replicas).
+#pragma once
+
+#include <string>
+
+#include "fleet/router/fleet_watch.h"
+
+namespace tactus::router {
+
+std::string FleetJson(const FleetWatch& watch);
+
+}  // namespace tactus::router

@@ -1,0 +1,126 @@
+// One request on its way: to a replica, to another when that one fails before it has told the client anything, and its
+// answer back, no faster than the client takes it.
+//
+// Rules. A request goes elsewhere only where nothing of an answer has been told: comments that keep a stream alive and
+// an error that is its first event tell nothing. What has begun and cannot go on ends with an error in the stream,
+// never in silence and never inside an event. Answers that are no event streams are held until they are whole (up to
+// kHeldBytes), so that they can still be had elsewhere.
+//
+// Thread rule: the io thread. Invariants: the exchange gets one answer; every ticket taken is ended; there is one copy
+// of the body, counted (--max-body-total), until something of an answer was told.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/fleet_secret.h"
+#include "fleet/router/answer_scan.h"
+#include "fleet/router/fleet_watch.h"
+#include "fleet/router/request_view.h"
+#include "fleet/router/route_recorder.h"
+#include "fleet/router/router_options.h"
+#include "http/client.h"
+#include "http/client_counts.h"
+#include "http/server.h"
+
+namespace tactus::router {
+
+inline constexpr int64_t kHeldBytes = 1 << 20;
+
+struct ForwardCounts {
+  std::map<std::pair<std::string, int>, int64_t> answers;  // by replica and status; 0: none came
+  int64_t retries = 0, hedges = 0, retrying = 0, in_flight = 0, cut_streams = 0;
+  std::map<std::string, int64_t> migrations;  // by result
+};
+
+// What all requests share. Outlives them.
+struct ForwardContext {
+  const RouterOptions& options;
+  FleetWatch& watch;
+  Clock& clock;
+  http::Loop& loop;
+  std::function<http::Client&(const std::string& url)> client;
+  ForwardCounts counts;
+  double bytes_per_token = kBytesPerToken;
+  std::optional<FleetKeys> keys = {};  // of the fleet's secret
+  RouteRecorder* recorder = nullptr;   // null: nothing is recorded
+};
+
+// Of all that the router is asked, what a run file has.
+bool IsRecorded(const http::HttpRequest& request);
+
+class Forward : public std::enable_shared_from_this<Forward> {
+ public:
+  // `headers` go with every answer.
+  Forward(ForwardContext& context, std::shared_ptr<http::Exchange> exchange, RequestView view, http::Body body,
+          http::Headers headers, http::ClientCounts::Places places);
+  ~Forward();
+  void Start();
+  void Tick(TimeNs now_ns);
+  // The replica is not heard of: what has been silent since `silent_since_ns` will not go on.
+  void Lost(int32_t replica, TimeNs silent_since_ns);
+  // The router stops.
+  void CutOff();
+  bool over() const { return over_; }
+
+ private:
+  class Attempt;
+
+  // False: no replica takes it.
+  bool Try();
+  void Send(std::shared_ptr<Attempt> attempt, const std::string& url, http::ClientRequest request);
+  http::ClientRequest Request() const;
+  void Hedge();
+  bool OnPiece(Attempt& attempt, std::string_view bytes);
+  void OnDone(Attempt& attempt, const Status& status);
+  void Lead(Attempt& attempt);
+  bool Write(Attempt& attempt, std::string_view bytes);
+  bool Pass(Attempt& attempt, std::string_view bytes);
+  void NoteEvents(Attempt& attempt);
+  void NoteEnd(const Attempt& attempt, RouteRecorder::End::How how);
+  std::shared_ptr<Attempt> Take(Attempt& attempt);
+  void StreamEnded(Attempt& attempt, const Status& status);
+  bool IsCut(const Attempt& attempt) const;
+  void Short(Attempt& attempt, const std::string& text);
+  void ErrorFirst(Attempt& attempt);
+  void Follow(Attempt& attempt, const Moved& moved);
+  void Broken(Attempt& attempt, const std::string& text);
+  enum class Why { kLost, kFault, kFull };  // no answer came; it says 502 or 504; it says 503
+  void Failed(Attempt& attempt, const std::string& text, Why why);
+  bool MayRetry(Why why) const;
+  void Count(Attempt& attempt, int status);
+  void EndTicket(Attempt& attempt);
+  void ForgetTicket(Attempt& attempt);
+  void Fail(int status, const std::string& message);
+  void Answer(Attempt& attempt);
+  http::HttpResponse Head(const Attempt& attempt) const;
+  void End();
+
+  ForwardContext& context_;
+  const std::shared_ptr<http::Exchange> exchange_;
+  const RequestView view_;
+  std::shared_ptr<const http::Body> body_;  // null: it will not be sent again
+  const http::Headers headers_;
+  http::ClientCounts::Places places_;
+  const TimeNs arrival_ns_;
+  std::vector<std::shared_ptr<Attempt>> attempts_;  // under way
+  std::vector<int32_t> been_;                       // replicas that had it
+  Attempt* leader_ = nullptr;                       // whose answer the client gets
+  std::shared_ptr<Attempt> best_failure_;           // an answer that is better than none
+  std::string last_error_;
+  int tries_ = 0, follows_ = 0;  // in a row, of which nothing came
+  bool over_ = false, stream_begun_ = false, event_stream_ = false, retrying_ = false;
+  bool in_event_ = false;                        // a part of one was passed on
+  bool may_hedge_ = false;                       // it has not been sent to a second replica, and may be
+  int64_t told_events_ = 0, told_finishes_ = 0;  // by those that have ended
+  RouteRecorder::Seen seen_;
+  RouteRecorder::End end_;
+};
+
+}  // namespace tactus::router

@@ -1,0 +1,475 @@
+#include "fleet/router/router_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "api/apis.h"
+#include "api/paths.h"
+#include "base/fleet_secret.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "base/worker_pool.h"
+#include "fleet/router/discovery.h"
+#include "fleet/router/fleet_json.h"
+#include "fleet/router/fleet_watch.h"
+#include "fleet/router/forward.h"
+#include "fleet/router/mover.h"
+#include "http/access.h"
+#include "http/client_counts.h"
+#include "http/server.h"
+#include "http/server_metrics.h"
+#include "results/obs/prometheus_text.h"
+#include "tactus/version.h"
+
+namespace tactus::router {
+namespace {
+
+constexpr DurationNs kConnectNs = 5 * kSecond;
+constexpr DurationNs kPruneNs = 10 * kSecond, kIdleNs = 30 * kSecond;  // of connections to replicas
+constexpr int64_t kHeavyBodyBytes = 256 << 10;                         // read on a thread of its own
+
+constexpr const char* kNoMemory = "the router has no memory left for this request; try again";
+constexpr std::string_view kOpenApi = "/openapi.json";  // a replica tells it without a key
+
+bool IsAdmin(const std::string& path) {
+  return path == "/fleet/replicas" || path == "/fleet/drain" || path == "/fleet/undrain";
+}
+
+bool IsOpen(const std::string& path) {
+  return path == "/health" || path == "/ready" || path == "/metrics" || path == "/version";
+}
+
+// What one replica alone has.
+bool IsStored(const std::string& path) {
+  return path.starts_with("/v1/files") || path.starts_with("/v1/batches");
+}
+
+bool IsForwarded(const std::string& path) {
+  return path.starts_with("/v1/") || path == "/tokenize" || path == "/detokenize" || path == kOpenApi;
+}
+
+bool IsLoopbackPeer(const std::string& peer) {
+  return peer == "::1" || peer.starts_with("127.") || peer.starts_with("::ffff:127.");
+}
+
+// A proxy on this machine speaks for others.
+bool IsProxied(const http::HttpRequest& request) {
+  return std::any_of(request.headers.begin(), request.headers.end(), [](const auto& header) {
+    return http::EqualsIgnoreCase(header.first, "X-Forwarded-For") ||
+           http::EqualsIgnoreCase(header.first, "Forwarded") || http::EqualsIgnoreCase(header.first, "X-Real-IP") ||
+           http::EqualsIgnoreCase(header.first, "Via");
+  });
+}
+
+class RouterServerImpl final : public RouterServer, public http::Handler {
+ public:
+  RouterServerImpl(const RouterOptions& options, Clock& clock, Log log, RouteRecorder* recorder)
+      : options_(options),
+        clock_(clock),
+        recorder_(recorder),
+        log_(log ? std::move(log) : [](std::string_view) {}),
+        keys_(options.api_key),
+        admin_(options.admin_key.empty() ? std::vector<std::string>() : std::vector<std::string>{options.admin_key}),
+        origins_(options.allowed_origins),
+        places_(options.max_streams_per_client),
+        secret_(http::RandomBits()) {}
+
+  ~RouterServerImpl() override {
+    reader_.Stop();
+    if (server_) server_->Stop();  // every exchange loses its client, which ends its forward
+    active_.clear();
+    mover_.reset();
+    context_.reset();
+    discovery_.reset();
+    watch_.reset();
+    clients_.clear();
+  }
+
+  Status Bind();
+
+  uint16_t port() const override { return server_->port(); }
+  int64_t ready_replicas() const override { return watch_->ready(); }
+  int64_t replicas() const override { return watch_->size(); }
+  std::string model() const override { return watch_->model(); }
+  int64_t in_flight() const override { return server_->Stats().exchanges; }
+  void StopAdmission() override {
+    draining_.store(true);
+    server_->SetDraining();
+  }
+  bool WaitUntilIdle(DurationNs timeout_ns) override { return server_->WaitUntilIdle(timeout_ns); }
+  void CutOff() override {
+    server_->loop().Post([this] {
+      for (const auto& weak : std::vector(active_)) {
+        if (const auto forward = weak.lock()) forward->CutOff();
+      }
+    });
+  }
+
+  std::optional<http::HttpResponse> CheckHead(const http::HttpRequest& head) override;
+  void Handle(std::shared_ptr<http::Exchange> exchange) override;
+  bool IsProbe(const http::HttpRequest& head) override {
+    const std::string path = api::CanonicalPath(head.path);
+    return path == "/health" || path == "/ready";
+  }
+  http::HttpResponse ErrorResponse(int status, const std::string& message) override {
+    http::HttpResponse response;
+    response.status = status;
+    response.body = api::ErrorText(status, message);
+    if (status == 503) response.headers.emplace_back("Retry-After", "1");
+    return response;
+  }
+  void OnTick(TimeNs now_ns) override;
+
+ private:
+  http::Headers CommonHeaders(const http::HttpRequest& request) const;
+  http::HttpResponse Error(const http::HttpRequest& request, int status, const std::string& message,
+                           const std::string& param = {}) const;
+  // `path`: the head's, as api/paths.h writes it.
+  std::optional<http::HttpResponse> CheckAccess(const http::HttpRequest& head, const std::string& path) const;
+  std::optional<http::HttpResponse> CheckAdmin(const http::HttpRequest& head, const std::string& path) const;
+  http::HttpResponse Own(const http::HttpRequest& request, const std::string& path) const;
+  http::HttpResponse Admin(const http::HttpRequest& request, const std::string& path, const http::Body& body);
+  void ForwardOn(std::shared_ptr<http::Exchange> exchange);
+  void Refused(const http::HttpRequest& request);
+  struct Request;
+  void Begin(Request request);
+  http::Client& ClientOf(const std::string& url);
+  void Lost(int32_t replica);
+  std::string Metrics() const;
+
+  const RouterOptions options_;
+  Clock& clock_;
+  RouteRecorder* const recorder_;
+  const Log log_;
+  const http::ApiKeys keys_, admin_;
+  const http::Origins origins_;
+  http::ClientCounts places_;
+  const Hash128 secret_;
+  std::optional<const http::AllowedHosts> hosts_;
+  std::atomic<bool> draining_{false};
+  WorkerPool reader_{1, "tactus-read"};
+  std::unique_ptr<http::Server> server_;
+  // Io thread, all that follows.
+  std::unique_ptr<FleetWatch> watch_;
+  std::unique_ptr<Discovery> discovery_;
+  std::unique_ptr<ForwardContext> context_;
+  std::unique_ptr<Mover> mover_;                                  // null: no secret
+  std::map<std::string, std::unique_ptr<http::Client>> clients_;  // by URL
+  std::vector<std::weak_ptr<Forward>> active_;
+  TimeNs prune_ns_ = 0;
+};
+
+Status RouterServerImpl::Bind() {
+  TACTUS_RETURN_IF_ERROR(RouterServer::Check(options_));
+  std::optional<FleetKeys> keys;
+  if (!options_.kv_secret_file.empty()) {
+    TACTUS_ASSIGN_OR_RETURN(const std::string secret, ReadFleetSecret(options_.kv_secret_file));
+    keys = FleetKeysOf(secret);
+  }
+  http::ServerOptions http;
+  http.host = options_.host;
+  http.port = static_cast<uint16_t>(options_.port);
+  http.max_connections = options_.max_connections;
+  http.files_per_connection = kFilesPerConnection;
+  http.max_connections_per_client = options_.max_connections_per_client;
+  http.max_body_bytes = options_.max_body.bytes;
+  http.max_body_total_bytes = options_.max_body_total.bytes;
+  http.idle_timeout_ns = options_.idle_timeout.ns;
+  http.body_timeout_ns = options_.read_timeout.ns;
+  http.header_timeout_ns = std::min(http.header_timeout_ns, options_.read_timeout.ns);
+  http.write_timeout_ns = options_.write_timeout.ns;
+  TACTUS_ASSIGN_OR_RETURN(server_, http::Server::Listen(http, this, clock_));
+  hosts_.emplace(options_.allowed_hosts, options_.host, server_->loopback());
+  TACTUS_ASSIGN_OR_RETURN(watch_, FleetWatch::Create(options_.fleet, clock_, server_->loop(), log_));
+  TACTUS_ASSIGN_OR_RETURN(discovery_, Discovery::Create(options_.fleet, server_->loop(), *watch_, log_));
+  watch_->OnLost([this](int32_t replica) { Lost(replica); });
+  context_.reset(new ForwardContext{.options = options_,
+                                    .watch = *watch_,
+                                    .clock = clock_,
+                                    .loop = server_->loop(),
+                                    .client = [this](const std::string& url) -> http::Client& { return ClientOf(url); },
+                                    .counts = {}});
+  context_->recorder = recorder_;
+  if (keys) {
+    context_->keys = *keys;
+    mover_ = std::make_unique<Mover>(*keys, options_.rebalance_interval.ns, *watch_, clock_, server_->loop(), log_,
+                                     context_->counts.migrations);
+  }
+  server_->Start();
+  return Status();
+}
+
+http::Headers RouterServerImpl::CommonHeaders(const http::HttpRequest& request) const {
+  http::Headers headers;
+  const std::string* given = request.Find("X-Request-Id");
+  headers.emplace_back("X-Request-Id", given != nullptr && http::ValidRequestId(*given) ? *given : http::RandomId());
+  origins_.AppendHeaders(request, false, &headers);
+  return headers;
+}
+
+http::HttpResponse RouterServerImpl::Error(const http::HttpRequest& request, int status, const std::string& message,
+                                           const std::string& param) const {
+  http::HttpResponse response;
+  response.status = status;
+  response.headers = CommonHeaders(request);
+  response.body = api::ApiOfPath(request.path).error_text(status, message, param);
+  if (status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (status == 503 || status == 429) response.headers.emplace_back("Retry-After", "1");
+  return response;
+}
+
+std::optional<http::HttpResponse> RouterServerImpl::CheckHead(const http::HttpRequest& head) {
+  if (!hosts_->Allows(head.authority)) {
+    return Error(head, 403,
+                 fmt::format("Host: '{}' is no name of this server (--allowed-hosts)", head.authority.substr(0, 256)),
+                 "Host");
+  }
+  if (head.method == "OPTIONS") {
+    http::HttpResponse response;
+    response.status = 204;
+    response.content_type.clear();
+    response.headers.emplace_back("Allow", "GET, HEAD, POST, DELETE, OPTIONS");
+    origins_.AppendHeaders(head, true, &response.headers);
+    return response;
+  }
+  const std::string path = api::CanonicalPath(head.path);
+  if (IsAdmin(path)) return CheckAdmin(head, path);
+  if (IsOpen(path)) {
+    if (head.method == "GET" || head.method == "HEAD") return std::nullopt;
+    return Error(head, 405, fmt::format("{} takes GET, not {}", head.path, head.method));
+  }
+  return CheckAccess(head, path);
+}
+
+std::optional<http::HttpResponse> RouterServerImpl::CheckAccess(const http::HttpRequest& head,
+                                                                const std::string& path) const {
+  if (!IsForwarded(path)) return Error(head, 404, api::NoRouteText(head.path, api::Asked::kRouter));
+  if (!keys_.empty() && path != kOpenApi && !keys_.Find(head))
+    return Error(head, 401, "no or a wrong API key; send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'");
+  if (const std::string* id = head.Find("X-Request-Id"); id != nullptr && !http::ValidRequestId(*id)) {
+    return Error(head, 400, fmt::format("X-Request-Id: {} bytes; give 1 to 256 visible ASCII characters", id->size()),
+                 "X-Request-Id");
+  }
+  if (IsStored(path)) {
+    return Error(head, 501, fmt::format("{}: files and batches live on one replica; send them to it", head.path));
+  }
+  if (head.method != "GET" && head.method != "HEAD" && head.method != "POST")
+    return Error(head, 405, fmt::format("{} takes GET and POST, not {}", head.path, head.method));
+  if (draining_.load()) return Error(head, 503, "the router is stopping");
+  return std::nullopt;
+}
+
+std::optional<http::HttpResponse> RouterServerImpl::CheckAdmin(const http::HttpRequest& head,
+                                                               const std::string& path) const {
+  if (admin_.empty() && (!IsLoopbackPeer(head.peer) || IsProxied(head)))
+    return Error(head, 403, "only this machine may change the fleet; set --admin-key to let others");
+  if (!admin_.empty() && !admin_.Find(head.Find("Authorization")))
+    return Error(head, 401, "no or a wrong admin key; send it as 'Authorization: Bearer <key>' (--admin-key)");
+  const bool list = path == "/fleet/replicas";
+  const bool takes = head.method == "POST" || (list && (head.method == "GET" || head.method == "DELETE"));
+  if (!takes)
+    return Error(head, 405,
+                 fmt::format("{} takes {}, not {}", head.path, list ? "GET, POST and DELETE" : "POST", head.method));
+  // A browser sends any other type to any site without asking that site first.
+  const std::string* type = head.Find("Content-Type");
+  if (head.method != "GET" && (type == nullptr || !type->starts_with("application/json")))
+    return Error(head, 415, "Content-Type: give application/json", "Content-Type");
+  return std::nullopt;
+}
+
+void RouterServerImpl::Handle(std::shared_ptr<http::Exchange> exchange) {
+  const http::HttpRequest& request = exchange->request();
+  const std::string path = api::CanonicalPath(request.path);
+  if (IsOpen(path)) return exchange->Respond(Own(request, path));
+  if (IsAdmin(path)) {
+    const http::Body body = exchange->TakeBody();
+    return exchange->Respond(Admin(request, path, body));
+  }
+  ForwardOn(std::move(exchange));
+}
+
+http::HttpResponse RouterServerImpl::Own(const http::HttpRequest& request, const std::string& path) const {
+  http::HttpResponse response;
+  response.headers = CommonHeaders(request);
+  if (path == "/health") {
+    response.body = "{\"status\":\"ok\"}";
+  } else if (path == "/ready") {
+    const int64_t ready = watch_->ready();
+    const char* state = draining_.load() ? "draining" : ready == 0 ? "no replica is ready" : "ready";
+    response.status = ready > 0 && !draining_.load() ? 200 : 503;
+    response.body = fmt::format("{{\"status\":\"{}\",\"replicas\":{}}}", state, ready);
+    if (response.status == 503) response.headers.emplace_back("Retry-After", "1");
+  } else if (path == "/metrics") {
+    response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    response.body = Metrics();
+  } else {
+    response.body = fmt::format("{{\"version\":\"{}\",\"build\":\"{}\"}}", Version(), BuildInfo());
+  }
+  return response;
+}
+
+http::HttpResponse RouterServerImpl::Admin(const http::HttpRequest& request, const std::string& path,
+                                           const http::Body& body) {
+  if (request.method != "GET") {
+    const auto parsed = json_text::ParseJson(body.text(), {.max_values = 100});
+    if (!parsed.ok()) return Error(request, 400, parsed.status().message());
+    const auto url = parsed->is_object() ? parsed->find("url") : parsed->end();
+    if (!parsed->is_object() || url == parsed->end() || !url->is_string())
+      return Error(request, 400, "url: give the replica's, {\"url\": \"http://host:port\"}", "url");
+    const std::string text = url->get<std::string>();
+    const Status done = path == "/fleet/drain"     ? watch_->SetDraining(text, true)
+                        : path == "/fleet/undrain" ? watch_->SetDraining(text, false)
+                        : request.method == "POST" ? watch_->Add(text)
+                                                   : watch_->Remove(text);
+    if (!done.ok()) return Error(request, api::HttpStatusOf(done.code()), done.message(), "url");
+  }
+  http::HttpResponse response;
+  response.headers = CommonHeaders(request);
+  response.body = FleetJson(*watch_);
+  return response;
+}
+
+// Read, and not sent yet.
+struct RouterServerImpl::Request {
+  std::shared_ptr<http::Exchange> exchange;
+  http::Body body;
+  http::Headers headers;
+  http::ClientCounts::Places places;
+  RequestView view;
+};
+
+void RouterServerImpl::ForwardOn(std::shared_ptr<http::Exchange> exchange) {
+  const http::HttpRequest& request = exchange->request();
+  const auto key = keys_.Find(request);
+  auto places = places_.Enter(key ? http::KeyName(*key) : request.peer);
+  if (!places.ok()) {
+    if (recorder_ != nullptr && IsRecorded(request)) Refused(request);
+    return exchange->Respond(Error(
+        request, 429,
+        fmt::format("{} requests of this client are in flight, the limit (--max-streams-per-client); try again when "
+                    "some have ended",
+                    options_.max_streams_per_client)));
+  }
+  http::Headers headers = CommonHeaders(request);
+  http::Body body = exchange->TakeBody();
+  Request whole{std::move(exchange), std::move(body), std::move(headers), std::move(*places), {}};
+  if (whole.body.bytes() <= kHeavyBodyBytes) {
+    whole.view = ViewRequest(whole.body.text(), secret_);
+    return Begin(std::move(whole));
+  }
+  auto heavy = std::make_shared<Request>(std::move(whole));
+  reader_.Post([this, heavy] {
+    const std::shared_ptr<http::Exchange> unanswered = heavy->exchange;
+    try {
+      heavy->view = ViewRequest(heavy->body.text(), secret_);
+      server_->loop().Post([this, heavy] { Begin(std::move(*heavy)); });
+    } catch (const std::exception&) {
+      unanswered->Respond(Error(unanswered->request(), 503, kNoMemory));
+    }
+  });
+}
+
+void RouterServerImpl::Refused(const http::HttpRequest& request) {
+  const std::string* id = request.Find("X-Request-Id");
+  const TimeNs now_ns = clock_.NowNs();
+  recorder_->Ended(recorder_->Arrived(now_ns), {RouteRecorder::End::How::kRejected},
+                   id != nullptr ? *id : std::string_view(), now_ns);
+}
+
+void RouterServerImpl::Begin(Request request) {
+  const std::shared_ptr<http::Exchange> unanswered = request.exchange;
+  try {
+    auto forward =
+        std::make_shared<Forward>(*context_, std::move(request.exchange), std::move(request.view),
+                                  std::move(request.body), std::move(request.headers), std::move(request.places));
+    active_.push_back(forward);
+    forward->Start();
+  } catch (const std::exception&) {
+    unanswered->Respond(Error(unanswered->request(), 503, kNoMemory));
+  }
+}
+
+http::Client& RouterServerImpl::ClientOf(const std::string& url) {
+  std::unique_ptr<http::Client>& client = clients_[url];
+  if (!client) {
+    http::ClientOptions options;
+    options.connect_timeout_ns = kConnectNs;
+    options.pieces = true;
+    client = std::make_unique<http::Client>(*http::ParseUrl(url), options, clock_, server_->loop());
+  }
+  return *client;
+}
+
+void RouterServerImpl::Lost(int32_t replica) {
+  const TimeNs silent_since_ns = clock_.NowNs() - options_.fleet.dead_after.ns;
+  for (const auto& weak : std::vector(active_)) {
+    if (const auto forward = weak.lock()) forward->Lost(replica, silent_since_ns);
+  }
+}
+
+void RouterServerImpl::OnTick(TimeNs now_ns) {
+  std::erase_if(active_, [now_ns](const std::weak_ptr<Forward>& weak) {
+    const auto forward = weak.lock();
+    if (forward) forward->Tick(now_ns);
+    return !forward || forward->over();
+  });
+  if (now_ns < prune_ns_) return;
+  prune_ns_ = now_ns + kPruneNs;
+  for (const auto& [url, client] : clients_) client->CloseIdle(kIdleNs);
+  const std::vector<Endpoint> all = watch_->Endpoints();
+  std::erase_if(clients_, [&](const auto& entry) {
+    const bool known = std::any_of(all.begin(), all.end(), [&](const Endpoint& e) { return e.url == entry.first; });
+    return !known && entry.second->in_flight() == 0;
+  });
+}
+
+std::string RouterServerImpl::Metrics() const {
+  using Type = PrometheusText::Type;
+  const ForwardCounts& counts = context_->counts;
+  PrometheusText t({});
+  watch_->AppendMetrics(&t);
+  t.Family("tactus_route_requests_total", Type::kCounter,
+           "Answers of replicas, by status; 0: none came, or not all of it.");
+  for (const auto& [key, count] : counts.answers)
+    t.Sample(static_cast<double>(count), {{"replica", key.first}, {"code", fmt::format("{}", key.second)}});
+  t.Counter("tactus_route_retries_total", "Requests that were sent to another replica after one failed.",
+            static_cast<double>(counts.retries));
+  t.Counter("tactus_route_hedges_total", "Requests that were sent to a second replica because the first was slow.",
+            static_cast<double>(counts.hedges));
+  t.Counter("tactus_route_cut_streams_total", "Answers that had begun and ended with an error.",
+            static_cast<double>(counts.cut_streams));
+  t.Family("tactus_route_migrations_total", Type::kCounter, "Sequences that moved between replicas, by result.");
+  for (const auto& [result, count] : counts.migrations) t.Sample(static_cast<double>(count), {{"result", result}});
+  http::AppendServerMetrics(server_->Stats(), &t);
+  return t.Take();
+}
+
+}  // namespace
+
+Status RouterServer::Check(const RouterOptions& options) {
+  if (options.host.empty()) {
+    return InvalidArgument("--host is empty; give an address such as 127.0.0.1, or 0.0.0.0 to listen on every network",
+                           "host");
+  }
+  TACTUS_RETURN_IF_ERROR(http::CheckApiKeys(options.api_key));
+  if (!options.admin_key.empty()) TACTUS_RETURN_IF_ERROR(http::CheckKey("admin-key", options.admin_key));
+  TACTUS_RETURN_IF_ERROR(http::CheckAllowedHosts(options.allowed_hosts));
+  TACTUS_RETURN_IF_ERROR(http::CheckBodyLimits(options.max_body.bytes, options.max_body_total.bytes));
+  TACTUS_RETURN_IF_ERROR(FleetWatch::Check(options.fleet));
+  TACTUS_RETURN_IF_ERROR(Discovery::Check(options.fleet));
+  return options.kv_secret_file.empty() ? Status() : ReadFleetSecret(options.kv_secret_file).status();
+}
+
+Result<std::unique_ptr<RouterServer>> RouterServer::Listen(const RouterOptions& options, Clock& clock, Log log,
+                                                           RouteRecorder* recorder) {
+  auto server = std::make_unique<RouterServerImpl>(options, clock, std::move(log), recorder);
+  TACTUS_RETURN_IF_ERROR(server->Bind());
+  return std::unique_ptr<RouterServer>(std::move(server));
+}
+
+}  // namespace tactus::router
