@@ -5,7 +5,7 @@ from __future__ import annotations
 from . import _native
 from .outputs import CompletionOutput, Logprob, OutputDelta, PositionLogprobs, RequestOutput, ToolCall, ToolCallDelta
 
-# Kinds of parts (src/api/answer_parts.h).
+# Kinds of parts (src/api/chat/answer_parts.h).
 _TEXT, _REASONING, _CALL_BEGIN, _CALL_ARGUMENTS = range(4)
 
 

@@ -1,8 +1,8 @@
 #include "api/apis.h"
 
-#include "api/messages_writer.h"
+#include "api/messages/messages_writer.h"
 #include "api/paths.h"
-#include "api/responses_writer.h"
+#include "api/responses/responses_writer.h"
 
 namespace tactus::api {
 namespace {

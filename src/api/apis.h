@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "api/answer.h"
-#include "api/request_parser.h"
+#include "api/chat/answer.h"
+#include "api/chat/request_parser.h"
 
 namespace tactus::api {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
-#include "api/field_names.h"
-#include "api/fields.h"
+#include "api/fields/field_names.h"
+#include "api/fields/fields.h"
 #include "base/json.h"
 
 namespace tactus::api {

@@ -1,6 +1,6 @@
 // Bodies of /v1/responses and of /v1/messages, each made into the body of a chat that asks for the same. What a field
-// may be is decided by the reader of chats (api/request_parser.h), in one place for all APIs; here are the names and
-// the shape. Internal to api/. Any thread.
+// may be is decided by the reader of chats (api/chat/request_parser.h), in one place for all APIs; here are the names
+// and the shape. Internal to api/. Any thread.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "api/field_names.h"
+#include "api/fields/field_names.h"
 #include "api/json.h"
-#include "api/tools.h"
+#include "api/tools/tools.h"
 #include "base/json.h"
 #include "tactus/request.h"
 #include "tactus/status.h"

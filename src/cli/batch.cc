@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <optional>
 
-#include "api/conversation.h"
-#include "api/response_text.h"
+#include "api/chat/conversation.h"
+#include "api/chat/response_text.h"
 #include "base/clock.h"
 #include "base/input_file.h"
 #include "base/json.h"

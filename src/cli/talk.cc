@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "api/answer.h"
+#include "api/chat/answer.h"
 #include "base/clock.h"
 #include "cli/interrupt.h"
 #include "compute/config/sampling_defaults.h"

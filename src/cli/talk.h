@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "api/conversation.h"
+#include "api/chat/conversation.h"
 #include "tactus/engine.h"
 #include "tactus/option_fields.h"
 #include "tactus/sampling_options.h"

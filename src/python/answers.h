@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "api/answer.h"
+#include "api/chat/answer.h"
 #include "python/engine_handle.h"
 
 namespace tactus::python {

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "api/conversation.h"
+#include "api/chat/conversation.h"
 #include "python/option_texts.h"
 #include "tactus/engine.h"
 #include "tactus/stop_token.h"

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <atomic>
 
-#include "api/answer.h"
 #include "api/apis.h"
-#include "api/conversation.h"
+#include "api/chat/answer.h"
+#include "api/chat/conversation.h"
+#include "api/chat/response_text.h"
 #include "api/explain_text.h"
+#include "api/fields/request_fields.h"
 #include "api/paths.h"
-#include "api/request_fields.h"
-#include "api/response_text.h"
 #include "base/worker_pool.h"
 #include "http/access.h"
 #include "http/client_counts.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "api/apis.h"
-#include "api/response_text.h"
+#include "api/chat/response_text.h"
 
 namespace tactus::serve {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "api/response_text.h"
+#include "api/chat/response_text.h"
 #include "base/json.h"
 #include "base/on_exit.h"
 #include "base/printable.h"

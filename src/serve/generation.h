@@ -1,5 +1,6 @@
 // One HTTP request for generated text, from its body to the last byte of its answer. What is asked and what is answered
-// is api/conversation.h and api/answer.h; here are the engine requests, one per prompt, the events and the end.
+// is api/chat/conversation.h and api/chat/answer.h; here are the engine requests, one per prompt, the events and the
+// end.
 //
 // Thread rule: as serve/call.h says, and the sinks run on the engine's delivery thread. The engine is never called with
 // the mutex held. Invariants: the exchange gets one answer or one error; when it is over (answered, failed, client
@@ -16,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "api/answer.h"
 #include "api/apis.h"
-#include "api/conversation.h"
+#include "api/chat/answer.h"
+#include "api/chat/conversation.h"
 #include "base/clock.h"
 #include "http/body.h"
 #include "http/client_counts.h"

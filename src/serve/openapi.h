@@ -1,10 +1,10 @@
-// The document at /openapi.json: every route, its bodies as their parsers read them (api/field_table.h), its answers
-// and errors. Any thread.
+// The document at /openapi.json: every route, its bodies as their parsers read them (api/fields/field_table.h), its
+// answers and errors. Any thread.
 #pragma once
 
 #include <string>
 
-#include "api/request_parser.h"
+#include "api/chat/request_parser.h"
 
 namespace tactus::serve {
 

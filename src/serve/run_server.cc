@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "api/chat_style.h"
+#include "api/chat/chat_style.h"
 #include "base/clock.h"
 #include "base/fleet_secret.h"
 #include "base/memory_shortage.h"

@@ -12,7 +12,7 @@ namespace tactus::serve {
 
 class TextCall final : public Call {
  public:
-  // From api/conversation.h.
+  // From api/chat/conversation.h.
   using Answer = Result<std::string> (*)(std::string_view body, const Engine& engine, const api::RequestLimits& limits,
                                          StopToken stop, std::vector<std::string>* ignored);
 

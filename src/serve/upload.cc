@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "api/response_text.h"
+#include "api/chat/response_text.h"
 #include "base/printable.h"
 #include "offline/server/objects.h"
 

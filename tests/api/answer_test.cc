@@ -1,6 +1,6 @@
 // What the engine says of a request, made into its answer: the chunks of a stream add up to the complete object, in
 // every combination; how it ends, what it counts, and what a failure leaves.
-#include "api/answer.h"
+#include "api/chat/answer.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>

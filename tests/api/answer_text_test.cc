@@ -1,13 +1,13 @@
 // What an answer's text says, in every form of the table, and that it says so however the text was cut: every single
 // cut, every character alone, and random cuts give the same parts.
-#include "api/answer_text.h"
+#include "api/chat/answer_text.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "api/answer_writer.h"
+#include "api/chat/answer_writer.h"
 
 namespace tactus::api {
 namespace {

@@ -1,7 +1,7 @@
 // What a chat template gets, to the byte, and what is refused with which words.
 #include <gtest/gtest.h>
 
-#include "api/request_parser.h"
+#include "api/chat/request_parser.h"
 #include "base/json.h"
 
 namespace tactus::api {

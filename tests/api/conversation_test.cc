@@ -1,6 +1,6 @@
 // A body in, the engine's requests out, and back: what is asked for whom, what is refused before it costs anything,
 // and that a request which is over ends in the midst of its template.
-#include "api/conversation.h"
+#include "api/chat/conversation.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>

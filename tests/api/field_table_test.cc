@@ -1,12 +1,12 @@
 // What /openapi.json tells of bodies is what the parsers ask for: no row too many, none too few.
-#include "api/field_table.h"
+#include "api/fields/field_table.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "api/fields.h"
+#include "api/fields/fields.h"
 
 namespace tactus::api::field_table_test {
 namespace {

@@ -1,10 +1,10 @@
 // What is found out about a template, and what becomes of the turns that it is handed, to the byte.
 #include <gtest/gtest.h>
 
-#include "api/answer_text.h"
-#include "api/chat_style.h"
-#include "api/history.h"
-#include "api/tools.h"
+#include "api/chat/answer_text.h"
+#include "api/chat/chat_style.h"
+#include "api/chat/history.h"
+#include "api/tools/tools.h"
 #include "base/json.h"
 #include "language/text/chat_template.h"
 #include "serve/fake_engine.h"

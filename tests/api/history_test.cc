@@ -1,7 +1,7 @@
 // What the server says is valid history: every kind of answer, as each API writes it, whole and streamed, is sent back
 // and rendered by chat templates that differ in what they take. TACTUS_TEMPLATES names a folder of further templates
 // (tools/check_templates.py, which fetches published ones).
-#include "api/history.h"
+#include "api/chat/history.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>
@@ -14,9 +14,9 @@
 #include <iterator>
 #include <sstream>
 
-#include "api/answer_text.h"
 #include "api/apis.h"
-#include "api/conversation.h"
+#include "api/chat/answer_text.h"
+#include "api/chat/conversation.h"
 #include "language/text/chat_template.h"
 #include "serve/fake_engine.h"
 

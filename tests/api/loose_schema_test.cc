@@ -1,10 +1,10 @@
 // Schemas of tools that are not strict: what is left out, and that the grammar library takes what is left.
-#include "api/loose_schema.h"
+#include "api/tools/loose_schema.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>
 
-#include "api/tool_rule.h"
+#include "api/tools/tool_rule.h"
 #include "base/thread_cpu.h"
 #include "language/grammar/grammar_engine.h"
 #include "language/grammar/needs_llguidance.h"

@@ -1,12 +1,12 @@
 // What the answer must be, by every field that can say so: the rule that comes of it, and what is refused with which
 // field named.
-#include "api/output_rule.h"
+#include "api/tools/output_rule.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>
 
-#include "api/conversation.h"
-#include "api/request_parser.h"
+#include "api/chat/conversation.h"
+#include "api/chat/request_parser.h"
 #include "serve/fake_engine.h"
 
 namespace tactus::api::output_rule_test {

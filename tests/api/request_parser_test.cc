@@ -1,4 +1,4 @@
-#include "api/request_parser.h"
+#include "api/chat/request_parser.h"
 #include "base/json.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // Answers to the byte: whole and streamed, chat and completion, logprobs in every form, errors, models, tokens.
-#include "api/response_text.h"
+#include "api/chat/response_text.h"
 
 #include <gtest/gtest.h>
 

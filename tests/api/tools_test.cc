@@ -1,12 +1,12 @@
 // Tools of a request: what is refused and with which words, what the template gets, the grammar of each form, and a
 // chat from its body to its answer.
-#include "api/tools.h"
+#include "api/tools/tools.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>
 
-#include "api/conversation.h"
-#include "api/tool_rule.h"
+#include "api/chat/conversation.h"
+#include "api/tools/tool_rule.h"
 #include "serve/fake_engine.h"
 #include "time_limit.h"
 

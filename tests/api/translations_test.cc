@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "api/messages_writer.h"
-#include "api/request_parser.h"
-#include "api/responses_writer.h"
+#include "api/chat/request_parser.h"
+#include "api/messages/messages_writer.h"
+#include "api/responses/responses_writer.h"
 
 namespace tactus::api::translations_test {
 namespace {

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "api/answer_text.h"
-#include "api/answer_writer.h"
-#include "api/call_values.h"
+#include "api/chat/answer_text.h"
+#include "api/chat/answer_writer.h"
+#include "api/tools/call_values.h"
 #include "base/json.h"
 #include "base/json_text.h"
 

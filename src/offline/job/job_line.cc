@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "api/fields.h"
-#include "api/request_parser.h"
-#include "api/response_text.h"
+#include "api/chat/request_parser.h"
+#include "api/chat/response_text.h"
+#include "api/fields/fields.h"
 #include "base/json.h"
 
 namespace tactus::batch {

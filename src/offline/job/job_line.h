@@ -1,5 +1,5 @@
 // The format of batch files, OpenAI's: what a line of the input asks for, and the lines of results. What a body may say
-// is the API's (api/request_parser.h). Any thread.
+// is the API's (api/chat/request_parser.h). Any thread.
 #pragma once
 
 #include <cstdint>

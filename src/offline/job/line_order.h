@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "api/conversation.h"
-#include "api/request_parser.h"
+#include "api/chat/conversation.h"
+#include "api/chat/request_parser.h"
 #include "base/clock.h"
 #include "offline/job/job.h"
 #include "offline/plan/job_feed.h"

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "api/response_text.h"
+#include "api/chat/response_text.h"
 #include "base/printable.h"
 
 namespace tactus::batch {

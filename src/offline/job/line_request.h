@@ -1,8 +1,8 @@
 // From a line of a job to what the engine is asked, by the code that a server's requests pass. Any thread.
 #pragma once
 
-#include "api/conversation.h"
-#include "api/request_parser.h"
+#include "api/chat/conversation.h"
+#include "api/chat/request_parser.h"
 #include "offline/job/job.h"
 #include "offline/job/job_line.h"
 #include "tactus/engine.h"

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "api/answer.h"
 #include "api/apis.h"
-#include "api/conversation.h"
+#include "api/chat/answer.h"
+#include "api/chat/conversation.h"
 #include "tactus/engine.h"
 
 namespace tactus::batch {

@@ -21,7 +21,7 @@
 #include <string>
 #include <thread>
 
-#include "api/request_parser.h"
+#include "api/chat/request_parser.h"
 #include "base/clock.h"
 #include "offline/job/job.h"
 #include "offline/server/background.h"

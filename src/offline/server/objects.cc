@@ -6,7 +6,7 @@
 #include <charconv>
 #include <optional>
 
-#include "api/fields.h"
+#include "api/fields/fields.h"
 #include "base/json.h"
 #include "base/printable.h"
 #include "offline/job/job_line.h"

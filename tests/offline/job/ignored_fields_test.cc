@@ -4,7 +4,7 @@
 #include <map>
 #include "base/json.h"
 
-#include "api/conversation.h"
+#include "api/chat/conversation.h"
 #include "offline/job/job_folder.h"
 #include "offline/job/runner.h"
 #include "serve/fake_engine.h"

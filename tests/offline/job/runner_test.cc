@@ -9,7 +9,7 @@
 #include <set>
 #include <thread>
 
-#include "api/conversation.h"
+#include "api/chat/conversation.h"
 #include "offline/job/end_job.h"
 #include "offline/job/job_folder.h"
 #include "offline/job/job_line.h"

@@ -9,7 +9,7 @@
 #include <map>
 #include <mutex>
 
-#include "api/conversation.h"
+#include "api/chat/conversation.h"
 #include "offline/plan/prompt_set.h"
 #include "offline/server/objects.h"
 #include "serve/fake_engine.h"
