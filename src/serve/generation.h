@@ -68,7 +68,7 @@ class Generation final : public Call {
              const api::Api& api, std::string request_id, http::Headers headers, Caller caller, int64_t created = 0,
              TimeNs arrival_ns = -1);
 
-  // --- Moving to another replica (serve/outgoing.h). Any thread ---
+  // --- Moving to another replica (serve/moves/outgoing.h). Any thread ---
   struct Origin {
     std::string_view api;  // its name
     bool explained = false;

@@ -1,5 +1,5 @@
 """A member of a fleet that writes its own messages: the signature of requests (src/base/fleet_secret.h), and the
-messages of a sequence that moves to a replica (src/serve/migration_text.h)."""
+messages of a sequence that moves to a replica (src/serve/moves/migration_text.h)."""
 
 import concurrent.futures
 import copy

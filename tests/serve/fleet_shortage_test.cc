@@ -12,7 +12,7 @@
 #include "base/fleet_secret.h"
 #include "base/json.h"
 #include "http/access.h"
-#include "serve/migration_text.h"
+#include "serve/moves/migration_text.h"
 #include "server_fixture.h"
 #include "tactus/migration.h"
 

@@ -20,7 +20,7 @@
 #include "http/client.h"
 #include "http/raw_socket.h"
 #include "serve/api_server.h"
-#include "serve/migration_text.h"
+#include "serve/moves/migration_text.h"
 #include "support/slow_backend.h"
 #include "support/tiny_config.h"
 #include "time_limit.h"

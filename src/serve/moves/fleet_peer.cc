@@ -1,4 +1,4 @@
-#include "serve/fleet_peer.h"
+#include "serve/moves/fleet_peer.h"
 
 #include <fmt/format.h>
 

@@ -25,15 +25,15 @@
 #include "http/client_counts.h"
 #include "http/server.h"
 #include "results/obs/prometheus_text.h"
-#include "serve/detached_exchange.h"
 #include "serve/generation.h"
-#include "serve/outgoing.h"
+#include "serve/moves/detached_exchange.h"
+#include "serve/moves/outgoing.h"
 #include "serve/routes.h"
 #include "serve/serve_options.h"
 
 namespace tactus::serve {
 
-struct Message;  // serve/migration_text.h
+struct Message;  // serve/moves/migration_text.h
 
 class FleetApi {
  public:

@@ -1,4 +1,4 @@
-#include "serve/detached_exchange.h"
+#include "serve/moves/detached_exchange.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "serve/fleet_api.h"
+#include "serve/moves/fleet_api.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "base/on_exit.h"
 #include "base/printable.h"
 #include "http/access.h"
-#include "serve/migration_text.h"
+#include "serve/moves/migration_text.h"
 
 namespace tactus::serve {
 namespace {

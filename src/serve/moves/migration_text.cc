@@ -1,4 +1,4 @@
-#include "serve/migration_text.h"
+#include "serve/moves/migration_text.h"
 
 #include <fmt/format.h>
 

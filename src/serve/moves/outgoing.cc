@@ -1,11 +1,11 @@
-#include "serve/outgoing.h"
+#include "serve/moves/outgoing.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "base/json.h"
 #include "base/on_exit.h"
-#include "serve/migration_text.h"
+#include "serve/moves/migration_text.h"
 
 namespace tactus::serve {
 namespace {

@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "serve/fleet_peer.h"
 #include "serve/generation.h"
+#include "serve/moves/fleet_peer.h"
 #include "tactus/migration.h"
 
 namespace tactus::serve {
