@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "cli/option_binding.h"
+#include "cli/options/option_binding.h"
 #include "tactus/engine.h"
 
 namespace tactus {

@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/rng.h"
-#include "cli/option_binding.h"
+#include "cli/options/option_binding.h"
 #include "compute/exec/cpu_executor.h"
 #include "compute/exec/numerics.h"
 #include "compute/kernels/thread_pool.h"

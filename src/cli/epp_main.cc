@@ -1,6 +1,6 @@
 // tactus-epp: what `tactus epp` becomes.
-#include "cli/commands.h"
-#include "cli/program.h"
+#include "cli/commands/commands.h"
+#include "cli/options/program.h"
 
 int main(int argc, char** argv) {
   return tactus::cli::RunProgram([argc, argv] {

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <string_view>
 
-#include "cli/commands.h"
-#include "cli/program.h"
+#include "cli/commands/commands.h"
+#include "cli/options/program.h"
 
 namespace tactus::cli {
 namespace {

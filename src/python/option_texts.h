@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "cli/option_binding.h"
+#include "cli/options/option_binding.h"
 #include "python/status_error.h"
 
 namespace tactus::python {

@@ -1,7 +1,7 @@
 #include "python/simulate.h"
 
 #include "base/clock.h"
-#include "cli/command_options.h"
+#include "cli/options/command_options.h"
 #include "sim/sim_run.h"
 
 namespace tactus::python {

@@ -1,4 +1,4 @@
-#include "cli/alone_latency.h"
+#include "cli/bench/alone_latency.h"
 
 #include <gtest/gtest.h>
 

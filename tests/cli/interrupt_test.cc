@@ -1,4 +1,4 @@
-#include "cli/interrupt.h"
+#include "cli/options/interrupt.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -13,8 +13,8 @@
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "cli/alone_latency.h"
-#include "cli/load_generator.h"
+#include "cli/bench/alone_latency.h"
+#include "cli/bench/load_generator.h"
 #include "http/server.h"
 
 namespace tactus::cli {

@@ -1,4 +1,4 @@
-#include "cli/option_binding.h"
+#include "cli/options/option_binding.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/run_length_text.h"
+#include "cli/options/run_length_text.h"
 
 #include <gtest/gtest.h>
 

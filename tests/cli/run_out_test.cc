@@ -1,5 +1,5 @@
 // The interval of a run's time series, in a result and in a run file.
-#include "cli/run_out.h"
+#include "cli/options/run_out.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cli/serving_report.h"
+#include "cli/bench/serving_report.h"
 #include "base/json.h"
 
 #include <gtest/gtest.h>

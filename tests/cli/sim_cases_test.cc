@@ -1,5 +1,5 @@
 // What is varied: lists, ranges, combinations, and what is refused before anything runs.
-#include "cli/sim_cases.h"
+#include "cli/search/sim_cases.h"
 
 #include <gtest/gtest.h>
 

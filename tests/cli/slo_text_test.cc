@@ -1,4 +1,4 @@
-#include "cli/slo_text.h"
+#include "cli/options/slo_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A sweep's table: what it keeps on disk, how it is gone on with, and which files it refuses.
-#include "cli/sweep_table.h"
+#include "cli/search/sweep_table.h"
 
 #include <gtest/gtest.h>
 

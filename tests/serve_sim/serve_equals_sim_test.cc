@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 #include "base/rng.h"
-#include "cli/command_options.h"
+#include "cli/options/command_options.h"
 #include "core/trace/replay.h"
 #include "engine/profile_model.h"
 #include "results/obs/run_result.h"

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/json.h"
-#include "cli/command_options.h"
+#include "cli/options/command_options.h"
 #include "engine/create_engine.h"
 #include "gated_clock.h"
 #include "http/client.h"

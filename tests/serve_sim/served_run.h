@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/load_generator.h"
+#include "cli/bench/load_generator.h"
 #include "sim/sim_options.h"
 #include "tactus/run_result.h"
 

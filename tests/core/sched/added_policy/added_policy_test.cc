@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "cli/option_binding.h"
+#include "cli/options/option_binding.h"
 #include "core/loop/harness.h"
 #include "core/sched/step_bed.h"
 #include "core/trace/replay.h"

@@ -1,0 +1,40 @@
+// `tactus epp`: options, then fleet/picker/run_epp.h.
+#include <cstdio>
+#include <string>
+
+#include "cli/commands/commands.h"
+#include "cli/options/option_binding.h"
+#include "fleet/balance/balancer.h"
+#include "fleet/picker/run_epp.h"
+
+namespace tactus::cli {
+namespace {
+
+std::string BalancerHelp() {
+  std::string text = "\nBalancers (--balancer):\n";
+  for (const route::BalancerInfo& info : route::Balancers()) {
+    char line[256];
+    std::snprintf(line, sizeof line, "  %-18s %s\n", info.name, info.help);
+    text += line;
+  }
+  return text;
+}
+
+}  // namespace
+
+int EppCommand(const Args& args) {
+  gateway::EppOptions options;
+  CommandLine line("epp", "--replicas URL,... [options]",
+                   "Picks replicas for a data plane such as Envoy (external processing over gRPC).");
+  line.Add(options);
+  line.Epilog(BalancerHelp());
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  const Status status = gateway::RunEpp(options, [](std::string_view text) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+  });
+  if (status.ok()) return kExitOk;
+  std::fprintf(stderr, "tactus epp: %s\n", status.message().c_str());
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+}  // namespace tactus::cli

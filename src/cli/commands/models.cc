@@ -1,0 +1,128 @@
+// `tactus models list` and `tactus models inspect MODEL`: what is at hand, and what a model is and needs, before any
+// weight is read.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "base/available_memory.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "cli/commands/commands.h"
+#include "cli/options/option_binding.h"
+#include "compute/exec/model_numerics.h"
+#include "compute/model/catalog.h"
+#include "compute/model/inspect.h"
+#include "engine/check_model.h"
+#include "engine/turn_ends.h"
+
+namespace tactus::cli {
+namespace {
+
+struct ModelsOptions {
+  std::string verb, model;
+  bool json = false;
+  int64_t max_model_len = 0, max_num_seqs = 256;
+  BytesText kv_cache_memory;
+  EngineOptions engine;  // the fields that choose numerics
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Models");
+    v.Field("json", json, {.help = "print one JSON object on stdout"});
+    v.Field("max-model-len", max_model_len,
+            {.unit = "tokens", .min = 0, .help = "inspect: plan memory for this context; 0: the model's"});
+    v.Field("max-num-seqs", max_num_seqs,
+            {.unit = "sequences", .min = 1, .max = 65536, .help = "inspect: plan memory for so many sequences"});
+    v.Field("kv-cache-memory", kv_cache_memory,
+            {.unit = "bytes", .help = "inspect: plan with so much memory for KV; 0: what `tactus serve` would take"});
+    v.Field("dtype", engine.dtype,
+            {.choices = "auto|float32|bfloat16", .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field("activation-dtype", engine.activation_dtype,
+            {.choices = "auto|float32|bfloat16|mixed|int16|int8",
+             .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field(
+        "quantization", engine.quantization,
+        {.choices = "none|q8_0|int8|int4|int4_nearest", .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field("kv-cache-dtype", engine.kv_cache_dtype,
+            {.choices = "auto|bfloat16|float32|int8", .help = "inspect: plan for this, as `tactus serve` takes it"});
+    v.Field("chat-template", engine.chat_template,
+            {.help = "inspect: with this Jinja file instead of the model's own"});
+    engine.sampling.VisitFields(v);
+  }
+};
+
+// File names need not be UTF-8; what is not is replaced.
+int List(const ModelsOptions& options) {
+  const auto models = ListModels();
+  if (options.json) {
+    Json out = {{"cache", CacheFolder()}, {"models", SortedJson::array()}};
+    for (const auto& m : models)
+      out["models"].push_back({{"name", m.name}, {"path", m.path}, {"default", m.is_default}});
+    std::printf("%s\n", json_text::JsonText(out).c_str());
+    return kExitOk;
+  }
+  for (const auto& m : models)
+    std::printf("%-24s %s%s\n", m.name.c_str(), m.path.c_str(), m.is_default ? "  (default)" : "");
+  if (models.empty()) {
+    std::fprintf(stderr, "no models under %s/models; scripts/get_default_model.sh fetches the default one\n",
+                 CacheFolder().c_str());
+  }
+  return kExitOk;
+}
+
+// Prints what is known of the model; then the error that a start would end with, if it would.
+Status Inspect(const ModelsOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
+  TACTUS_ASSIGN_OR_RETURN(ModelDescription description, DescribeModel(path));
+  EngineOptions engine = options.engine;
+  if (!description.weights_status.ok()) engine.load_format = "dummy";
+  TACTUS_ASSIGN_OR_RETURN(const ModelNumerics numerics, ChooseModelNumerics(engine, description));
+  InspectOptions inspect;
+  inspect.load = numerics.load;
+  inspect.kv_dtype = numerics.numerics.kv_dtype;
+  inspect.numerics = NumericsText(numerics.numerics);
+  inspect.start = CheckStart(engine, description, SystemClock());
+  inspect.sampling = engine.sampling;
+  inspect.warnings = description.config.warnings;
+  if (const auto text = CheckModel(engine, description); text.ok()) {
+    TurnEnds ends = FindTurnEnds(description, *text);
+    description.config.stop_ids = ends.ids();
+    inspect.ends = std::move(ends.tokens);
+    inspect.warnings.insert(inspect.warnings.end(), ends.warnings.begin(), ends.warnings.end());
+  }
+  inspect.memory.available_bytes = AvailableMemoryBytes();
+  inspect.memory.max_model_len = options.max_model_len;
+  inspect.memory.max_num_seqs = options.max_num_seqs;
+  inspect.memory.kv_memory_bytes = options.kv_cache_memory.bytes;
+  const std::string text =
+      options.json ? json_text::JsonText(InspectJson(description, inspect)) : InspectText(description, inspect);
+  std::printf("%s%s", text.c_str(), text.ends_with('\n') ? "" : "\n");
+  return inspect.start;
+}
+
+}  // namespace
+
+int ModelsCommand(const Args& args) {
+  ModelsOptions options;
+  CommandLine line("models", "list | inspect [MODEL] [options]",
+                   "Lists the models in the cache folder, or shows what a model is and how much memory it needs.");
+  line.Add(options);
+  line.Positional("VERB", &options.verb, true, "list or inspect");
+  line.Positional("MODEL", &options.model, false,
+                  "a GGUF file, a folder, or a name of the list; default: the default model");
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  if (options.verb == "list" && !options.model.empty()) {
+    std::fprintf(stderr, "tactus models list: unexpected argument '%s'; it lists them all\n", options.model.c_str());
+    return kExitUsage;
+  }
+  if (options.verb == "list") return List(options);
+  if (options.verb != "inspect") {
+    std::fprintf(stderr, "tactus models: '%s' is neither list nor inspect\n", options.verb.c_str());
+    return kExitUsage;
+  }
+  const Status status = Inspect(options);
+  if (!status.ok()) std::fprintf(stderr, "tactus models inspect: %s\n", status.message().c_str());
+  return status.ok() ? kExitOk : kExitFailed;
+}
+
+}  // namespace tactus::cli

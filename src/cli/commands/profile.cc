@@ -1,0 +1,165 @@
+// `tactus profile`: step times of a model on this machine, as a CSV file that `tactus serve` and `tactus sim` read.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/output_file.h"
+#include "cli/commands/commands.h"
+#include "cli/options/interrupt.h"
+#include "cli/options/option_binding.h"
+#include "compute/kernels/thread_pool.h"
+#include "compute/model/catalog.h"
+#include "cost/step_spread.h"
+#include "engine/check_options.h"
+#include "engine/profile_model.h"
+
+namespace tactus::cli {
+namespace {
+
+struct ProfileCommandOptions {
+  std::string out, device = "cpu";
+  DurationText time_limit{120 * kSecond};
+  int64_t max_points = 120, max_context = 4096;
+  bool json = false;
+  EngineOptions engine;
+
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Profile");
+    v.Field("output", out,
+            {.alias = "o",
+             .help = "the CSV file; default: where `tactus serve` looks for this model's profile. It is replaced only "
+                     "when enough steps were measured; what is less goes to FILE.partial where -o is given"});
+    v.Field("device", device, {.choices = "cpu", .help = "what to measure"});
+    v.Field("time-limit", time_limit,
+            {.unit = "duration", .help = "how long to measure, loading not counted; more than 0"});
+    v.Field("max-points", max_points,
+            {.unit = "steps", .min = 12, .max = 100000, .help = "most different steps to measure"});
+    v.Field("max-context", max_context,
+            {.unit = "tokens", .min = 16, .max = 1 << 24, .help = "longest sequence to measure"});
+    v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
+    engine.VisitFields(v);
+  }
+};
+
+// A bar that redraws itself on a terminal; elsewhere a line every tenth of the way.
+class ProfileProgressBar {
+ public:
+  void Show(const ProfileProgress& p) {
+    const int percent = static_cast<int>(100 * p.share);
+    const std::string text = fmt::format("{} of {} steps, round {}, {:.0f} s", p.points, p.of, p.round,
+                                         static_cast<double>(p.elapsed_ns) * 1e-9);
+    if (terminal_) {
+      const auto filled = static_cast<size_t>(percent / 4);
+      std::fprintf(stderr, "\r[%s%s] %3d %%  %s ", std::string(filled, '#').c_str(),
+                   std::string(25 - filled, ' ').c_str(), percent, text.c_str());
+    } else if (percent / 10 > shown_) {
+      shown_ = percent / 10;
+      std::fprintf(stderr, "%3d %%: %s\n", percent, text.c_str());
+    }
+  }
+  void End() const {
+    if (terminal_) std::fprintf(stderr, "\n");
+  }
+
+ private:
+  const bool terminal_ = isatty(STDERR_FILENO) == 1;
+  int shown_ = 0;
+};
+
+// A run that was cut short keeps what it measured only where nothing is lost by it: `file` stays as it is, the rows go
+// to FILE.partial if the user named the file, and nowhere if it is the default one.
+Status TooFewRows(const ProfileCommandOptions& o, const std::string& file, const MeasuredProfile& measured,
+                  const Status& why) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(file, error);
+  std::string kept;
+  if (!o.out.empty() && !measured.samples.empty()) {
+    TACTUS_RETURN_IF_ERROR(ReplaceFile(file + ".partial", ProfileText(measured), "output"));
+    kept = fmt::format("; its rows are in {}.partial", file);
+  }
+  const std::string fate = fmt::format("{} {}{}", file, there ? "is as it was" : "was not written", kept);
+  if (measured.interrupted)
+    return Status(StatusCode::kCancelled, fmt::format("interrupted after {} steps; {}", measured.samples.size(), fate));
+  return Status(StatusCode::kInvalidArgument, fmt::format("{}; {}; give a longer --time-limit", why.message(), fate),
+                "time-limit");
+}
+
+Json SpreadJson(const std::optional<cost::StepSpread>& spread) {
+  if (!spread) return nullptr;
+  return {{"with_prompts", spread->with_prompts}, {"decodes_only", spread->decodes_only}};
+}
+
+Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
+  if (o.time_limit.ns == 0)
+    return InvalidArgument("--time-limit 0 leaves no time to measure in; give some, such as 30s", "time-limit");
+  TACTUS_RETURN_IF_ERROR(CheckOptions(o.engine));
+  if (!o.out.empty()) TACTUS_RETURN_IF_ERROR(CheckWritable(o.out, "output"));
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(o.engine.model));
+  const auto threads = o.engine.threads > 0 ? static_cast<int32_t>(o.engine.threads) : kernels::UsableCores();
+  const std::string file = !o.out.empty() ? o.out : DefaultProfilePath(path, threads);
+  TACTUS_RETURN_IF_ERROR(CheckWritable(file, "output"));
+  ProfileProgressBar bar;
+  ProfileOptions options;
+  options.time_limit_ns = o.time_limit.ns;
+  options.max_points = o.max_points;
+  options.max_context = o.max_context;
+  options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
+  options.progress = [&bar, begun = false](const ProfileProgress& p) mutable {
+    if (!begun) CatchInterrupt();  // before that it loads
+    begun = true;
+    bar.Show(p);
+    return InterruptCount() == 0;
+  };
+  auto measured = ProfileModel(o.engine, options, SystemClock());
+  bar.End();
+  if (!measured.ok()) return measured.status();
+  *interrupted = measured->interrupted;
+  // A file that no command could read never takes the place of a good one.
+  auto fitted = FitMeasured(&*measured);
+  if (!fitted.ok()) return TooFewRows(o, file, *measured, fitted.status());
+  TACTUS_RETURN_IF_ERROR(ReplaceFile(file, ProfileText(*measured), "output"));
+  std::fprintf(stderr, "%s%zu steps in %s\n", measured->interrupted ? "interrupted; kept: " : "",
+               measured->samples.size(), file.c_str());
+  TACTUS_ASSIGN_OR_RETURN(const auto spread, cost::NotedSpread(measured->remarks));
+  std::fprintf(stderr, "%s%s\n", (*fitted)->Describe().c_str(),
+               spread ? ("; single steps vary about it by " + cost::SpreadText(*spread)).c_str() : "");
+  if (o.json) {
+    const auto& e = (*fitted)->error();
+    std::printf("%s\n", Json{{"file", file},
+                             {"rows", e.rows},
+                             {"interrupted", measured->interrupted},
+                             {"median_error", e.fit_median},
+                             {"left_out_median_error", e.left_out_median},
+                             {"left_out_p90_error", e.left_out_p90},
+                             {"spread", SpreadJson(spread)}}
+                            .dump(-1, ' ', false, Json::error_handler_t::replace)
+                            .c_str());
+  } else {
+    std::printf("%s\n", file.c_str());
+  }
+  return Status();
+}
+
+}  // namespace
+
+int ProfileCommand(const Args& args) {
+  ProfileCommandOptions options;
+  CommandLine line("profile", "[MODEL] [options]",
+                   "Measures a model's step times on this machine, for --tbt-slo and simulations.");
+  line.Add(options);
+  line.Positional("MODEL", &options.engine.model, false,
+                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  bool interrupted = false;
+  const Status status = Profile(options, &interrupted);
+  if (!status.ok()) std::fprintf(stderr, "tactus profile: %s\n", status.message().c_str());
+  if (interrupted) return kExitInterrupted;
+  return status.ok() ? kExitOk : status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,169 @@
+// `tactus route`: options, then fleet/router/router_server.h. `tactus route list|add|remove|drain|undrain` asks a
+// router that runs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/json_text.h"
+#include "base/one_line.h"
+#include "base/printable.h"
+#include "cli/commands/commands.h"
+#include "cli/options/option_binding.h"
+#include "cli/options/program.h"
+#include "cli/options/run_out.h"
+#include "fleet/balance/balancer.h"
+#include "fleet/router/router_server.h"
+#include "http/client.h"
+
+namespace tactus::cli {
+namespace {
+
+constexpr DurationNs kAskNs = 30 * kSecond;
+
+struct Action {
+  const char* name;
+  const char* method;
+  const char* path;
+  const char* about;
+};
+
+constexpr std::array kActions = {
+    Action{"list", "GET", "/fleet/replicas", "Lists a router's replicas."},
+    Action{"add", "POST", "/fleet/replicas", "Adds a replica."},
+    Action{"remove", "DELETE", "/fleet/replicas", "Removes a replica."},
+    Action{"drain", "POST", "/fleet/drain", "Sends a replica no more requests."},
+    Action{"undrain", "POST", "/fleet/undrain", "Sends a drained replica requests again."},
+};
+
+struct AskOptions {
+  std::string router = "http://127.0.0.1:8000", admin_key, url;
+
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Router");
+    v.Field("router", router, {.help = "where `tactus route` listens"});
+    v.Field("admin-key", admin_key, {.help = "its --admin-key", .secret = true});
+  }
+};
+
+// False: the answer is none of a router's.
+bool PrintFleet(const Json& fleet) {
+  const auto replicas = fleet.find("replicas");
+  if (replicas == fleet.end() || !replicas->is_array()) return false;
+  if (!std::all_of(replicas->begin(), replicas->end(),
+                   [](const auto& r) { return !json_text::TextOf(r, "url").empty(); }))
+    return false;
+  std::printf("%-32s %-12s %-8s %9s %8s %8s %8s\n", "replica", "state", "kind", "in flight", "requests", "failures",
+              "waiting");
+  const auto text = [](const Json& r, const char* name) { return Printable(json_text::TextOf(r, name)); };
+  const auto number = [](const Json& r, const char* name) {
+    const auto found = r.find(name);
+    const bool count = found != r.end() && found->is_number_integer() && *found >= 0;
+    return count ? found->get<long long>() : 0LL;
+  };
+  for (const auto& r : *replicas) {
+    const std::string why = text(r, "why");
+    std::printf("%-32s %-12s %-8s %9lld %8lld %8lld %8lld%s%s\n", text(r, "url").c_str(), text(r, "state").c_str(),
+                text(r, "kind").c_str(), number(r, "in_flight"), number(r, "requests"), number(r, "failures"),
+                number(r, "waiting"), why.empty() ? "" : "  ", why.c_str());
+  }
+  return true;
+}
+
+int FailAction(const Action& action, const std::string& message) {
+  std::fprintf(stderr, "tactus route %s: %s\n", action.name, message.c_str());
+  return kExitFailed;
+}
+
+int Ask(const Action& action, const Args& args) {
+  BeginCommand("route");  // it asks, and serves nothing
+  AskOptions options;
+  const bool list = std::string_view(action.name) == "list";
+  CommandLine line(std::string("route ") + action.name, list ? "[options]" : "URL [options]", action.about);
+  line.Add(options);
+  if (!list) line.Positional("URL", &options.url, true, "the replica, http://host:port");
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  const auto router = http::ParseUrl(options.router);
+  if (!router.ok()) {
+    std::fprintf(stderr, "tactus route %s: --router: %s\n", action.name, router.status().message().c_str());
+    return kExitUsage;
+  }
+  http::ClientRequest request{action.method, action.path, {}, ""};
+  if (!options.admin_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + options.admin_key);
+  if (!list) {
+    request.headers.emplace_back("Content-Type", "application/json");
+    request.body = "{\"url\":";
+    json_text::AppendJsonString(&request.body, options.url);
+    request.body += "}";
+  }
+  const auto answer = http::Fetch(*router, std::move(request), kAskNs, SystemClock());
+  if (!answer.ok()) return FailAction(action, fmt::format("{}: {}", options.router, answer.status().message()));
+  const auto parsed = json_text::ParseJson(answer->body);
+  if (!parsed.ok() || !parsed->is_object())
+    return FailAction(action, options.router + " is no router: its answer is no JSON object");
+  if (answer->status != 200) {
+    const auto error = parsed->find("error");
+    const std::string message = error != parsed->end() ? json_text::TextOf(*error, "message") : std::string();
+    return FailAction(action,
+                      message.empty() ? fmt::format("{} says {}", options.router, answer->status) : OneLine(message));
+  }
+  if (!PrintFleet(*parsed)) return FailAction(action, options.router + " is no router: its answer lists no replicas");
+  return kExitOk;
+}
+
+struct RouteOptions {
+  router::RouterOptions router;
+  RunOut run_out;
+
+  template <class V>
+  void VisitFields(V& v) {
+    router.VisitFields(v);
+    v.Group("Output");
+    run_out.VisitFields(v);
+  }
+};
+
+std::string BalancerHelp() {
+  std::string text = "\nBalancers (--balancer):\n";
+  for (const route::BalancerInfo& b : route::Balancers()) text += fmt::format("  {:18} {}\n", b.name, b.help);
+  text += "\nOf a router that runs (tactus route NAME --help):\n";
+  for (const Action& action : kActions) text += fmt::format("  {:18} {}\n", action.name, action.about);
+  return text;
+}
+
+}  // namespace
+
+int RouteCommand(const Args& args) {
+  for (const Action& action : kActions) {
+    if (!args.empty() && args[0] == action.name) return Ask(action, Args(args.begin() + 1, args.end()));
+  }
+  RouteOptions options;
+  CommandLine line("route", "--replicas URL,... [options]",
+                   "Balances requests over replicas of a model, by what they say of their queues and memory.");
+  line.Add(options);
+  line.Epilog(BalancerHelp());
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  Status status = router::RouterServer::Check(options.router);
+  auto file = status.ok() ? OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kGiveUp)
+                          : Result<std::unique_ptr<RunFileWriter>>(status);
+  status = file.status();
+  if (file.ok()) {
+    std::optional<router::RouteRecorder> recorder;
+    if (*file != nullptr) recorder.emplace(std::move(*file), SystemClock().NowNs());
+    status = router::RunRouter(
+        options.router,
+        [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); },
+        recorder ? &*recorder : nullptr);
+    if (status.ok() && recorder) status = recorder->Close();
+  }
+  if (status.ok()) return kExitOk;
+  std::fprintf(stderr, "tactus route: %s\n", status.message().c_str());
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
+}
+
+}  // namespace tactus::cli

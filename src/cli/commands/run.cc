@@ -1,0 +1,317 @@
+// `tactus run`: one answer (-p) or a chat in the terminal, over the same engine as the server. Answers go to stdout as
+// they are made, everything else to stderr.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string_view>
+
+#include "base/cache_folder.h"
+#include "base/input_file.h"
+#include "base/utf8.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/line_editor.h"
+#include "cli/commands/talk.h"
+#include "cli/options/interrupt.h"
+#include "cli/options/option_binding.h"
+#include "cli/options/start_log.h"
+#include "engine/check_options.h"
+#include "tactus/engine.h"
+
+namespace tactus::cli {
+namespace {
+
+constexpr int kLastInterrupt = 8;                      // of an answer that does not end
+constexpr int64_t kMostLineBytes = int64_t{16} << 20;  // of a chat
+
+struct RunOptions {
+  std::string prompt, system;
+  int64_t max_tokens = 0;
+  bool raw = false, history = true, verbose = false;
+  EngineOptions engine;
+
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Answer");
+    v.Field("prompt", prompt,
+            {.alias = "p", .help = "one prompt: print the answer and exit; without it a chat starts"});
+    v.Field("system", system, {.help = "system message of the conversation; default: the template's own"});
+    v.Field("raw", raw, {.help = "with --prompt: continue the text as it is, without a chat template"});
+    v.Field("max-tokens", max_tokens,
+            {.unit = "tokens",
+             .min = 0,
+             .help = "longest answer; 0: what the context leaves, at most --default-max-tokens"});
+    v.Field("history", history, {.help = "keep what is typed into chats for the next one, in the cache folder"});
+    v.Field("verbose", verbose,
+            {.help = "show how it starts on standard error: model, memory plan, scheduler; else warnings alone"});
+    engine.VisitFields(v);
+  }
+};
+
+// Text as the model can take it: what is not UTF-8 becomes U+FFFD, as the tokeniser would make it, and that is said.
+std::string ValidText(const std::string& text, const char* what) {
+  if (IsValidUtf8(text)) return text;
+  std::fprintf(stderr, "warning: %s is not valid UTF-8; the bytes that are not were replaced by U+FFFD\n", what);
+  return ReplaceInvalidUtf8(text);
+}
+
+Status CheckAnswerOptions(const RunOptions& o) {
+  if (o.raw && o.prompt.empty())
+    return InvalidArgument("--raw continues the text of --prompt, which is missing; a chat needs the template");
+  return Status();
+}
+
+int FailRun(const Status& status) {
+  std::fprintf(stderr, "tactus run: %s\n", status.message().c_str());
+  return kExitFailed;
+}
+
+void Prepare(const RunOptions& options, Talk* talk) {
+  talk->SetSystem(options.system);
+  talk->settings().max_tokens = options.max_tokens;
+  if (options.engine.seed != 0) talk->settings().seed = options.engine.seed;
+}
+
+int AnswerOnce(Engine& engine, const RunOptions& options) {
+  Talk talk(engine, options.engine.default_max_tokens, false);
+  Prepare(options, &talk);
+  const Asked asked = options.raw ? talk.Continue(options.prompt) : talk.Ask(options.prompt);
+  if (!asked.status.ok()) return FailRun(asked.status);
+  std::printf("\n");
+  std::fprintf(stderr, "%s\n", asked.summary.c_str());
+  return asked.interrupted ? kExitInterrupted : kExitOk;
+}
+
+constexpr std::string_view kHelp =
+    "/help           this text\n"
+    "/set            what answers are made with\n"
+    "/set NAME VALUE temperature, top_p, top_k, min_p, repetition_penalty, presence_penalty, frequency_penalty,\n"
+    "                seed, max_tokens; `default` as VALUE takes it back\n"
+    "/system TEXT    sets the system message; without TEXT there is none\n"
+    "/clear          forgets the conversation; the system message stays\n"
+    "/exit, /quit    ends the chat, as Ctrl-D does\n"
+    "Ctrl-C stops an answer, throws away what is typed, and ends the chat where nothing is. A message that begins "
+    "with\n"
+    "'/' is sent with a space before it. On a terminal: arrows, Ctrl-R and the keys of Emacs edit; pasted text keeps "
+    "its\n"
+    "line breaks, and Alt-Enter makes one.\n";
+
+// A chat: where messages come from, commands, answers.
+class Chat {
+ public:
+  Chat(Engine& engine, const RunOptions& options)
+      : options_(options),
+        terminal_(isatty(STDIN_FILENO) != 0),
+        talk_(engine, options.engine.default_max_tokens, terminal_),
+        input_(InputFile::StandardInput(std::numeric_limits<int64_t>::max())) {
+    Prepare(options, &talk_);
+    const std::string kept = options.history ? CacheFolder() + "/run_history" : std::string();
+    editor_ = LineEditor::Make(kept);
+    std::fprintf(stderr, "Chat with %s. /help lists the commands; Ctrl-C stops an answer, Ctrl-D ends.\n",
+                 engine.model().name.c_str());
+  }
+
+  int Run() {
+    std::string line;
+    while (std::ferror(stdout) == 0) {
+      ClearInterrupt();
+      if (terminal_) std::fputs("\n", stderr);
+      const auto read = Read(&line);
+      if (!read.ok()) return FailRun(read.status());
+      if (*read == Next::kEnd) return kExitOk;
+      if (*read == Next::kInterrupted) return kExitInterrupted;
+      if (*read == Next::kNothing || line.find_first_not_of(" \t\r\n") == std::string::npos) continue;
+      if (line[0] == '/') {
+        if (!Command(line)) return kExitOk;
+        continue;
+      }
+      Answer(line);
+    }
+    return kExitFailed;  // main says that standard output cannot be written
+  }
+
+ private:
+  enum class Next { kLine, kNothing, kEnd, kInterrupted };
+
+  Result<Next> Read(std::string* line) {
+    if (editor_ == nullptr) return ReadPlain(line);
+    switch (editor_->Read(line)) {
+      case LineEditor::Outcome::kLine:
+        *line = ValidText(*line, "the line");
+        return Next::kLine;
+      case LineEditor::Outcome::kCleared:
+        return Next::kNothing;
+      case LineEditor::Outcome::kEnd:
+        break;
+    }
+    std::fputs("\n", stderr);
+    return Next::kEnd;
+  }
+  // From a pipe, or a terminal without editing, whose own Ctrl-C discards the typed line before the program learns of
+  // it.
+  Result<Next> ReadPlain(std::string* line) {
+    if (terminal_) std::fputs("> ", stderr);
+    const bool signalled = terminal_ && !WaitForInput(STDIN_FILENO);
+    const Result<bool> more =
+        signalled ? Result<bool>(Status(StatusCode::kCancelled, "a signal")) : input_.ReadLine(line, kMostLineBytes);
+    if (more.status().code() == StatusCode::kCancelled) {
+      if (InterruptCount() == 0) return Next::kNothing;  // another signal
+      std::fputs("\n", stderr);
+      if (!terminal_) return Next::kInterrupted;
+      if (interrupts_++ > 0) return Next::kEnd;
+      std::fputs("Ctrl-C again or Ctrl-D ends the chat.\n", stderr);
+      return Next::kNothing;
+    }
+    interrupts_ = 0;
+    if (!more.ok()) return more.status();
+    if (!*more) return Next::kEnd;
+    *line = ValidText(*line, "the line");
+    return Next::kLine;
+  }
+
+  void Answer(const std::string& question) {
+    const Asked asked = talk_.Ask(question);
+    std::printf("\n");
+    std::fflush(stdout);
+    if (!asked.status.ok()) {
+      std::fprintf(stderr, "%s\n", asked.status.message().c_str());
+      return;
+    }
+    if (asked.left_out > 0) {
+      std::fprintf(stderr, "[the context is full: the oldest %lld messages are left out from here on]\n",
+                   static_cast<long long>(asked.left_out));
+    }
+    if (terminal_) std::fprintf(stderr, "[%s%s]\n", asked.summary.c_str(), asked.interrupted ? ", stopped" : "");
+  }
+
+  // False: the chat ends.
+  bool Command(const std::string& line) {
+    const size_t space = line.find_first_of(" \t\n");
+    const std::string name = line.substr(0, space);
+    std::string rest = space == std::string::npos ? "" : line.substr(space);
+    rest.erase(0, rest.find_first_not_of(" \t\n"));
+    while (!rest.empty() && (rest.back() == ' ' || rest.back() == '\t')) rest.pop_back();
+    if (name == "/exit" || name == "/quit" || name == "/bye") return false;
+    if (name == "/help" || name == "/?") {
+      std::fwrite(kHelp.data(), 1, kHelp.size(), stderr);
+    } else if (name == "/clear") {
+      talk_.Clear();
+    } else if (name == "/system") {
+      talk_.SetSystem(rest);
+    } else if (name == "/set") {
+      Set(rest);
+    } else {
+      std::fprintf(stderr, "'%s' is no command; /help lists them, and a space before the '/' sends it as a message\n",
+                   name.c_str());
+    }
+    return true;
+  }
+
+  void Set(const std::string& text) {
+    if (text.empty()) return ShowSettings();
+    const size_t space = text.find_first_of(" \t");
+    std::string name = text.substr(0, space);
+    const size_t at = space == std::string::npos ? space : text.find_first_not_of(" \t", space);
+    if (at == std::string::npos) {
+      std::fprintf(stderr, "/set %s: a value is missing; `default` takes it back\n", name.c_str());
+      return;
+    }
+    std::replace(name.begin(), name.end(), '_', '-');
+    const std::string value = text.substr(at);
+    AnswerSettings changed = talk_.settings();
+    CommandLine names("run", "", "");
+    names.Add(changed);
+    const auto found = std::find_if(names.fields().begin(), names.fields().end(),
+                                    [&name](const FieldBinding& field) { return field.name == name; });
+    if (found == names.fields().end()) {
+      std::fprintf(stderr, "/set: '%s' is no setting; /help lists them\n", name.c_str());
+      return;
+    }
+    if (value == "default") {
+      TakeBack(*found);
+    } else if (const Status status = SetField(*found, value); !status.ok()) {
+      std::fprintf(stderr, "/set %s\n", status.message().substr(2).c_str());  // without the dashes of a flag
+      return;
+    }
+    talk_.settings() = changed;
+    if (const int64_t context = talk_.context(); changed.max_tokens > context && found->name == "max-tokens") {
+      std::fprintf(stderr, "max_tokens %lld is more than the context of %lld tokens: answers have what is left of it\n",
+                   static_cast<long long>(changed.max_tokens), static_cast<long long>(context));
+    }
+  }
+  // To what the chat began with.
+  void TakeBack(const FieldBinding& field) const {
+    if (field.name == "max-tokens") {
+      *std::get<int64_t*>(field.target) = options_.max_tokens;
+    } else if (const auto* real = std::get_if<std::optional<double>*>(&field.target)) {
+      (*real)->reset();
+    } else {
+      std::optional<int64_t>* whole = std::get<std::optional<int64_t>*>(field.target);
+      whole->reset();
+      if (field.name == "seed" && options_.engine.seed != 0) *whole = options_.engine.seed;
+    }
+  }
+  void ShowSettings() {
+    const SamplingParams s = talk_.Sampling();
+    const int64_t most = talk_.settings().max_tokens;
+    std::string text = fmt::format(
+        "temperature {:.6g}\ntop_p {:.6g}\ntop_k {}\nmin_p {:.6g}\nrepetition_penalty {:.6g}\npresence_penalty {:.6g}\n"
+        "frequency_penalty {:.6g}\nseed {}\nmax_tokens {}\n",
+        s.temperature, s.top_p, s.top_k, s.min_p, s.repetition_penalty, s.presence_penalty, s.frequency_penalty,
+        s.has_seed ? fmt::format("{}", s.seed) : "drawn",
+        most > 0 ? fmt::format("{}", most) : "what the context leaves");
+    if (!talk_.system().empty()) text += "system " + talk_.system() + "\n";
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+
+  const RunOptions& options_;
+  const bool terminal_;
+  Talk talk_;
+  InputFile input_;
+  std::unique_ptr<LineEditor> editor_;  // null: no terminal to edit on
+  int interrupts_ = 0;                  // in a row, with nothing typed between
+};
+
+}  // namespace
+
+int RunCommand(const Args& args) {
+  RunOptions options;
+  options.engine.max_num_seqs = 4;
+  // No stream runs beside the prompt and nothing is promised: no step times are needed.
+  options.engine.tbt_slo.ns = 0;
+  options.engine.scheduler = "sarathi-serve";
+  CommandLine line("run", "[MODEL] [-p PROMPT] [options]",
+                   "Chats with a model in the terminal, or answers one prompt.");
+  line.Add(options);
+  line.Positional("MODEL", &options.engine.model, false,
+                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  if (const Status status = CheckAnswerOptions(options); !status.ok()) {
+    FailRun(status);
+    return kExitUsage;
+  }
+  if (const Status status = CheckOptions(options.engine); !status.ok()) {
+    const int code = FailRun(status);
+    return status.code() == StatusCode::kInvalidArgument ? kExitUsage : code;
+  }
+  options.prompt = ValidText(options.prompt, "--prompt");
+  options.system = ValidText(options.system, "--system");
+  StartLog log(options.verbose);
+  auto engine = Engine::Create(options.engine, [&log](std::string_view text) { log.Detail(text); });
+  log.Clear();
+  if (!engine.ok()) {
+    const int code = FailRun(engine.status());
+    return engine.status().code() == StatusCode::kInvalidArgument ? kExitUsage : code;  // as `tactus serve` has it
+  }
+  const bool chats = options.prompt.empty();
+  // Impatient people press it more than once, and mean the answer.
+  CatchInterrupt(chats && isatty(STDIN_FILENO) != 0 ? kLastInterrupt : 2);
+  const int code = chats ? Chat(**engine, options).Run() : AnswerOnce(**engine, options);
+  const Status closed = (*engine)->Close();
+  return closed.ok() ? code : FailRun(closed);
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,111 @@
+// `tactus serve`: options, then serve/run_server.h.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/output_file.h"
+#include "cli/commands/commands.h"
+#include "cli/options/command_options.h"
+#include "cli/options/start_log.h"
+#include "compute/model/catalog.h"
+#include "core/sched/scheduler.h"
+#include "engine/check_model.h"
+#include "engine/check_options.h"
+#include "engine/create_engine.h"
+#include "serve/run_server.h"
+
+namespace tactus::cli {
+namespace {
+
+std::string SchedulerHelp() {
+  std::string text = "\nSchedulers (--scheduler), each a row of five choices that can be exchanged alone:\n";
+  for (const auto& p : sched::Presets()) {
+    char line[256];
+    std::snprintf(line, sizeof line, "  %-16s %s\n                   %s, %s, %s, %s, %s\n", p.name, p.help, p.order,
+                  p.admission, p.composition, p.budget, p.preemption);
+    text += line;
+  }
+  const std::pair<const char*, sched::Choice> choices[] = {{"--order", sched::Choice::kOrder},
+                                                           {"--admission", sched::Choice::kAdmission},
+                                                           {"--composition", sched::Choice::kComposition},
+                                                           {"--budget", sched::Choice::kBudget},
+                                                           {"--preemption", sched::Choice::kPreemption},
+                                                           {"--gate", sched::Choice::kGate}};
+  for (const auto& [flag, choice] : choices) {
+    text += "\n" + std::string(flag) + ":\n";
+    for (const auto& value : sched::Values(choice)) {
+      char line[256];
+      std::snprintf(line, sizeof line, "  %-24s %s\n", value.name, value.help);
+      text += line;
+    }
+  }
+  return text;
+}
+
+// The model's faults that show before weights are read.
+Status CheckModelOf(const EngineOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
+  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
+  return CheckStart(options, description, SystemClock());
+}
+
+// Flags, and files that it is to write.
+Status CheckBeforeModel(const ServeCommandOptions& options) {
+  TACTUS_RETURN_IF_ERROR(CheckServeOptions(options.engine, options.serve));
+  TACTUS_RETURN_IF_ERROR(CheckApart({{"run-out", options.run_out.path}, {"trace-out", options.engine.trace_out}}));
+  TACTUS_RETURN_IF_ERROR(CheckOptions(options.engine));
+  return CheckRunOut(options.run_out);
+}
+
+int FailServe(const Status& status) {
+  std::fprintf(stderr, "tactus serve: %s\n", status.message().c_str());
+  return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;  // as `tactus sim` has it
+}
+
+}  // namespace
+
+int ServeCommand(const Args& args) {
+  ServeCommandOptions options;
+  EngineOptions& engine = options.engine;
+  CommandLine line = ServeLine(&options);
+  line.Epilog(SchedulerHelp());
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  if (const sched::SearchInfo* search = sched::FindSearch(engine.scheduler); search != nullptr) {
+    std::fprintf(stderr,
+                 "tactus serve: --scheduler %s knows all requests beforehand and exists in simulation only "
+                 "('tactus sim')\n",
+                 search->name);
+    return kExitUsage;
+  }
+  if (const Status status = CheckBeforeModel(options); !status.ok()) return FailServe(status);
+  std::unique_ptr<RunRecorder> recorder;  // made late: a start without a port or a model leaves an older file alone
+  std::optional<RunResult> result;
+  StartLog log(options.serve.verbose);
+  Status status = RunServer(
+      engine, options.serve,
+      [&](const EngineOptions& o, const Engine::Progress&) -> Result<std::unique_ptr<Engine>> {
+        TACTUS_RETURN_IF_ERROR(ResolveModel(o.model).status());
+        TACTUS_ASSIGN_OR_RETURN(recorder, OpenEngineRecorder(options.run_out, line, SystemClock()));
+        return CreateEngine(o, [&log](std::string_view text) { log.Detail(text); },
+                            {.clock = &SystemClock(), .recorder = recorder.get()});
+      },
+      [&log](std::string_view text) { log.Line(text); },
+      options.json || !options.run_out.path.empty() ? &result : nullptr);
+  if (status.code() == StatusCode::kUnavailable) {
+    // The port is taken, which is found out before anything slow. Another port would not help a model that cannot
+    // start: that comes first.
+    if (const Status model = CheckModelOf(engine); !model.ok())
+      status = Status(model.code(), fmt::format("{}; also, {}", model.message(), status.message()), model.param());
+  }
+  if (result && recorder != nullptr) {
+    const Status written = recorder->Close(ToJson(*result));
+    if (status.ok()) status = written;
+  }
+  if (result && options.json) std::printf("%s\n", ToJson(*result).c_str());
+  return status.ok() ? kExitOk : FailServe(status);
+}
+
+}  // namespace tactus::cli

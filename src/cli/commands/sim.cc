@@ -1,0 +1,293 @@
+// `tactus sim`: what a workload, a model, devices and a scheduler would give, by the engine itself on a virtual clock.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/output_file.h"
+#include "base/printable.h"
+#include "cli/commands/commands.h"
+#include "cli/commands/papers_text.h"
+#include "cli/commands/sim_commands.h"
+#include "cli/commands/sim_replay.h"
+#include "cli/options/command_options.h"
+#include "cli/options/interrupt.h"
+#include "cli/search/sim_cases.h"
+#include "core/predict/predictor.h"
+#include "cost/cost_model.h"
+#include "fleet/balance/balancer.h"
+#include "results/obs/run_result.h"
+#include "sim/sim_run.h"
+
+namespace tactus::cli {
+namespace {
+
+int FailSim(const Status& status, int code) {
+  return FailOf("sim", status, code);
+}
+
+template <class Entries>
+Json Section(const Entries& entries) {
+  Json section = Json::object();
+  for (const auto& e : entries) section[std::string(e.name)] = std::string(e.help);
+  return section;
+}
+
+Json KnownNames() {
+  Json list;
+  list["models"] = Section(cost::KnownModels());
+  list["devices"] = Section(cost::KnownDevices());
+  list["schedulers"] = Section(sched::Presets());
+  for (const sched::SearchInfo& search : sched::Searches()) list["schedulers"][search.name] = search.help;
+  list["order"] = Section(sched::Values(sched::Choice::kOrder));
+  list["admission"] = Section(sched::Values(sched::Choice::kAdmission));
+  list["composition"] = Section(sched::Values(sched::Choice::kComposition));
+  list["budget"] = Section(sched::Values(sched::Choice::kBudget));
+  list["preemption"] = Section(sched::Values(sched::Choice::kPreemption));
+  list["gate"] = Section(sched::Values(sched::Choice::kGate));
+  list["speculation"] = {{"none", "one token of a sequence in a step"},
+                         {"ngram", "guesses from the text itself, right with the chance --draft-acceptance"},
+                         {"draft", "guesses of a smaller model, which take no time here"}};
+  list["predictors"] = Section(predict::Predictors());
+  list["balancers"] = Section(route::Balancers());
+  list["workloads"] = Section(KnownWorkloads());
+  return list;
+}
+
+int PrintList(bool json) {
+  const Json list = KnownNames();
+  if (json) {
+    std::printf("%s\n", list.dump().c_str());
+    return kExitOk;
+  }
+  for (const auto& [section, entries] : list.items()) {
+    std::printf("%s\n", section.c_str());
+    for (const auto& [name, help] : entries.items())
+      std::printf("  %-24s %s\n", name.c_str(), help.get<std::string>().c_str());
+  }
+  return kExitOk;
+}
+
+// A bar on a terminal; else a line every ten seconds.
+class Progress {
+ public:
+  explicit Progress(bool terminal)
+      : terminal_(terminal), begin_ns_(SystemClock().NowNs()), next_ns_(begin_ns_ + kSecond / 5) {}
+
+  bool Show(const SimProgress& p) {
+    const TimeNs now = SystemClock().NowNs();
+    if (now >= next_ns_) {
+      next_ns_ = now + (terminal_ ? kSecond / 5 : 10 * kSecond);
+      Draw(p, now);
+    }
+    return InterruptCount() == 0;
+  }
+  void End(const SimProgress& p) {
+    if (drawn_ && terminal_) {
+      Draw(p, SystemClock().NowNs());
+      std::fprintf(stderr, "\n");
+    }
+  }
+
+ private:
+  void Draw(const SimProgress& p, TimeNs now) {
+    const double seconds = static_cast<double>(now - begin_ns_) * 1e-9;
+    const std::string text = fmt::format("{}/{} requests, {} steps, {:.0f} s simulated in {:.1f} s", p.ended, p.total,
+                                         p.steps, static_cast<double>(p.now_ns) * 1e-9, seconds);
+    drawn_ = true;
+    if (!terminal_) {
+      std::fprintf(stderr, "%s\n", text.c_str());
+      return;
+    }
+    constexpr int kWidth = 30;
+    const int filled = p.total > 0 ? static_cast<int>(kWidth * p.ended / p.total) : 0;
+    std::fprintf(stderr, "\r[%.*s%*s] %s ", filled, "##############################", kWidth - filled, "",
+                 text.c_str());
+  }
+
+  const bool terminal_;
+  const TimeNs begin_ns_;
+  TimeNs next_ns_;
+  bool drawn_ = false;
+};
+
+int Write(const SimCommandOptions& options, const SimReport& report, const KeptSeries* series) {
+  if (!options.json) std::printf("%s%s", RunTable(report.run).c_str(), report.text.c_str());
+  if (!options.json && series != nullptr) std::printf("\n%s", series->Table().c_str());
+  const Status written = WriteResult(report.json, options.json, options.output);
+  return written.ok() ? kExitOk : FailSim(written, kExitFailed);
+}
+
+int CodeOf(const RunResult& run) {
+  const Status completed = CheckCompleted(run);
+  return completed.ok() ? kExitOk : FailSim(completed, kExitFailed);
+}
+
+int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* setup) {
+  RunOut run_out = options.run_out;
+  const auto series = KeepSeries(options.timeseries, &run_out);
+  if (!series.ok()) return FailSim(series.status(), ExitCodeOf(series.status()));
+  auto file = OpenRunFile(run_out, line, RunFileWriter::WhenBehind::kWait);
+  if (!file.ok()) return FailSim(file.status(), ExitCodeOf(file.status()));
+  std::optional<RunRecorder> recorder;
+  if (*file != nullptr || *series != nullptr)
+    setup->config.recorder = &recorder.emplace(std::move(*file), 0, series->get());
+  std::optional<Progress> progress;
+  SimWatch watch;
+  watch.begun = [&progress](const std::string& scheduler) {
+    std::fprintf(stderr, "scheduler %s\n", scheduler.c_str());
+    progress.emplace(isatty(STDERR_FILENO) != 0);
+  };
+  watch.run = [&progress](const SimProgress& p) { return progress->Show(p); };
+  auto report = RunSetup(options.sim, setup, SystemClock(), watch);
+  if (!report.ok()) return FailSim(report.status(), progress ? kExitFailed : ExitCodeOf(report.status()));
+  const SimProgress& p = report->progress;
+  progress->End(p);
+  if (recorder) {
+    const std::string result = report->json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (const Status written = recorder->Close(result); !written.ok()) return FailSim(written, kExitFailed);
+  }
+  if (*series != nullptr) report->json["timeseries"] = (*series)->ToJson();
+  if (const int code = Write(options, *report, series->get()); code != kExitOk) return code;
+  if (report->finished) return CodeOf(report->run);
+  std::fprintf(stderr, "tactus sim: interrupted after %lld of %lld requests, %.1f s of simulated time\n",
+               static_cast<long long>(p.ended), static_cast<long long>(p.total), static_cast<double>(p.now_ns) * 1e-9);
+  return kExitInterrupted;
+}
+
+int RunSearch(const SimCommandOptions& options, SimSetup* setup) {
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  TimeNs next = SystemClock().NowNs() + kSecond;
+  SimWatch watch;
+  watch.search = [&](const OracleProgress& p) {
+    if (const TimeNs now = SystemClock().NowNs(); now >= next) {
+      next = now + (terminal ? kSecond : 10 * kSecond);
+      std::string bound;
+      if (p.bound.most_rounds > 0)
+        bound = fmt::format(", upper bound: round {} of at most {}", p.bound.round + 1, p.bound.most_rounds);
+      std::fprintf(stderr, "%soracle: %lld of %lld runs, best goodput %.3f requests/s%s%s", terminal ? "\r" : "",
+                   static_cast<long long>(p.runs), static_cast<long long>(p.total), p.best_goodput, bound.c_str(),
+                   terminal ? " " : "\n");
+    }
+    return InterruptCount() == 0;
+  };
+  const auto report = RunSetup(options.sim, setup, SystemClock(), watch);
+  if (terminal) std::fprintf(stderr, "\n");
+  if (!report.ok())
+    return FailSim(report.status(),
+                   report.status().code() == StatusCode::kCancelled ? kExitInterrupted : ExitCodeOf(report.status()));
+  if (const int code = Write(options, *report, nullptr); code != kExitOk) return code;
+  return InterruptCount() > 0 ? kExitInterrupted : CodeOf(report->run);
+}
+
+// The same with several seeds: every figure's mean and its interval.
+int RunOverSeeds(const SimCommandOptions& options) {
+  if (const Status status = CheckForMany(options); !status.ok()) return FailSim(status, ExitCodeOf(status));
+  CatchInterrupt();
+  std::fprintf(stderr, "%lld runs on %d threads\n", static_cast<long long>(options.seeds), ThreadsOf(options));
+  const auto sets = RunSeeds({{"", options.sim}}, options.seeds, ThreadsOf(options));
+  if (!sets.ok()) {
+    const bool cancelled = sets.status().code() == StatusCode::kCancelled;
+    return FailSim(sets.status(), cancelled ? kExitInterrupted : ExitCodeOf(sets.status()));
+  }
+  const Json json = RunSetJson(sets->front());
+  if (!options.json) std::printf("%s", RunSetTable(json).c_str());
+  const Status written = WriteResult(json, options.json, options.output);
+  return written.ok() ? kExitOk : FailSim(written, kExitFailed);
+}
+
+}  // namespace
+
+int SimCommand(const Args& args) {
+  static constexpr std::pair<std::string_view, int (*)(const Args&)> kCommands[] = {
+      {"capacity", SimCapacityCommand}, {"sweep", SimSweepCommand}, {"compare", SimCompareCommand},
+      {"step", SimStepCommand},         {"chunk", SimChunkCommand},
+  };
+  for (const auto& [name, command] : kCommands) {
+    if (!args.empty() && args[0] == name) return command(Args(args.begin() + 1, args.end()));
+  }
+  SimCommandOptions options;
+  CommandLine line = SimLine(&options);
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  if (options.list) return PrintList(options.json);
+  if (options.print_papers) {
+    const std::string_view text = PapersText();
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return kExitOk;
+  }
+  if (options.seeds > 1) return RunOverSeeds(options);
+  if (options.replay.empty() && options.times == "model") {
+    return FailSim(InvalidArgument("--times model is for a recorded run: name it with --replay"), kExitUsage);
+  }
+  if (!options.replay.empty() && options.times != "model" && !options.sim.steps_out.empty()) {
+    return FailSim(InvalidArgument("--steps-out compares measured with predicted steps: add --times model"),
+                   kExitUsage);
+  }
+  if (!options.replay.empty() && options.sim.step_noise != "none") {
+    return FailSim(
+        InvalidArgument(fmt::format("--step-noise {} is for simulated steps: a replay has the recorded ones, and with "
+                                    "--times model it shows how far off the model itself is; leave it out",
+                                    Printable(options.sim.step_noise))),
+        kExitUsage);
+  }
+  if (!options.run_out.path.empty() && sched::FindSearch(options.sim.scheduler) != nullptr) {
+    return FailSim(
+        InvalidArgument("--run-out records one simulated run: with a scheduler that makes many runs give it to "
+                        "a run of the scheduler that it names"),
+        kExitUsage);
+  }
+  if (options.timeseries.interval.ns != 0 && sched::FindSearch(options.sim.scheduler) != nullptr) {
+    return FailSim(
+        InvalidArgument("--timeseries is of one simulated run: with a scheduler that makes many runs give it "
+                        "to a run of the scheduler that it names"),
+        kExitUsage);
+  }
+  if (const Status status = CheckApart({{"run-out", options.run_out.path},
+                                        {"steps-out", options.sim.steps_out},
+                                        {"requests-out", options.sim.requests_out},
+                                        {"trace-out", options.sim.trace_out},
+                                        {"replay", options.replay},
+                                        {"output", options.output}});
+      !status.ok())
+    return FailSim(status, kExitUsage);
+  for (const auto& [path, option] :
+       {std::pair{&options.sim.steps_out, "steps-out"}, std::pair{&options.sim.requests_out, "requests-out"},
+        std::pair{&options.sim.trace_out, "trace-out"}, std::pair{&options.output, "output"}}) {
+    if (path->empty()) continue;
+    // Only the result makes its folder.
+    std::error_code error;
+    const auto folder = std::filesystem::absolute(*path, error).parent_path();
+    if (path != &options.output && !std::filesystem::is_directory(folder, error)) {
+      return FailSim(InvalidArgument(fmt::format("cannot write --{} '{}': '{}' is no folder", option, Printable(*path),
+                                                 Printable(folder.string())),
+                                     option),
+                     kExitUsage);
+    }
+    if (const Status status = CheckWritable(*path, option); !status.ok()) return FailSim(status, kExitFailed);
+  }
+  if (const Status status = CheckRunOut(options.run_out); !status.ok()) return FailSim(status, ExitCodeOf(status));
+  if (!options.replay.empty()) {
+    const SimOptions& o = options.sim;
+    RunOut run_out = options.run_out;
+    const auto series = KeepSeries(options.timeseries, &run_out);
+    if (!series.ok()) return FailSim(series.status(), ExitCodeOf(series.status()));
+    auto run_file = OpenRunFile(run_out, line, RunFileWriter::WhenBehind::kWait);
+    if (!run_file.ok()) return FailSim(run_file.status(), ExitCodeOf(run_file.status()));
+    return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp,
+                      options.json, options.output, o.steps_out},
+                     std::move(*run_file), series->get());
+  }
+  auto setup = SetUp(options.sim);
+  if (!setup.ok()) return FailSim(setup.status(), ExitCodeOf(setup.status()));
+  for (const std::string& note : setup->notes) std::fprintf(stderr, "%s\n", note.c_str());
+  CatchInterrupt();
+  return setup->oracle ? RunSearch(options, &*setup) : RunOne(options, line, &*setup);
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,25 @@
+// `tactus sim --replay FILE --times recorded|model`.
+#pragma once
+
+#include <memory>
+
+#include "cli/commands/commands.h"
+#include "results/obs/kept_series.h"
+#include "results/obs/run_file.h"
+
+namespace tactus::cli {
+
+struct SimReplayOptions {
+  std::string file, times = "recorded";
+  std::string cost;           // a file of `tactus profile`; empty: where that command put it for the recorded model
+  std::string model, device;  // or a cost model of these
+  int64_t tp = 1;
+  bool json = false;
+  std::string output;     // of the JSON object; empty: none
+  std::string steps_out;  // CSV of every step, measured and predicted; empty: none
+};
+
+// `run_file` and `series` (either may be null): of the run as it was recorded or, by a model, as it was predicted.
+int SimReplay(const SimReplayOptions& options, std::unique_ptr<RunFileWriter> run_file, KeptSeries* series);
+
+}  // namespace tactus::cli

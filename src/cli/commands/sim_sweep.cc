@@ -1,0 +1,354 @@
+// `tactus sim sweep`: every combination of options, each with so many seeds, as one table.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/output_file.h"
+#include "cli/commands/sim_commands.h"
+#include "cli/options/interrupt.h"
+#include "cli/search/sim_cases.h"
+#include "cli/search/sweep_table.h"
+#include "results/obs/run_metric.h"
+#include "results/report/seed_interval.h"
+#include "sim/run_many.h"
+
+namespace tactus::cli {
+namespace {
+
+constexpr const char* kSweepName = "sim sweep";
+
+struct SweepOptions : SimManyOptions {
+  std::string csv, best;
+  std::string show = "throughput, goodput, attainment, p50(ttft), p99(ttft), p99(tbt), p50(delay)";
+
+  template <class V>
+  void VisitFields(V& v) {
+    v.Group("Sweep");
+    v.Field("csv", csv,
+            {.help = "the table, a row per run, written as runs end; a file that a sweep of the same options began is "
+                     "gone on with. Default: on standard output, at the end"});
+    v.Field("show", show, {.help = "metrics of the summary on standard output, by comma"});
+    v.Field("best", best,
+            {.help = "a metric: says which configuration has most of it, or least where that is better: goodput, "
+                     "p99(tbt)"});
+    SimManyOptions::VisitFields(v);
+  }
+};
+
+struct SweepRun {
+  SimOptions options;
+  SweepTable::Row key;  // values of what is varied, seed
+  std::string name;
+};
+
+class Sweep {
+ public:
+  Sweep(const SweepOptions& options, std::vector<SweepRun> runs, std::vector<RunMetric> metrics, SweepTable* table,
+        std::string base)
+      : o_(options), runs_(std::move(runs)), table_(*table), base_(std::move(base)), metrics_(std::move(metrics)) {}
+
+  // Not ok: the table could not be written. Runs that cannot be made are rows with an error.
+  Status Run() {
+    std::vector<const SweepRun*> left;
+    for (const SweepRun& run : runs_) {
+      if (!Done(run)) left.push_back(&run);
+    }
+    Announce(left);
+    begin_ns_ = next_ns_ = SystemClock().NowNs();
+    ForEachOnThreads(left.size(), ThreadsOf(o_), [&](size_t i) { RunOne(*left[i], left.size()); });
+    return status_;
+  }
+  const std::vector<SweepRun>& runs() const { return runs_; }
+  std::vector<SweepTable::Row> Keys() const {
+    std::vector<SweepTable::Row> keys;
+    for (const SweepRun& run : runs_) keys.push_back(run.key);
+    return keys;
+  }
+  static std::vector<std::string> Columns(const std::vector<VariedFlag>& varied,
+                                          const std::vector<RunMetric>& metrics) {
+    std::vector<std::string> columns;
+    for (const VariedFlag& flag : varied) columns.push_back(flag.name);
+    columns.push_back("seed");
+    for (const RunMetric& metric : metrics) columns.push_back(metric.Name());
+    columns.push_back("error");
+    columns.push_back("base");
+    return columns;
+  }
+
+ private:
+  // What has an error is tried again: its reason may be gone.
+  bool Done(const SweepRun& run) const {
+    const SweepTable::Row* row = table_.Find(run.key);
+    return row != nullptr && (*row)[row->size() - 2].empty();
+  }
+  bool Stopped() const { return InterruptCount() > 0 || failed_; }
+
+  // A part of the first run says how long all will take; its result is not used.
+  void Announce(const std::vector<const SweepRun*>& left) {
+    const auto threads = std::min<int64_t>(ThreadsOf(o_), static_cast<int64_t>(left.size()));
+    std::string text = fmt::format("{} runs", runs_.size());
+    if (left.size() < runs_.size()) text += fmt::format(", {} of them done before", runs_.size() - left.size());
+    if (!left.empty()) {
+      text += fmt::format(", on {} threads", threads);
+      if (const auto run_s = RunTimeS(left.front()->options))
+        text += AboutText(*run_s * static_cast<double>(left.size()) / static_cast<double>(threads));
+    }
+    std::fprintf(stderr, "%s\n", text.c_str());
+  }
+
+  void RunOne(const SweepRun& run, size_t left) {
+    if (Stopped()) return;
+    const auto report = RunCase(run.options, [this](const SimProgress&) { return !Stopped(); });
+    if (report.ok() ? !report->finished : report.status().code() == StatusCode::kCancelled) return;
+    SweepTable::Row row = run.key;
+    for (const RunMetric& metric : metrics_) {
+      const auto value = report.ok() ? metric.Value(report->json) : std::nullopt;
+      row.push_back(value ? fmt::format("{:.9g}", *value) : "");
+    }
+    const Status why = report.ok() ? CheckCompleted(report->run) : report.status();
+    row.push_back(why.message());
+    row.push_back(base_);
+    const std::lock_guard lock(mutex_);
+    if (const Status added = table_.Add(std::move(row)); !added.ok()) {
+      status_ = added;
+      failed_ = true;
+    }
+    ++done_;
+    if (const TimeNs now = SystemClock().NowNs(); now >= next_ns_ && done_ < left) {
+      const bool terminal = isatty(STDERR_FILENO) != 0;
+      next_ns_ = now + (terminal ? kSecond : 10 * kSecond);
+      const double left_s =
+          static_cast<double>(now - begin_ns_) * 1e-9 * static_cast<double>(left - done_) / static_cast<double>(done_);
+      std::fprintf(stderr, "%s%zu of %zu runs, about %.0f s left%s", terminal ? "\r" : "", done_, left, left_s,
+                   terminal ? "  " : "\n");
+      drawn_ = terminal;
+    }
+    if (done_ == left && drawn_) std::fprintf(stderr, "\n");
+  }
+
+  const SweepOptions& o_;
+  const std::vector<SweepRun> runs_;
+  SweepTable& table_;
+  const std::string base_;
+  const std::vector<RunMetric> metrics_;
+  std::mutex mutex_;
+  std::atomic<bool> failed_ = false;
+  Status status_;
+  size_t done_ = 0;
+  TimeNs begin_ns_ = 0, next_ns_ = 0;
+  bool drawn_ = false;
+};
+
+// The rows of one configuration, and what they say.
+class SweepSummary {
+ public:
+  SweepSummary(const SweepTable& table, const std::vector<SweepRun>& runs, size_t seeds) : table_(table) {
+    for (size_t i = 0; i < runs.size(); i += seeds) {
+      Configuration c{runs[i].name, {}};
+      for (size_t k = i; k < i + seeds; ++k) {
+        if (const SweepTable::Row* row = table.Find(runs[k].key); row != nullptr) c.rows.push_back(row);
+      }
+      configurations_.push_back(std::move(c));
+    }
+  }
+
+  std::string Text(const std::vector<RunMetric>& metrics) const {
+    size_t width = 13;
+    for (const Configuration& c : configurations_) width = std::max(width, c.name.size());
+    std::string text = fmt::format("{:<{}}", "configuration", width);
+    for (const RunMetric& metric : metrics) text += fmt::format("  {:>14}", metric.Name());
+    text += "\n";
+    for (const Configuration& c : configurations_) {
+      text += fmt::format("{:<{}}", c.name, width);
+      for (const RunMetric& metric : metrics) {
+        const auto value = Mean(c, metric);
+        text += fmt::format("  {:>14}", value ? MetricText(value->mean, metric.info().unit) : "-");
+      }
+      text += "\n";
+    }
+    return text;
+  }
+
+  // "" where no configuration has the metric.
+  std::string Best(const RunMetric& metric) const {
+    const Configuration* best = nullptr;
+    std::optional<SeedInterval> most;
+    for (const Configuration& c : configurations_) {
+      const auto value = Mean(c, metric);
+      if (!value) continue;
+      if (most && (metric.info().sense < 0 ? value->mean >= most->mean : value->mean <= most->mean)) continue;
+      most = value;
+      best = &c;
+    }
+    if (best == nullptr) return "";
+    std::string text = fmt::format("best {}: {}, {}", metric.Name(), best->name.empty() ? "the only one" : best->name,
+                                   MetricText(most->mean, metric.info().unit));
+    if (most->interval) {
+      text += fmt::format(" (95 % interval {} to {})", MetricText(most->interval->low, metric.info().unit),
+                          MetricText(most->interval->high, metric.info().unit));
+    }
+    return text;
+  }
+
+ private:
+  struct Configuration {
+    std::string name;
+    std::vector<const SweepTable::Row*> rows;
+  };
+  // Over seeds; absent where one has none.
+  std::optional<SeedInterval> Mean(const Configuration& c, const RunMetric& metric) const {
+    const auto column = std::find(table_.columns().begin(), table_.columns().end(), SweepTable::Cell(metric.Name()));
+    if (column == table_.columns().end() || c.rows.empty()) return std::nullopt;
+    std::vector<double> values;
+    for (const SweepTable::Row* row : c.rows) {
+      const std::string& cell = (*row)[static_cast<size_t>(column - table_.columns().begin())];
+      if (cell.empty()) return std::nullopt;
+      values.push_back(std::strtod(cell.c_str(), nullptr));
+    }
+    return MeanOver(values);
+  }
+
+  const SweepTable& table_;
+  std::vector<Configuration> configurations_;
+};
+
+// Cells as what they are: numbers, null, text.
+Json TableJson(const SweepTable& table, const std::vector<SweepTable::Row>& keys) {
+  Json rows = Json::array();
+  for (const SweepTable::Row& key : keys) {
+    const SweepTable::Row* row = table.Find(key);
+    if (row == nullptr) continue;
+    Json j = Json::object();
+    for (size_t i = 0; i < row->size(); ++i) {
+      const std::string& cell = (*row)[i];
+      const bool text = i + 1 < key.size() || i + 2 >= row->size();  // what is varied; error, base
+      char* end = nullptr;
+      const double number = std::strtod(cell.c_str(), &end);
+      j[table.columns()[i]] = cell.empty() ? Json(nullptr) : text || *end != '\0' ? Json(cell) : Json(number);
+    }
+    rows.push_back(std::move(j));
+  }
+  return {{"rows", std::move(rows)}};
+}
+
+size_t CountErrors(const SweepTable& table, const std::vector<SweepRun>& runs, std::string* first) {
+  size_t errors = 0;
+  for (const SweepRun& run : runs) {
+    const SweepTable::Row* row = table.Find(run.key);
+    if (row == nullptr) continue;
+    const std::string& error = (*row)[row->size() - 2];
+    if (!error.empty() && errors++ == 0) *first = (run.name.empty() ? "" : run.name + ": ") + error;
+  }
+  return errors;
+}
+
+Result<std::vector<SweepRun>> MakeRuns(const SweepOptions& o, const std::vector<VariedFlag>& varied) {
+  TACTUS_ASSIGN_OR_RETURN(const std::vector<SimCase> cases, MakeCases(o.sim, varied, o.seeds, o.most_runs));
+  std::vector<SweepRun> runs;
+  for (const SimCase& c : cases) {
+    for (int64_t k = 0; k < o.seeds; ++k) {
+      SweepRun run{c.options, c.values, CaseText(varied, c)};
+      run.options.seed += k;
+      run.key.push_back(fmt::format("{}", run.options.seed));
+      runs.push_back(std::move(run));
+    }
+  }
+  return runs;
+}
+
+Result<std::vector<RunMetric>> MetricsOf(const char* flag, const std::string& text) {
+  if (text.empty()) return std::vector<RunMetric>();
+  auto metrics = RunMetric::ParseList(text);
+  if (!metrics.ok()) return InvalidArgument(fmt::format("--{}: {}", flag, metrics.status().message()), flag);
+  return metrics;
+}
+
+// The columns of figures: every metric of all requests, then those of classes that are asked for.
+std::vector<RunMetric> ColumnMetrics(const std::vector<RunMetric>& shown, const std::vector<RunMetric>& best) {
+  std::vector<RunMetric> metrics = RunMetric::All();
+  for (const auto* asked : {&shown, &best}) {
+    for (const RunMetric& metric : *asked) {
+      const auto same = [&metric](const RunMetric& other) { return other.Name() == metric.Name(); };
+      if (std::none_of(metrics.begin(), metrics.end(), same)) metrics.push_back(metric);
+    }
+  }
+  return metrics;
+}
+
+// A fault in what is not varied is one of the first and of the last configuration, in the same words: said before
+// anything runs.
+Status CheckWhatIsNotVaried(const std::vector<SweepRun>& runs) {
+  const Status first = SetUp(runs.front().options).status();
+  if (first.ok()) return Status();
+  const Status last = SetUp(runs.back().options).status();
+  return last.message() == first.message() ? first : Status();
+}
+
+int Run(const SweepOptions& o) {
+  const auto fail = [](const Status& status) { return FailOf(kSweepName, status, ExitCodeOf(status)); };
+  if (const Status status = CheckForMany(o); !status.ok()) return fail(status);
+  if (const Status status = CheckApart({{"csv", o.csv}, {"output", o.output}}); !status.ok()) return fail(status);
+  const auto shown = MetricsOf("show", o.show);
+  if (!shown.ok()) return fail(shown.status());
+  const auto best = MetricsOf("best", o.best);
+  if (!best.ok()) return fail(best.status());
+  const auto varied = ParseVaried(o.sim, o.vary);
+  if (!varied.ok()) return fail(varied.status());
+  auto runs = MakeRuns(o, *varied);
+  if (!runs.ok()) return fail(runs.status());
+  if (const Status status = CheckWhatIsNotVaried(*runs); !status.ok()) return fail(status);
+  const std::string base = BaseOf(o.sim, *varied, "");
+  const std::vector<RunMetric> metrics = ColumnMetrics(*shown, *best);
+  auto table = SweepTable::Open(o.csv, Sweep::Columns(*varied, metrics), varied->size() + 1, base);
+  if (!table.ok()) return fail(table.status());
+  CatchInterrupt();
+  Sweep sweep(o, std::move(*runs), metrics, &*table, base);
+  if (const Status status = sweep.Run(); !status.ok()) return fail(status);
+  const std::vector<SweepTable::Row> keys = sweep.Keys();
+  if (const Status status = table->Finish(keys); !status.ok()) return fail(status);
+
+  const SweepSummary summary(*table, sweep.runs(), static_cast<size_t>(o.seeds));
+  if (!o.json) std::printf("%s", o.csv.empty() ? table->Text(keys).c_str() : summary.Text(*shown).c_str());
+  if (const Status written = WriteResult(TableJson(*table, keys), o.json, o.output); !written.ok())
+    return FailOf(kSweepName, written, kExitFailed);
+  for (const RunMetric& metric : *best) {
+    const std::string text = summary.Best(metric);
+    std::fprintf(o.json || o.csv.empty() ? stderr : stdout, "%s\n",
+                 text.empty() ? fmt::format("no configuration has {}", metric.Name()).c_str() : text.c_str());
+  }
+  if (InterruptCount() > 0) {
+    std::fprintf(stderr, "tactus %s: interrupted; %s\n", kSweepName,
+                 o.csv.empty() ? "what was done is above" : "the same command goes on");
+    return kExitInterrupted;
+  }
+  std::string first;
+  if (const size_t errors = CountErrors(*table, sweep.runs(), &first); errors > 0) {
+    return FailOf(
+        kSweepName,
+        InvalidArgument(fmt::format("{} of {} runs have no result; the first: {}", errors, keys.size(), first)),
+        kExitFailed);
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+int SimSweepCommand(const Args& args) {
+  SweepOptions options;
+  CommandLine line("sim sweep", "--vary FLAG=VALUES ... --csv FILE --model M --device D --workload W [options]",
+                   "Simulates every combination of options, on all cores, as one table.");
+  line.Add(options);
+  line.Epilog("\nMetrics: " + MetricNames() + ".\n");
+  if (const auto exit = line.ParseOrExit(args)) return *exit;
+  return Run(options);
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,126 @@
+// What `tactus serve` and `tactus sim` take: for the commands, and for tests that start what they start.
+#pragma once
+
+#include <string>
+
+#include "cli/options/option_binding.h"
+#include "cli/options/run_length_text.h"
+#include "cli/options/run_out.h"
+#include "cli/options/slo_text.h"
+#include "serve/serve_options.h"
+#include "sim/sim_options.h"
+#include "tactus/options.h"
+
+namespace tactus::cli {
+
+struct ServeCommandOptions {
+  EngineOptions engine;
+  ServeOptions serve;
+  bool json = false;
+  RunOut run_out;
+
+  template <class V>
+  void VisitFields(V& v) {
+    serve.VisitFields(v);
+    engine.VisitFields(v);
+    v.Group("Output");
+    v.Field("json", json, {.help = "print the result object at exit, as one JSON line on stdout"});
+    run_out.VisitFields(v);
+  }
+};
+
+// `options` outlives it.
+inline CommandLine ServeLine(ServeCommandOptions* options) {
+  CommandLine line("serve", "[MODEL] [options]", "Serves one model over an OpenAI-compatible API.");
+  line.Add(*options);
+  line.Positional("MODEL", &options->engine.model, false,
+                  "a GGUF file, a Hugging Face folder, or a name of `tactus models list`; default: smollm2-135m");
+  return line;
+}
+
+struct SimCommandOptions {
+  SimOptions sim;
+  int64_t seeds = 1, threads = 0;
+  bool list = false, print_papers = false, json = false;
+  std::string output, replay, times = "recorded";
+  RunOut run_out;
+  Timeseries timeseries;
+
+  template <class V>
+  void VisitFields(V& v) {
+    sim.VisitFields(v);
+    v.Field("seeds", seeds,
+            {.unit = "seeds",
+             .min = 1,
+             .max = 1000,
+             .help = "how many seeds each configuration runs with, from --seed on; figures are then means, with the 95 "
+                     "% confidence interval over seeds"});
+    v.Field("jobs", threads,
+            {.unit = "runs",
+             .min = 0,
+             .max = 4096,
+             .help = "how many of several runs go side by side, each on one thread; 0: one for each core. Results are "
+                     "the same on any number"});
+    run_out.VisitFields(v);
+    timeseries.VisitFields(v);
+    v.Field("replay", replay,
+            {.help = "a run that `tactus serve` or `sim` recorded with --trace-out, instead of a workload"});
+    v.Field("times", times,
+            {.choices = "recorded|model",
+             .help = "step times of --replay; recorded: as they were, for identical plans; model: those of --cost, to "
+                     "see how far off they are"});
+    v.Field("json", json, {.help = "print the result as one JSON object on stdout"});
+    v.Field("output", output, {.alias = "o", .help = "write the result's JSON object to this file"});
+    v.Field("list", list,
+            {.help = "print every known model, device, scheduler, choice, predictor, balancer and workload, and exit"});
+    v.Field("print-papers", print_papers,
+            {.help = "print the papers' claims that bench/papers reproduces, each with its commands, and exit"});
+  }
+};
+
+// `options` outlives it.
+inline CommandLine SimLine(SimCommandOptions* options) {
+  CommandLine line(
+      "sim", "--model M --device D --workload W (--rate R | --concurrency N) [options]",
+      "Simulates serving: the engine and its schedulers, on a virtual clock with step times of a cost model.");
+  line.Add(*options);
+  line.Epilog(
+      "\nAlso: tactus sim capacity (the largest rate that keeps a condition), sweep (every combination of options), "
+      "compare\n(ratios of results), step (one step's time and its parts); each has its own --help.\n");
+  return line;
+}
+
+// What the options' texts say that only a command line reads.
+inline Result<SimTexts> TextsOf(const SimOptions& options) {
+  SimTexts texts;
+  TACTUS_ASSIGN_OR_RETURN(texts.slo, ParseSlo(options.slo));
+  TACTUS_ASSIGN_OR_RETURN(texts.slo_mix, ParseSloMix(options.slo_mix));
+  if (!options.cpu_overhead.empty()) {
+    const auto overhead = ParseDuration(options.cpu_overhead);
+    if (!overhead.ok()) return InvalidArgument("--cpu-overhead: " + overhead.status().message(), "cpu-overhead");
+    texts.cpu_overhead_ns = overhead->ns;
+  }
+  if (!options.network_latency.empty()) {
+    const auto latency = ParseDuration(options.network_latency);
+    if (!latency.ok()) return InvalidArgument("--network-latency: " + latency.status().message(), "network-latency");
+    texts.network_latency_ns = latency->ns;
+  }
+  TACTUS_ASSIGN_OR_RETURN(texts.warmup, ParseRunLength("warmup", options.warmup));
+  TACTUS_ASSIGN_OR_RETURN(texts.measure, ParseRunLength("measure", options.measure));
+  if (texts.measure.ns == 0 || texts.measure.requests == 0) {
+    return InvalidArgument("--measure is 0: nothing would be measured", "measure");
+  }
+  return texts;
+}
+
+inline Result<SimSetup> SetUp(const SimOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const SimTexts texts, TextsOf(options));
+  return SetUpSimulation(options, texts);
+}
+
+inline Result<SimSetup> SetUpStepTimes(const SimOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const SimTexts texts, TextsOf(options));
+  return tactus::SetUpStepTimes(options, texts);
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,82 @@
+#include "cli/options/program.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "cli/options/interrupt.h"
+#include "cli/options/standard_streams.h"
+
+namespace tactus::cli {
+namespace {
+
+// The process becomes the program of this name beside this one. `missing` says what to do where there is none.
+int ExecBeside(const char* suffix, const std::string& command, const Args& args, const char* missing) {
+  char self[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
+  std::string program = length > 0 ? std::string(self, static_cast<size_t>(length)) : "tactus";
+  program += suffix;
+  std::vector<char*> argv = {program.data()};
+  Args copy = args;
+  for (std::string& arg : copy) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  HoldSignals();  // until the other program catches them
+  execv(program.c_str(), argv.data());
+  const int why = errno;
+  ReleaseSignals();
+  if (why == ENOENT) {
+    std::fprintf(stderr, "tactus %s: there is no %s: %s\n", command.c_str(), program.c_str(), missing);
+  } else {
+    std::fprintf(stderr, "tactus %s: cannot start %s: %s\n", command.c_str(), program.c_str(), std::strerror(why));
+  }
+  return kExitFailed;
+}
+
+// The last resort: a line and a failure in place of an abort.
+int RunOrFail(const std::function<int()>& main) {
+  try {
+    return main();
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "tactus: out of memory\n");
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "tactus: internal error: %s\n", e.what());
+  }
+  return kExitFailed;
+}
+
+}  // namespace
+
+int RunProgram(const std::function<int()>& main) {
+  OpenStandardStreams();
+  EndOnSignals("", kExitInterrupted);
+  signal(SIGXFSZ, SIG_IGN);  // a file that grows beyond 'ulimit -f' is an error of its write
+  const int code = RunOrFail(main);
+  const bool written = FinishStandardOutput();
+  return code == kExitOk && !written ? kExitFailed : code;
+}
+
+void BeginCommand(const char* name, bool serves) {
+  EndOnSignals(name, serves ? kExitOk : kExitInterrupted);
+}
+
+int ExecTools(const Args& args) {
+  return ExecBeside("-tools", args.front(), args,
+                    "a first start builds what serves; run `scripts/build.sh release programs`, which adds the rest");
+}
+
+// Loading gRPC takes every other command longer than its own work does.
+int ExecEpp(const Args& args) {
+  return ExecBeside("-epp", "epp", args,
+                    "run `scripts/build.sh release programs`, which builds it; where gRPC was missing, install "
+                    "libgrpc++-dev, protobuf-compiler-grpc and libprotobuf-dev first and configure again");
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,29 @@
+#include "cli/options/run_length_text.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "cli/options/option_binding.h"
+
+namespace tactus::cli {
+
+Result<RunLength> ParseRunLength(const std::string& flag, const std::string& text) {
+  RunLength length;
+  if (text.empty()) return length;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, length.requests);
+  if (error == std::errc() && stop == end && length.requests >= 0) return length;
+  length.requests = -1;
+  // A number that is not whole has no unit either, and counts nothing.
+  const bool has_unit = text.find_first_of("hmnsu") != std::string::npos;
+  const auto duration = ParseDuration(text);
+  if (!has_unit || !duration.ok()) {
+    return InvalidArgument(
+        fmt::format("--{}: '{}' is neither a time such as 60s or 10m nor a number of requests", flag, text), flag);
+  }
+  length.ns = duration->ns;
+  return length;
+}
+
+}  // namespace tactus::cli

@@ -1,0 +1,45 @@
+#include "cli/options/start_log.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace tactus::cli {
+namespace {
+
+// Of the terminal; what would be folded could not be taken back.
+size_t Columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+StartLog::StartLog(bool verbose) : verbose_(verbose), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+void StartLog::Clear() {
+  std::lock_guard lock(mutex_);
+  if (passing_) std::fputs("\r\033[K", stderr);
+  passing_ = false;
+}
+
+void StartLog::Line(std::string_view text) {
+  Clear();
+  std::lock_guard lock(mutex_);
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
+}
+
+void StartLog::Detail(std::string_view text) {
+  if (verbose_ || text.starts_with("warning: ")) return Line(text);
+  if (!terminal_) return;
+  Clear();
+  std::lock_guard lock(mutex_);
+  const auto shown = static_cast<int>(std::min({text.find('\n'), text.size(), Columns() - 1}));
+  std::fprintf(stderr, "%.*s", shown, text.data());
+  std::fflush(stderr);
+  passing_ = true;
+}
+
+}  // namespace tactus::cli
