@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compares our tokenisers with the reference implementations on random odd strings; exits 1 if any differs.
 
-  tools/compare_tokenizers.py build/release/tests/language/text/tokenize_lines [--gguf MODEL.gguf] [--count 10000] [--seed 1]
+  tools/compare_tokenizers.py build/release/tests/language/text/tokenize_lines \
+    [--gguf MODEL.gguf] [--count 10000] [--seed 1]
 
-Every tokenizer.json and tokenizer.model in tests/language/text/data, and a GGUF file's tokeniser where one is given: encoding
-with
-special tokens read, encoding with them left as text, and decoding of random ids. Needs the packages that
-make_tokenizer_golden.py needs.
+Every tokenizer.json and tokenizer.model in tests/language/text/data, and a GGUF file's tokeniser where one is given:
+encoding with special tokens read, encoding with them left as text, and decoding of random ids. Needs the packages
+that make_tokenizer_golden.py needs.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/compute/kernels/data/quant_golden.txt: blocks of every GGUF format as bytes, and what gguf.quants makes of them.
+"""Writes tests/compute/kernels/data/quant_golden.txt: blocks of every GGUF format as bytes, and what gguf.quants makes
+of them.
 
 Needs `pip install gguf numpy`. Run from the repository root; the output depends on the seed below alone.
 

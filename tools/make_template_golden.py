@@ -397,7 +397,9 @@ def main():
     output = (
         sys.argv[1]
         if len(sys.argv) > 1
-        else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/language/text/data/templates/golden.json")
+        else os.path.join(
+            os.path.dirname(os.path.abspath(__file__)), "../tests/language/text/data/templates/golden.json"
+        )
     )
     os.makedirs(os.path.dirname(output), exist_ok=True)
     golden = {

@@ -32,11 +32,10 @@ import cells
 import engines
 import make_models
 import plan
+import report
 from engines import warn
 from parts import NAMES, PARTS, Part
 from result_file import ResultFile
-
-import report
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

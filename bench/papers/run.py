@@ -39,10 +39,9 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
 import calibration  # noqa: E402
 import files  # noqa: E402
+import report  # noqa: E402
 from claims import DIRECTION, DISAGREES, FAILED, REPRODUCED, check, measured, side, sim_of, verdict  # noqa: E402
 from simulations import SimulationFailed, Simulations, commands_of  # noqa: E402
-
-import report  # noqa: E402
 
 PAPERS = {
     "sarathi": "sarathi",

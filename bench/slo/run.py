@@ -38,11 +38,10 @@ import urllib.request
 
 import contenders
 import picture
+import report
 import workload
 from cells import select
 from contenders import Contender, Model
-
-import report
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "cpu"))
 import engines  # noqa: E402

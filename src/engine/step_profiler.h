@@ -2,9 +2,9 @@
 // contexts), in an order in which every beginning covers the space, each step repeated and its median kept.
 //
 // Sequences are made up and their KV is one computed stretch of text, copied; memory traffic is what it would be, since
-// every sequence has blocks of its own. They lie side by side, as the allocator of kv/ hands them out to a server whose
-// cache is not full; blocks strewn over a large cache cost a small step up to twice its time where pages are small.
-// Thread rule: one thread; the executor may own others.
+// every sequence has blocks of its own. They lie side by side, as the allocator of core/kv hands them out to a server
+// whose cache is not full; blocks strewn over a large cache cost a small step up to twice its time where pages are
+// small. Thread rule: one thread; the executor may own others.
 #pragma once
 
 #include <condition_variable>

@@ -20,13 +20,12 @@ import long_contexts  # noqa: E402
 import make_models  # noqa: E402
 import parts  # noqa: E402
 import plan  # noqa: E402
+import report  # noqa: E402
 import run  # noqa: E402
 import served  # noqa: E402
 import servers  # noqa: E402
 import shape  # noqa: E402
 import tables  # noqa: E402
-
-import report  # noqa: E402
 
 
 class Shape(unittest.TestCase):

@@ -22,11 +22,10 @@ sys.path.insert(0, str(ROOT / "bench/papers"))
 import calibration  # noqa: E402
 import claims  # noqa: E402
 import files  # noqa: E402
+import report  # noqa: E402
 import run  # noqa: E402
 import simulations  # noqa: E402
 from claims import AtLoad, Between, Capacity, Claim, Near, Sim  # noqa: E402
-
-import report  # noqa: E402
 
 TACTUS = pathlib.Path(sys.argv.pop(1)) if len(sys.argv) > 1 and not sys.argv[1].startswith("-") else None
 

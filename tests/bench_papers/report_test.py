@@ -12,9 +12,8 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench/papers"))
 import picture  # noqa: E402
-from claims import Between, Near  # noqa: E402
-
 import report  # noqa: E402
+from claims import Between, Near  # noqa: E402
 
 
 class Report(unittest.TestCase):

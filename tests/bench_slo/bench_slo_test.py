@@ -20,10 +20,9 @@ sys.path.insert(0, str(SCRIPTS))
 import contenders  # noqa: E402
 import openvino_server  # noqa: E402
 import picture  # noqa: E402
+import report  # noqa: E402
 import run  # noqa: E402
 import workload  # noqa: E402
-
-import report  # noqa: E402
 
 
 class Load(unittest.TestCase):

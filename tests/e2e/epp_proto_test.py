@@ -1,6 +1,5 @@
-"""src/fleet/picker/external_processor.proto against the published descriptors (package xds-protos): whatever it has, it has
-with the published
-number, type and shape."""
+"""src/fleet/picker/external_processor.proto against the published descriptors (package xds-protos): whatever it has, it
+has with the published number, type and shape."""
 
 import pathlib
 import shutil

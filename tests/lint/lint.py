@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Rules that a compiler does not check. Each prints file:line and what to do; exit status 1 if any is broken.
 
-include-direction  src/<module> includes only modules below it (docs/ARCHITECTURE.md)
+include-direction  a room of src/ includes only what src/layers.txt allows it, and every permission is used
+module-map         docs/ARCHITECTURE.md shows the rooms of src/layers.txt (lint.py --write-map makes the table)
 wall-clock         only base/system_clock.cc reads a clock, and SystemClock() is named where docs/ARCHITECTURE.md says
 sockets            only http/ and serve/ include what opens sockets: a conversation (api/) or a simulation knows no
 transport
-backend            only exec/ knows which backend computes: others call MakeBackend
+backend            only compute/exec knows which backend computes: others call MakeBackend
 determinism        no std random engines or distributions; none of unordered iteration in sched/
 prefetch           memory is asked for through base/prefetch.h, whose calls the compiler does not drop; kernels apart
 file-size          no source beyond its limit, and none that is on the ratchet grows
 targets            every source file belongs to a target
 policy-names       outside their tables nothing compares with the name of a preset, a choice or a predictor
 true-length        only the simulator, its executor and the oracle predictors include base/sim_request.h
-coroutines         co_ keywords only in http/, serve/, router/; no capturing lambda, conditional or braced temporary
+coroutines         co_ keywords only in http/, serve/, fleet/; no capturing lambda, conditional or braced temporary
                    inside a co_await expression (GCC 12 destroys them twice)
 format             clang-format 19.1.7 (tests/requirements.txt) would change nothing; not checked where it is not
                    installed
@@ -34,65 +35,84 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# module -> modules it may include (transitively closed by hand: short enough to read).
-LAYERS = {
-    "base": [],
-    "obs": ["base"],
-    "report": ["base", "obs"],  # pictures of run files: knows no engine and no simulator
-    "tensor": ["base"],
-    "model_config": ["base", "tensor"],
-    "kernels": ["base", "obs", "tensor"],
-    "model": ["base", "obs", "tensor", "model_config", "kernels"],
-    "text": ["base", "obs"],
-    "grammar": ["base"],  # what an answer must match, over a vocabulary: no model, text, executor or HTTP
-    "kv": ["base", "obs"],
-    "kv_store": ["base"],  # blocks in files, by key: knows no engine
-    "seq": ["base", "obs"],
-    "cost": ["base", "obs", "tensor", "model_config"],
-    "sched": ["base"],
-    "predict": ["base"],
-    "draft": ["base"],  # guesses at what follows: known to the loop by base/draft_source.h alone
-    "loop": ["base", "obs", "kv", "seq", "predict", "sched"],
-    "trace": ["base", "obs", "kv", "seq", "predict", "sched", "loop"],
-    "dist": ["base", "obs", "tensor", "kernels"],
-    "exec": ["base", "obs", "tensor", "kernels", "model_config", "model", "dist"],
-    "engine": [
-        "base",
-        "obs",
-        "tensor",
-        "model_config",
-        "model",
-        "text",
-        "kv",
-        "kv_store",
-        "seq",
-        "cost",
-        "predict",
-        "sched",
-        "loop",
-        "trace",
-        "dist",
-        "exec",
-        "grammar",
-        "draft",
-    ],
-    "route": ["base"],  # what is known of replicas and who chooses; the simulator has it too
-    "http": ["base", "obs"],
-    "api": ["base", "obs"],  # and include/tactus, as all: the engine is known by its interface alone
-    # Plans, nothing else: who runs a job or simulates one stands above it.
-    "batch": ["base", "sched"],
-    "batch_run": ["base", "sched", "batch", "api"],  # and include/tactus: the engine is known by its interface alone
-    # Files and batches without their transport.
-    "batches": ["base", "batch_run", "api"],
-    "serve": ["base", "obs", "engine", "api", "batch_run", "batches", "http"],
-    "router": ["base", "obs", "api", "http", "route"],  # the replicas that run, and requests on their way to them
-    # An endpoint picker for data planes: the fleet, and no model.
-    "gateway": ["base", "obs", "http", "route", "router"],
-    # Beside engine/ on loop/: no model, text or kernels.
-    "sim": ["base", "obs", "kv", "seq", "cost", "predict", "sched", "loop", "trace", "route", "batch"],
-    "cli": None,  # everything
-    "python": None,
-}
+
+def read_layers(text):
+    """{room: rooms it includes} and {district: districts that its rooms may know}, as src/layers.txt has them. A room
+    is named by its folder below src/."""
+    rooms, districts, district = {}, {}, None
+    for line in text.splitlines():
+        if match := re.match(r"([a-z_]+):(.*)$", line):
+            district = match[1]
+            districts[district] = match[2].split()
+        elif match := re.match(r"  ([a-z_]+|\.):(.*)$", line):
+            rooms[district if match[1] == "." else f"{district}/{match[1]}"] = match[2].split()
+    for room, below in rooms.items():  # names of rooms of the same district, whole
+        own = room.split("/")[0]
+        rooms[room] = [f"{own}/{name}" if f"{own}/{name}" in rooms else name for name in below]
+    return rooms, districts
+
+
+ROOMS, DISTRICTS = read_layers((ROOT / "src/layers.txt").read_text())
+
+
+def room_of(path):
+    """The room of a path below src/ (`core/sched/plan.h`); None: none has it."""
+    parts = path.split("/")
+    for name in ("/".join(parts[:2]), parts[0]):
+        if name in ROOMS:
+            return name
+    return None
+
+
+def may_include(room, target):
+    return target in (room, "base", *ROOMS[room])
+
+
+def faults_of_layers(used):
+    """What is wrong with src/layers.txt where `used` are the (room, included room) that occur."""
+    found = []
+    for room, below in ROOMS.items():
+        district = room.split("/")[0]
+        for target in below:
+            if target not in ROOMS:
+                found.append(f"{room} may include {target}, which is no room")
+            elif target.split("/")[0] not in (district, *DISTRICTS[district]):
+                found.append(f"{room} may include {target}, whose district {district} may not know")
+            elif (room, target) not in used:
+                found.append(f"{room} may include {target} and does not: take the permission away")
+    for district, known in DISTRICTS.items():
+        for other in known:
+            if not any(a.split("/")[0] == district and b.split("/")[0] == other for a, b in used):
+                found.append(f"{district} may know {other} and does not: take the permission away")
+    return found
+
+
+def module_map(text):
+    """The map in docs/ARCHITECTURE.md: every room of src/layers.txt with its description and what it includes."""
+    rows, comment, district = ["| room | holds | includes |", "|---|---|---|"], "", ""
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped.startswith("# "):
+            comment = stripped[2:]
+        elif match := re.match(r"([a-z_]+):", line):
+            district = match[1]
+            rows.append(f"| **`{district}/`** | **{comment.rstrip('.')}** | |")
+        elif match := re.match(r"  ([a-z_]+|\.):(.*)$", line):
+            name = f"`{match[1]}/`" if match[1] != "." else "its own files"
+            includes = " ".join(f"`{below}`" for below in match[2].split())
+            rows.append(f"| {name} | {comment} | {includes} |")
+    return "\n".join(rows) + "\n"
+
+
+def write_map():
+    page = ROOT / "docs/ARCHITECTURE.md"
+    text = page.read_text()
+    start = text.index("| room | holds | includes |")
+    end = text.index("\n\n", start) + 1 if "\n\n" in text[start:] else len(text)
+    page.write_text(text[:start] + module_map((ROOT / "src/layers.txt").read_text()) + text[end:])
+    return 0
+
+
 CLOCK = re.compile(
     r"(steady_clock|system_clock|high_resolution_clock|clock_gettime|gettimeofday|\btime\(\s*(NULL|nullptr|0)\s*\)|__rdtsc)"
 )
@@ -100,19 +120,19 @@ SOCKETS = re.compile(r"\s*#\s*include\s+<(boost/(asio|beast)|sys/socket\.h|netin
 HELPER_SOCKETS = ("grammar", "trial_channel.cc")  # between a server and a process that it has started
 # Files that may name the machine's clock themselves (docs/ARCHITECTURE.md, "Determinism"); all others are given one.
 NAMES_SYSTEM_CLOCK = re.compile(
-    r"base/(clock\.h|system_clock\.cc)|cli/|python/simulate\.cc|serve/run_server\.cc|router/run_router\.cc|gateway/run_epp\.cc|engine/engine_facade\.cc"
+    r"base/(clock\.h|system_clock\.cc)|cli/|python/simulate\.cc|serve/run_server\.cc|fleet/router/run_router\.cc|fleet/picker/run_epp\.cc|engine/engine_facade\.cc"
 )
-BACKEND = re.compile(r'#\s*include\s+"exec/(cpu_\w+|step_runner|kv_memory)\.h"')
+BACKEND = re.compile(r'#\s*include\s+"compute/exec/(cpu_\w+|step_runner|kv_memory)\.h"')
 RANDOM = re.compile(
     r"std::(mt19937|minstd|default_random_engine|random_device|uniform_\w+_distribution|normal_distribution|exponential_distribution)"
 )
 PREFETCH = re.compile(r"\b(__builtin_prefetch|_mm_prefetch)\b")
-KNOWS_TRUE_LENGTH = re.compile(r"base/sim_request\.h|sim/|predict/(oracle|noisy|stated)|cli/sim")
+KNOWS_TRUE_LENGTH = re.compile(r"base/sim_request\.h|sim/|core/predict/(oracle|noisy|stated)|cli/commands/sim")
 PRIVATE = re.compile(r"/" + r"work/|\.lib" + r"rary\b|/root/")
 SIZE_LIMITS = {".h": 300, ".cc": 600, ".py": 600, ".cu": 800, ".cuh": 800}
 KERNEL_LIMIT = 800
 # Whose code knows of schedulers. `none` is a word of many options.
-POLICY_NAME_MODULES = ("sched", "loop", "trace", "engine", "sim", "serve", "cli")
+POLICY_NAME_MODULES = ("core", "engine", "sim", "serve", "cli")
 POLICY_ROW = re.compile(r'^TACTUS_\w+\("([^"]+)"', flags=re.M)
 PREDICTORS = ["history", "oracle", "noisy"]
 # Files in which one name is also that of something else.
@@ -261,7 +281,10 @@ def main():
     def report(path, line, rule, message):
         problems.append(f"{path.relative_to(ROOT)}:{line}: {rule}: {message}")
 
-    named = policy_names("".join((ROOT / "src/sched" / table).read_text() for table in ("choices.def", "policies.def")))
+    named = policy_names(
+        "".join((ROOT / "src/core/sched" / table).read_text() for table in ("choices.def", "policies.def"))
+    )
+    used = set()  # (room, room that it includes)
     sources = tracked("src/*.cc", "src/*.h", "src/*.cu", "src/*.cuh", "include/*.h")
     for path in sources:
         rel = path.relative_to(ROOT).parts
@@ -270,18 +293,17 @@ def main():
         lines = text.splitlines()
         if rel[0] == "src":
             module = rel[1]
-            allowed = LAYERS.get(module, "unknown")
-            if allowed == "unknown":
-                report(
-                    path, 1, "include-direction", f"module '{module}' is not in the layer table of tests/lint/lint.py"
-                )
+            room = room_of("/".join(rel[1:]))
+            if room is None:
+                report(path, 1, "include-direction", f"src/layers.txt has no room for {'/'.join(rel[1:])}")
             for number, line in enumerate(raw.splitlines(), 1):
-                match = re.match(r'\s*#\s*include\s+"([a-z_0-9]+)/', line)
-                if match and match.group(1) in LAYERS and allowed is not None and allowed != "unknown":
-                    target = match.group(1)
-                    if target != module and target not in allowed:
-                        report(path, number, "include-direction", f"{module}/ may not include {target}/")
-                if SOCKETS.match(line) and module not in ("http", "serve") and rel[1:] != HELPER_SOCKETS:
+                match = re.match(r'\s*#\s*include\s+"([\w./]+)"', line)
+                target = room_of(match.group(1)) if match and (ROOT / "src" / match.group(1)).exists() else None
+                if room is not None and target is not None:
+                    used.add((room, target))
+                    if not may_include(room, target):
+                        report(path, number, "include-direction", f"{room}/ may not include {target}/ (src/layers.txt)")
+                if SOCKETS.match(line) and module not in ("http", "serve") and rel[-2:] != HELPER_SOCKETS:
                     report(path, number, "sockets", f"{module}/ knows no transport: that is http/ and serve/")
             other = OTHER_MEANINGS.get("/".join(rel[1:]), "")
             for number, line in enumerate(raw.splitlines() if module in POLICY_NAME_MODULES else (), 1):
@@ -297,12 +319,12 @@ def main():
                     path, 1, "true-length", "only the simulator, its executor and the oracles may know output lengths"
                 )
         for number, line in enumerate(raw.splitlines(), 1):
-            if rel[:2] != ("src", "exec") and BACKEND.search(line):
+            if rel[:3] != ("src", "compute", "exec") and BACKEND.search(line):
                 report(
                     path,
                     number,
                     "backend",
-                    "what computes is chosen in one place: call MakeBackend (exec/make_backend.h)",
+                    "what computes is chosen in one place: call MakeBackend (compute/exec/make_backend.h)",
                 )
         for number, line in enumerate(lines, 1):
             if "SystemClock()" in line and not NAMES_SYSTEM_CLOCK.match("/".join(rel[1:])):
@@ -311,15 +333,26 @@ def main():
                 report(path, number, "wall-clock", "take time from the Clock that was passed in (base/clock.h)")
             if RANDOM.search(line):
                 report(path, number, "determinism", "std random numbers differ between libraries: use base/rng.h")
-            if PREFETCH.search(line) and rel[:2] != ("src", "kernels") and rel[-1] != "prefetch.h":
+            if PREFETCH.search(line) and rel[:3] != ("src", "compute", "kernels") and rel[-1] != "prefetch.h":
                 report(path, number, "prefetch", "GCC drops calls to functions that only prefetch: use base/prefetch.h")
-            if rel[0] == "src" and rel[1] == "sched" and "std::unordered_" in line:
+            if rel[:3] == ("src", "core", "sched") and "std::unordered_" in line:
                 report(path, number, "determinism", "unordered containers have no place in sched/")
-            if re.search(r"\bco_(await|return|yield)\b", line) and rel[1] not in ("http", "serve", "router"):
-                report(path, number, "coroutines", "coroutines live in http/, serve/ and router/ only")
+            if re.search(r"\bco_(await|return|yield)\b", line) and rel[1] not in ("http", "serve", "fleet"):
+                report(path, number, "coroutines", "coroutines live in http/, serve/ and fleet/ only")
         for trap, message in CO_AWAIT_TRAPS:
             for match in trap.finditer(text):
                 report(path, text[: match.start()].count("\n") + 1, "coroutines", message)
+
+    for fault in faults_of_layers(used):
+        report(ROOT / "src/layers.txt", 1, "include-direction", fault)
+    architecture = ROOT / "docs/ARCHITECTURE.md"
+    if module_map((ROOT / "src/layers.txt").read_text()) not in architecture.read_text():
+        report(
+            architecture,
+            1,
+            "module-map",
+            "the module map is not that of src/layers.txt: tests/lint/lint.py --write-map",
+        )
 
     ratchet = {}
     ratchet_file = ROOT / "tests/lint/file_size_ratchet.txt"
@@ -333,7 +366,7 @@ def main():
         size = len(path.read_text(errors="replace").splitlines())
         limit = (
             KERNEL_LIMIT
-            if name.startswith("src/kernels/") and path.suffix == ".cc"
+            if name.startswith("src/compute/kernels/") and path.suffix == ".cc"
             else SIZE_LIMITS.get(path.suffix, 800)
         )
         limit = max(limit, ratchet.get(name, 0))
@@ -344,8 +377,8 @@ def main():
 
     listed = "\n".join(p.read_text() for p in tracked("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake"))
     architectures = (
-        ROOT / "src/model_config/architectures.def"
-    ).read_text()  # src/model_config/CMakeLists.txt reads it too
+        ROOT / "src/compute/config/architectures.def"
+    ).read_text()  # src/compute/config/CMakeLists.txt reads it too
     for path in tracked("src/*.cc", "tests/*.cc", "bench/*.cc", "src/*.cu"):
         if path.parent.name == "arch" and re.search(r"\b" + path.stem + r"\b", architectures):
             continue
@@ -407,4 +440,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_map() if "--write-map" in sys.argv else main())

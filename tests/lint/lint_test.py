@@ -32,9 +32,9 @@ class Rules(unittest.TestCase):
             self.assertFalse(lint.NAMES_SYSTEM_CLOCK.match(path), path)
 
     def test_backend(self):
-        self.assertTrue(lint.BACKEND.search('#include "exec/cpu_executor.h"'))
-        self.assertTrue(lint.BACKEND.search('#include "exec/step_runner.h"'))
-        self.assertFalse(lint.BACKEND.search('#include "exec/make_backend.h"'))
+        self.assertTrue(lint.BACKEND.search('#include "compute/exec/cpu_executor.h"'))
+        self.assertTrue(lint.BACKEND.search('#include "compute/exec/step_runner.h"'))
+        self.assertFalse(lint.BACKEND.search('#include "compute/exec/make_backend.h"'))
 
     def test_random(self):
         self.assertTrue(lint.RANDOM.search("std::mt19937 g;"))
@@ -51,8 +51,8 @@ class Rules(unittest.TestCase):
         self.assertFalse(lint.SOCKETS.match("#include <sys/mman.h>"))
 
     def test_a_conversation_knows_no_transport(self):
-        for module in ("api", "batch"):
-            self.assertFalse({"http", "serve"} & set(lint.LAYERS[module]))
+        for room in ("api", "offline/plan", "offline/job", "offline/server"):
+            self.assertFalse({"http", "serve"} & set(lint.ROOMS[room]))
 
     def test_co_await_traps(self):
         def hits(code):
@@ -74,24 +74,48 @@ class Rules(unittest.TestCase):
             self.assertFalse(named.search(line), line)
 
     def test_layers_have_no_cycle(self):
-        order, seen = [], set()
+        seen = set()
 
-        def visit(module, path):
-            self.assertNotIn(module, path, f"cycle through {module}")
-            if module in seen:
+        def visit(room, path):
+            self.assertNotIn(room, path, f"cycle through {room}")
+            if room in seen:
                 return
-            for below in lint.LAYERS[module] or []:
-                visit(below, path + [module])
-            seen.add(module)
-            order.append(module)
+            for below in lint.ROOMS[room]:
+                visit(below, path + [room])
+            seen.add(room)
 
-        for module in lint.LAYERS:
-            visit(module, [])
-        self.assertEqual(lint.LAYERS["sched"], ["base"])
+        for room in lint.ROOMS:
+            visit(room, [])
+        self.assertEqual(lint.ROOMS["core/sched"], ["core/interfaces"])
+
+    def test_layers_are_read_by_district_and_room(self):
+        text = "# Text.\nbase:\n  .:\nlow: base\n  a:\nhigh: base low\n  b: c low/a\n  c:\n  .: b\n"
+        rooms, districts = lint.read_layers(text)
+        self.assertEqual(rooms["high/b"], ["high/c", "low/a"])
+        self.assertEqual(rooms["high"], ["high/b"])
+        self.assertEqual(districts["high"], ["base", "low"])
+
+    def test_a_permission_that_no_include_uses_is_named(self):
+        used = {(room, below) for room, all_below in lint.ROOMS.items() for below in all_below}
+        used |= {(room, "base") for room in lint.ROOMS}
+        self.assertEqual(lint.faults_of_layers(used), [])
+        self.assertEqual(
+            lint.faults_of_layers(used - {("core/kv", "core/interfaces")}),
+            ["core/kv may include core/interfaces and does not: take the permission away"],
+        )
+
+    def test_a_room_may_include_what_its_line_names(self):
+        self.assertTrue(lint.may_include("core/loop", "core/kv"))
+        self.assertTrue(lint.may_include("core/kv", "base"))
+        self.assertFalse(lint.may_include("core/kv", "core/loop"))
+        self.assertEqual(lint.room_of("core/kv/kv_cache.h"), "core/kv")
+        self.assertEqual(lint.room_of("serve/moves/outgoing.h"), "serve")
+        self.assertIsNone(lint.room_of("none/a.h"))
 
     def test_doc_paths(self):
         text = (
-            "See `src/base/rng.h`,\n`src/compute/kernels/` and `tests/lint/*.py`, not `src/none.cc` or `build/release/tactus`."
+            "See `src/base/rng.h`,\n`src/compute/kernels/` and `tests/lint/*.py`, "
+            "not `src/none.cc` or `build/release/tactus`."
         )
         self.assertEqual(lint.dangling(text), [(2, "src/none.cc")])
 

@@ -23,13 +23,12 @@ import equivalents  # noqa: E402
 import kept_results  # noqa: E402
 import operators  # noqa: E402
 import process  # noqa: E402
+import report  # noqa: E402
 import sample  # noqa: E402
 import scan  # noqa: E402
 import tree  # noqa: E402
 import trial  # noqa: E402
 from mutation_site import ON, Site, number_occurrences, switch_numbers  # noqa: E402
-
-import report  # noqa: E402
 
 try:
     import clang.cindex

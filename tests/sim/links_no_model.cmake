@@ -1,4 +1,4 @@
-# cmake -DPROGRAM=... -DREADELF=... -DNM=... -P links_no_model.cmake: the simulator stands on loop/ beside engine/, so a program of
+# cmake -DPROGRAM=... -DREADELF=... -DNM=... -P links_no_model.cmake: the simulator stands on core/loop beside engine/, so a program of
 # it needs no tokeniser, no reader of weights and no kernels.
 execute_process(COMMAND ${READELF} -d ${PROGRAM} OUTPUT_VARIABLE needed RESULT_VARIABLE failed)
 execute_process(COMMAND ${NM} -C --defined-only ${PROGRAM} OUTPUT_VARIABLE symbols RESULT_VARIABLE failed_too)

@@ -28,10 +28,9 @@ import sample
 import scan
 from mutation_site import Site, switch_numbers
 from process import Runner
+from report import Report
 from tree import BuildError, Tree
 from trial import EQUIVALENT, Outcome, Trials
-
-from report import Report
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -3,17 +3,9 @@
 // stderr.
 #pragma once
 
-#include <string>
-#include <vector>
+#include "cli/options/args.h"
 
 namespace tactus::cli {
-
-using Args = std::vector<std::string>;
-
-inline constexpr int kExitOk = 0;
-inline constexpr int kExitFailed = 1;
-inline constexpr int kExitUsage = 2;
-inline constexpr int kExitInterrupted = 130;
 
 int BatchCommand(const Args& args);
 int EppCommand(const Args& args);

@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "base/unfinished_file.h"
-#include "cli/commands/commands.h"
+#include "cli/options/args.h"
 
 namespace tactus::cli {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/utf8.h"
-#include "cli/commands/commands.h"
+#include "cli/options/args.h"
 #include "cli/options/config_file.h"
 
 namespace tactus::cli {

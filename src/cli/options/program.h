@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "cli/commands/commands.h"
+#include "cli/options/args.h"
 
 namespace tactus::cli {
 

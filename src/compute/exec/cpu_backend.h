@@ -11,7 +11,7 @@
 
 namespace tactus {
 
-// As MakeBackend (compute/exec/make_backend.h), which everybody outside exec/ calls.
+// As MakeBackend (compute/exec/make_backend.h), which all code outside compute/exec calls.
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, const ModelDescription& description,
                                                 Clock& clock);
 

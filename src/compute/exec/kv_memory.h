@@ -1,6 +1,6 @@
 // The bytes of a paged KV cache: one anonymous mapping, [layer][K, V][num_blocks][kernels::KvBlockBytes]. What is
-// inside a block is the kernels' business, which block belongs to whom is kv/'s. Pages are touched as blocks are first
-// used. The swap space of sequences that are swapped out is another one of these.
+// inside a block is the kernels' business, which block belongs to whom is core/kv's. Pages are touched as blocks are
+// first used. The swap space of sequences that are swapped out is another one of these.
 //
 // Thread rule: as the layers' readers and writers agree; this only owns.
 #pragma once

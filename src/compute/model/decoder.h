@@ -10,7 +10,8 @@
 // an architecture by name.
 //
 // Owns its activation buffers, sized once for max_tokens: a pass allocates nothing. Leaves to others: KV memory and
-// block tables (exec/), sampling (compute/model/sampler.h). One thread at a time; the pool's threads do the work.
+// block tables (compute/exec), sampling (compute/model/sampler.h). One thread at a time; the pool's threads do the
+// work.
 #pragma once
 
 #include <functional>

@@ -1,5 +1,5 @@
-// What the scheduler's PlanBuilder may ask of the KV cache. kv/ implements it; sched/ sees only this, so that a policy
-// can be unfair but never overcommit. All counts are in blocks of block_size() tokens unless they say tokens.
+// What the scheduler's PlanBuilder may ask of the KV cache. core/kv implements it; core/sched sees only this, so that a
+// policy can be unfair but never overcommit. All counts are in blocks of block_size() tokens unless they say tokens.
 //
 // Thread rule: engine thread only. Sharing rules (ARCHITECTURE.md): only full blocks are shared and they never change;
 // of a prompt of p tokens at most floor((p - 1) / b) blocks match, so the last prompt token is always computed.

@@ -1,6 +1,6 @@
-// The state of every live sequence, indexed by SlotId: what seq/ owns and writes, and what the policies of sched/ read
-// in place (never copied, never rebuilt per step), column by column. A sequence lies in two lines of memory, because
-// whoever asks about one reads many of its columns, and few other sequences next to it. Plain data.
+// The state of every live sequence, indexed by SlotId: what core/seq owns and writes, and what the policies of
+// core/sched read in place (never copied, never rebuilt per step), column by column. A sequence lies in two lines of
+// memory, because whoever asks about one reads many of its columns, and few other sequences next to it. Plain data.
 //
 // A sequence has two lengths of each kind. "Planned" counts what steps in flight will have done, "committed" what
 // results have confirmed; they differ only while the sequence is in flight.
