@@ -32,9 +32,9 @@ namespace tactus {
 namespace {
 
 using bench::Ceilings;
-using kernels::PackedMatrix;
-using kernels::PackedTokens;
-using kernels::Rounding;
+using compute::PackedMatrix;
+using compute::PackedTokens;
+using compute::Rounding;
 
 constexpr int64_t kHidden = 2048, kInner = 5632, kVocab = 32000;
 constexpr int32_t kHeads = 32, kKvHeads = 4, kHeadDim = 64, kBlockSize = 16;
@@ -87,10 +87,10 @@ struct Row {
 
 class Operators {
  public:
-  Operators(int32_t threads, const kernels::Ops& ops)
+  Operators(int32_t threads, const compute::Ops& ops)
       : pool_(threads, SystemClock()),
         ops_(ops),
-        scratch_bytes_(kernels::WorkspaceBytes(2048, kInner, kHeads, kHeadDim, threads)),
+        scratch_bytes_(compute::WorkspaceBytes(2048, kInner, kHeads, kHeadDim, threads)),
         scratch_(scratch_bytes_) {}
 
   Json CeilingsJson() {
@@ -102,9 +102,9 @@ class Operators {
   Result<Json> All(const std::string& format, Rounding rounding) {
     if (ops_.linear_packed == nullptr)
       return Unimplemented(fmt::format("kernel set {} has no packed operators", ops_.name));
-    quantization_ = format == "int8"   ? kernels::Quantization::kInt8
-                    : format == "int4" ? kernels::Quantization::kInt4
-                                       : kernels::Quantization::kNone;
+    quantization_ = format == "int8"   ? compute::Quantization::kInt8
+                    : format == "int4" ? compute::Quantization::kInt4
+                                       : compute::Quantization::kNone;
     rounding_ = rounding;
     rows_.clear();
     for (const int64_t tokens : {int64_t{1}, int64_t{16}, int64_t{512}}) Layer(tokens);
@@ -115,26 +115,26 @@ class Operators {
   }
 
  private:
-  kernels::Workspace Scratch() const { return {scratch_.data, scratch_bytes_}; }
+  compute::Workspace Scratch() const { return {scratch_.data, scratch_bytes_}; }
 
   Weights Make(int64_t rows, int64_t cols) {
     PackedMatrix form;
-    if (quantization_ == kernels::Quantization::kNone) {
-      kernels::PackedFormOf(DType::kBF16, rows, cols, &form);
+    if (quantization_ == compute::Quantization::kNone) {
+      compute::PackedFormOf(compute::DType::kBF16, rows, cols, &form);
     } else {
-      kernels::QuantizedFormOf(quantization_, rows, cols, &form);
+      compute::QuantizedFormOf(quantization_, rows, cols, &form);
     }
     const std::vector<float> noise = Noise(rows * cols);
     std::vector<uint16_t> source(noise.size());
-    for (size_t i = 0; i < noise.size(); ++i) source[i] = F32ToBF16(noise[i]);
-    const MatrixView view{source.data(), DType::kBF16, rows, cols, cols * 2};
+    for (size_t i = 0; i < noise.size(); ++i) source[i] = compute::F32ToBF16(noise[i]);
+    const compute::MatrixView view{source.data(), compute::DType::kBF16, rows, cols, cols * 2};
     Weights w;
     const int64_t copies = std::max<int64_t>(2, kColdBytes / form.bytes());
     for (int64_t c = 0; c < copies; ++c) {
       w.memory.push_back(std::make_unique<Bytes>(form.bytes()));
       if (c == 0) {
         pool_.ParallelFor(form.panels(), [&](int64_t p, int32_t) {
-          kernels::PackPanels(view, form, p, 1, w.memory[0]->data + p * form.panel_bytes);
+          compute::PackPanels(view, form, p, 1, w.memory[0]->data + p * form.panel_bytes);
         });
       } else {
         std::memcpy(w.memory.back()->data, w.memory[0]->data, static_cast<size_t>(form.bytes()));
@@ -189,21 +189,21 @@ class Operators {
   Cost LinearCost(int64_t tokens, int64_t rows, int64_t cols, const PackedMatrix& form, double extra_bytes) const {
     Cost cost;
     const double ops = 2.0 * static_cast<double>(tokens * rows * cols);
-    (quantization_ == kernels::Quantization::kNone ? cost.bf16_ops : cost.integer_ops) = ops * Multiplies(form);
-    const double token_bytes = quantization_ == kernels::Quantization::kNone ? 2.0 : Multiplies(form);
+    (quantization_ == compute::Quantization::kNone ? cost.bf16_ops : cost.integer_ops) = ops * Multiplies(form);
+    const double token_bytes = quantization_ == compute::Quantization::kNone ? 2.0 : Multiplies(form);
     cost.bytes = static_cast<double>(form.bytes()) + static_cast<double>(tokens * cols) * token_bytes + extra_bytes;
     return cost;
   }
 
   // Of an integer of a token, on average: what has 16 bits is multiplied twice.
   double Multiplies(const PackedMatrix& form) const {
-    const kernels::TokenFormat f = kernels::TokensFor(form, rounding_);
-    return f.integer() ? static_cast<double>(f.multiplies(kernels::kTokenBlock)) / kernels::kTokenBlock : 1;
+    const compute::TokenFormat f = compute::TokensFor(form, rounding_);
+    return f.integer() ? static_cast<double>(f.multiplies(compute::kTokenBlock)) / compute::kTokenBlock : 1;
   }
 
   PackedTokens Pack(std::unique_ptr<Bytes>* memory, const PackedMatrix& form, int64_t tokens, int64_t cols) {
-    *memory = std::make_unique<Bytes>(kernels::PackedTokenBytes(tokens, cols));
-    const PackedTokens x = kernels::PlaceTokens((*memory)->data, kernels::TokensFor(form, rounding_), tokens, cols);
+    *memory = std::make_unique<Bytes>(compute::PackedTokenBytes(tokens, cols));
+    const PackedTokens x = compute::PlaceTokens((*memory)->data, compute::TokensFor(form, rounding_), tokens, cols);
     ops_.pack(pool_, Noise(tokens * cols).data(), nullptr, 0.0f, x);
     return x;
   }
@@ -223,7 +223,7 @@ class Operators {
         LinearCost(tokens, all_rows, cols, parts[0].At(0), static_cast<double>(tokens * all_rows) * (add ? 8 : 4));
     for (size_t p = 1; p < parts.size(); ++p) cost.bytes += static_cast<double>(parts[p].At(0).bytes());
     Time(name, fmt::format("{} x {} x {}", tokens, all_rows, cols), cost, [&](int64_t i) {
-      std::vector<kernels::LinearOutput> outputs;
+      std::vector<compute::LinearOutput> outputs;
       int64_t at = 0;
       for (const Weights& w : parts) {
         outputs.push_back({&w.At(i), nullptr, y.data() + at, all_rows, add});
@@ -238,13 +238,13 @@ class Operators {
     std::unique_ptr<Bytes> in_memory;
     const PackedTokens x = Pack(&in_memory, gate.At(0), tokens, kHidden);
     PackedMatrix down;
-    if (quantization_ == kernels::Quantization::kNone) {
-      kernels::PackedFormOf(DType::kBF16, kHidden, kInner, &down);
+    if (quantization_ == compute::Quantization::kNone) {
+      compute::PackedFormOf(compute::DType::kBF16, kHidden, kInner, &down);
     } else {
-      kernels::QuantizedFormOf(quantization_, kHidden, kInner, &down);
+      compute::QuantizedFormOf(quantization_, kHidden, kInner, &down);
     }
-    const Bytes out_memory(kernels::PackedTokenBytes(tokens, kInner));
-    const PackedTokens out = kernels::PlaceTokens(out_memory.data, kernels::TokensFor(down, rounding_), tokens, kInner);
+    const Bytes out_memory(compute::PackedTokenBytes(tokens, kInner));
+    const PackedTokens out = compute::PlaceTokens(out_memory.data, compute::TokensFor(down, rounding_), tokens, kInner);
     std::vector<float> inner(static_cast<size_t>(tokens * kInner));
     Cost cost = LinearCost(tokens, 2 * kInner, kHidden, gate.At(0),
                            static_cast<double>(up.At(0).bytes() + tokens * kInner * 2));
@@ -255,19 +255,19 @@ class Operators {
 
   void NormAndRound(int64_t tokens) {
     PackedMatrix form;
-    if (quantization_ == kernels::Quantization::kNone) {
-      kernels::PackedFormOf(DType::kBF16, kHidden, kHidden, &form);
+    if (quantization_ == compute::Quantization::kNone) {
+      compute::PackedFormOf(compute::DType::kBF16, kHidden, kHidden, &form);
     } else {
-      kernels::QuantizedFormOf(quantization_, kHidden, kHidden, &form);
+      compute::QuantizedFormOf(quantization_, kHidden, kHidden, &form);
     }
-    const Bytes memory(kernels::PackedTokenBytes(tokens, kHidden));
-    const PackedTokens out = kernels::PlaceTokens(memory.data, kernels::TokensFor(form, rounding_), tokens, kHidden);
+    const Bytes memory(compute::PackedTokenBytes(tokens, kHidden));
+    const PackedTokens out = compute::PlaceTokens(memory.data, compute::TokensFor(form, rounding_), tokens, kHidden);
     const std::vector<float> x = Noise(tokens * kHidden), weight(static_cast<size_t>(kHidden), 1.0f);
     Cost cost;
     cost.cached = true;
     cost.f32_ops = 4.0 * static_cast<double>(tokens * kHidden);
     cost.bytes = static_cast<double>(tokens * kHidden) *
-                 (4 + (quantization_ == kernels::Quantization::kNone ? 2 : Multiplies(form)));
+                 (4 + (quantization_ == compute::Quantization::kNone ? 2 : Multiplies(form)));
     Time("norm and rounding", fmt::format("{} x {}", tokens, kHidden), cost,
          [&](int64_t) { ops_.pack(pool_, x.data(), weight.data(), 1e-5f, out); });
   }
@@ -284,17 +284,17 @@ class Operators {
 
   // `items` sequences of `count` new tokens after `context`; as many layers' KV as caches do not hold.
   void Attention(const std::string& name, int32_t items, int32_t context, int32_t count) {
-    kernels::KvLayer layer;
+    compute::KvLayer layer;
     layer.block_size = kBlockSize;
     layer.kv_heads = kKvHeads;
     layer.head_dim = kHeadDim;
     const int32_t length = context + count, blocks = (length + kBlockSize - 1) / kBlockSize;
-    const int64_t layer_bytes = kernels::KvBlockBytes(layer) * blocks * items;
+    const int64_t layer_bytes = compute::KvBlockBytes(layer) * blocks * items;
     const int64_t layers = std::clamp<int64_t>((128 << 20) / (2 * layer_bytes), 2, 64);
     const Bytes memory(2 * layer_bytes * layers);
     std::vector<int32_t> table(static_cast<size_t>(blocks * items));
     for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(i);
-    std::vector<kernels::AttentionItem> work;
+    std::vector<compute::AttentionItem> work;
     for (int32_t i = 0; i < items; ++i) work.push_back({i * count, context, count, table.data() + i * blocks});
     const int64_t tokens = int64_t{items} * count, width = kHeads * kHeadDim;
     const std::vector<float> q = Noise(tokens * width);
@@ -305,18 +305,18 @@ class Operators {
     cost.bf16_ops = 4.0 * pairs * static_cast<double>(width);
     cost.bytes = static_cast<double>(items) * length * kKvWidth * 2 * 2 + static_cast<double>(tokens * width) * 8;
     Time(name, fmt::format("{} x {} at {}", items, count, context), cost, [&](int64_t i) {
-      kernels::KvLayer kv = layer;
+      compute::KvLayer kv = layer;
       kv.k = memory.data + (i % layers) * 2 * layer_bytes;
       kv.v = memory.data + (i % layers) * 2 * layer_bytes + layer_bytes;
       ops_.attention(pool_, q.data(), width, work, kHeads, kv, 0.125f, 0, out.data(), width, Scratch());
     });
   }
 
-  kernels::ThreadPool pool_;
-  const kernels::Ops& ops_;
+  compute::ThreadPool pool_;
+  const compute::Ops& ops_;
   int64_t scratch_bytes_;
   Bytes scratch_;
-  kernels::Quantization quantization_ = kernels::Quantization::kNone;
+  compute::Quantization quantization_ = compute::Quantization::kNone;
   Rounding rounding_ = Rounding::kInt8;
   std::vector<Row> rows_;
 };
@@ -343,7 +343,7 @@ Result<Json> Answer(Operators& operators, const std::string& line) {
 
 int main(int argc, char** argv) {
   const int threads = argc > 1 ? std::atoi(argv[1]) : 0;
-  const tactus::kernels::Ops* ops = tactus::kernels::SelectOps();
+  const tactus::compute::Ops* ops = tactus::compute::SelectOps();
   if (threads < 1 || ops == nullptr) {
     std::fprintf(stderr, "usage: cpu_operators THREADS    (commands on stdin; TACTUS_KERNELS forces a kernel set)\n");
     return 2;

@@ -61,19 +61,19 @@ class CountingExecutor final : public Executor {
   NullExecutor null_;
 };
 
-class CountingSink final : public EventSink {
+class CountingSink final : public core::EventSink {
  public:
   explicit CountingSink(bool want) : wants(want) {}
   bool wants_tokens() const override { return wants; }
-  void OnStep(const StepEvents& events) override {
-    for (const GapEvent& gap : events.gaps) tokens += gap.count;
+  void OnStep(const core::StepEvents& events) override {
+    for (const core::GapEvent& gap : events.gaps) tokens += gap.count;
     if (events.decision_ns >= 0) decision_ns.Add(last_decision_ns = events.decision_ns);
     if (!wants) metrics.OnStep(events);
     done += static_cast<int64_t>(events.done.size());
   }
   const bool wants;
-  EngineMetrics metrics{"null", KvCacheConfig{1, 16, 1, 1, true}, 512};
-  Histogram decision_ns;
+  core::EngineMetrics metrics{"null", core::KvCacheConfig{1, 16, 1, 1, true}, 512};
+  results::Histogram decision_ns;
   int64_t last_decision_ns = 0;
   int64_t tokens = 0, done = 0;
 };
@@ -114,8 +114,8 @@ struct Bench {
   Bench(const Case& c, const std::string& preset, bool decisions = false) : spec(c) {
     const int32_t longest = c.prompt_tokens + c.output_tokens;
     const int32_t blocks_each = (longest + 15) / 16;
-    ReplicaConfig config;
-    sched::SchedulerLimits& sizes = config.scheduler.limits;
+    core::ReplicaConfig config;
+    core::SchedulerLimits& sizes = config.scheduler.limits;
     config.scheduler.preset = preset;
     sizes.max_num_seqs = c.objectives ? 2 * c.running : c.memory_full ? c.running + 64 : c.running;
     sizes.max_model_len = longest;
@@ -126,18 +126,18 @@ struct Bench {
     config.secret = {1, 2};
     config.model = "null";
     config.true_lengths_known = true;
-    ReplicaServices services;
+    core::ReplicaServices services;
     if (c.settled) {
       services.step_time = &GpuStepTimes();
       sizes.tbt_slo_ns = 50 * kMillisecond;
     }
-    auto made = Replica::Create(std::move(config), std::move(services));
+    auto made = core::Replica::Create(std::move(config), std::move(services));
     if (!made.ok()) {
       std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
       std::exit(2);
     }
     replica = std::move(made).value();
-    ReplicaParts parts;
+    core::ReplicaParts parts;
     parts.executor = &executor;
     parts.clock = c.simulated || Slow() ? static_cast<Clock*>(&manual) : &SystemClock();
     parts.stopwatch = decisions ? static_cast<Clock*>(&thread_clock) : &SystemClock();
@@ -163,8 +163,8 @@ struct Bench {
       if (submitted % 10 == 0) request->slo.jct_ns = 60 * kSecond;
     }
     ++submitted;
-    auto prepared = spec.simulated ? PrepareWithoutTokens(std::move(request), length, {}, replica->limits())
-                                   : PrepareRequest(std::move(request), replica->limits());
+    auto prepared = spec.simulated ? core::PrepareWithoutTokens(std::move(request), length, {}, replica->limits())
+                                   : core::PrepareRequest(std::move(request), replica->limits());
     if (!prepared.ok() || !loop->Submit(std::move(prepared).value()).ok()) std::exit(1);
   }
 
@@ -187,7 +187,7 @@ struct Bench {
   void RunDecisions(Visit visit) {
     Start();
     for (int64_t i = spec.settled ? -spec.steps : 0; i < spec.steps; ++i) {
-      if (i == 0) sink.decision_ns = Histogram();
+      if (i == 0) sink.decision_ns = results::Histogram();
       const int64_t replaced = sink.done;
       Pass();
       if (i >= 0) visit(i);
@@ -237,8 +237,8 @@ struct Bench {
   ManualClock manual;
   ThreadClock thread_clock;
   CountingSink sink{!spec.simulated};
-  std::unique_ptr<Replica> replica;
-  StepLoop* loop = nullptr;
+  std::unique_ptr<core::Replica> replica;
+  core::StepLoop* loop = nullptr;
   int64_t submitted = 0, next_token = 0;
 };
 
@@ -252,10 +252,10 @@ constexpr Case kDecisions[] = {
     {"objectives, late", 256, 10256, 2048, 256, false, true, 2000, true, true},
 };
 
-bool KnowsObjectives(const sched::PresetInfo& preset) {
-  for (const sched::ChoiceInfo& order : sched::Values(sched::Choice::kBudget)) {
+bool KnowsObjectives(const core::PresetInfo& preset) {
+  for (const core::ChoiceInfo& order : core::Values(core::Choice::kBudget)) {
     if (std::string(order.name) == preset.budget)
-      return order.Declares(sched::kTtftObjective) || order.Declares(sched::kPromiseTurn);
+      return order.Declares(core::kTtftObjective) || order.Declares(core::kPromiseTurn);
   }
   return false;
 }
@@ -268,7 +268,7 @@ void Decisions(int repetitions, const std::string& only, const std::string& only
   };
   std::map<std::string, std::map<std::string, Times>> times;
   for (int r = 0; r < repetitions; ++r) {
-    for (const sched::PresetInfo& preset : sched::Presets()) {
+    for (const core::PresetInfo& preset : core::Presets()) {
       if (!only.empty() && only != preset.name) continue;
       for (const Case& c : kDecisions) {
         if ((c.objectives && !KnowsObjectives(preset)) || (!only_case.empty() && only_case != c.name)) continue;
@@ -311,7 +311,7 @@ void Steps(int repetitions, const std::string& only, const std::string& only_cas
     int64_t least_ns = INT64_MAX;
     Decided decided;
   };
-  for (const sched::PresetInfo& preset : sched::Presets()) {
+  for (const core::PresetInfo& preset : core::Presets()) {
     if (!only.empty() && only != preset.name) continue;
     for (const Case& c : kDecisions) {
       if ((c.objectives && !KnowsObjectives(preset)) || (!only_case.empty() && only_case != c.name)) continue;

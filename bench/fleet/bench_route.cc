@@ -98,7 +98,7 @@ class Replica final : public http::Handler {
 };
 
 struct Latency : http::ResponseHandler {
-  Latency(Histogram* h, const std::atomic<bool>* c) : histogram(h), counting(c) {}
+  Latency(results::Histogram* h, const std::atomic<bool>* c) : histogram(h), counting(c) {}
   void OnEvent(std::string_view data, TimeNs received_ns) override {
     int64_t sent_ns = 0;
     std::from_chars(data.data(), data.data() + data.size(), sent_ns);
@@ -108,7 +108,7 @@ struct Latency : http::ResponseHandler {
     if (!status.ok() || response.status != 200) ++failed;
   }
   static inline std::atomic<int64_t> failed{0};
-  Histogram* const histogram;
+  results::Histogram* const histogram;
   const std::atomic<bool>* const counting;
 };
 
@@ -123,8 +123,8 @@ int64_t ResidentKiB() {
   return kib;
 }
 
-Histogram Measure(const std::string& url, Replica* replica, const Options& options) {
-  Histogram histogram;
+results::Histogram Measure(const std::string& url, Replica* replica, const Options& options) {
+  results::Histogram histogram;
   std::atomic<bool> counting{false};
   http::Client client(*http::ParseUrl(url), {}, SystemClock());
   const auto handler = std::make_shared<Latency>(&histogram, &counting);
@@ -144,11 +144,11 @@ Histogram Measure(const std::string& url, Replica* replica, const Options& optio
 
 // Decisions of a fleet of 512, every balancer.
 void Decisions() {
-  for (const route::BalancerInfo& info : route::Balancers()) {
-    auto fleet = std::move(route::Fleet::Create(512, info.name, 1)).value();
+  for (const fleet::BalancerInfo& info : fleet::Balancers()) {
+    auto fleet = std::move(fleet::Fleet::Create(512, info.name, 1)).value();
     std::vector<Hash128> keys(64);
     for (int32_t i = 0; i < 512; ++i) fleet->Told(i, {i % 50, i * 37 % 4096, 100'000 - i * 11, 200'000, 1024});
-    Histogram took;
+    results::Histogram took;
     for (uint64_t n = 0; n < 50'000; ++n) {
       for (size_t k = 0; k < keys.size(); ++k) keys[k] = {n % 500 * 100 + k, 1};
       const TimeNs start_ns = SystemClock().NowNs();
@@ -182,11 +182,11 @@ int Main(int argc, char** argv) {
                        [](std::string_view line) { std::fprintf(stderr, "%s\n", std::string(line).c_str()); });
   Decisions();
   Replica replica(options.rate);
-  router::RouterOptions router;
+  fleet::RouterOptions router;
   router.port = 0;
   router.fleet.replicas = {replica.url()};
   router.max_connections = router.max_connections_per_client = router.max_streams_per_client = 8192;
-  const auto server = router::RouterServer::Listen(router, SystemClock(), {});
+  const auto server = fleet::RouterServer::Listen(router, SystemClock(), {});
   if (!server.ok()) {
     std::fprintf(stderr, "bench_route: %s\n", server.status().message().c_str());
     return 1;
@@ -195,7 +195,7 @@ int Main(int argc, char** argv) {
   const std::string routed = fmt::format("http://127.0.0.1:{}", (*server)->port());
   for (int64_t round = 0; round < options.rounds; ++round) {
     for (const bool direct : {true, false}) {
-      const Histogram h = Measure(direct ? replica.url() : routed, &replica, options);
+      const results::Histogram h = Measure(direct ? replica.url() : routed, &replica, options);
       fmt::print("round {}, {:7} {:7} events  P50 {:7.1f} us  P99 {:7.1f} us  max {:8.1f} us  {} failed  {} MiB\n",
                  round + 1, direct ? "direct" : "routed", h.count(), h.Quantile(0.5) * 1e-3, h.Quantile(0.99) * 1e-3,
                  static_cast<double>(h.max()) * 1e-3, Latency::failed.load(), ResidentKiB() / 1024);

@@ -88,8 +88,8 @@ std::string FromBase64(std::string_view text) {
   return bytes;
 }
 
-grammar::Vocabulary OfRanks(const char* path, int64_t specials) {
-  grammar::Vocabulary v;
+language::Vocabulary OfRanks(const char* path, int64_t specials) {
+  language::Vocabulary v;
   std::ifstream file(path);
   auto ids = std::make_shared<std::unordered_map<std::string, TokenId>>();
   for (std::string token, rank; file >> token >> rank;) {
@@ -148,23 +148,23 @@ int Fail(const Status& status) {
 int Main(int argc, char** argv) {
   setenv("TACTUS_GRAMMAR_HELPER", TACTUS_GRAMMAR_PROGRAM, 0);
   if (argc < 2) return Fail(InvalidArgument("bench_grammar MODEL, or RANKS and the number of special tokens"));
-  ModelText text;
-  grammar::Vocabulary vocabulary;
+  engine::ModelText text;
+  language::Vocabulary vocabulary;
   if (argc > 2) {
     vocabulary = OfRanks(argv[1], std::atoll(argv[2]));
   } else {
-    const auto model = DescribeModel(argv[1]);
+    const auto model = compute::DescribeModel(argv[1]);
     if (!model.ok()) return Fail(model.status());
-    auto loaded = LoadModelText(*model, {});
+    auto loaded = engine::LoadModelText(*model, {});
     if (!loaded.ok()) return Fail(loaded.status());
     text = std::move(loaded).value();
-    vocabulary = VocabularyOf(text.tokenizer.get(), model->config.vocab_size, model->config.stop_ids);
+    vocabulary = engine::VocabularyOf(text.tokenizer.get(), model->config.vocab_size, model->config.stop_ids);
   }
   const auto encode = vocabulary.encode;
   const size_t words = static_cast<size_t>((vocabulary.size + 31) / 32);
   fmt::print("{} tokens\n", vocabulary.size);
   double from = NowUs();
-  const auto engine = grammar::GrammarEngine::Create(std::move(vocabulary));
+  const auto engine = language::GrammarEngine::Create(std::move(vocabulary));
   if (!engine.ok()) return Fail(engine.status());
   fmt::print("vocabulary prepared in {:.0f} ms\n", (NowUs() - from) * 1e-3);
   from = NowUs();

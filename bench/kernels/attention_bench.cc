@@ -65,7 +65,7 @@ struct Mapping {
 // The ceilings' turns.
 class Ceiling {
  public:
-  explicit Ceiling(kernels::ThreadPool& pool) : pool_(pool), loops_(Loops()), data_(kFloats * 16) {
+  explicit Ceiling(compute::ThreadPool& pool) : pool_(pool), loops_(Loops()), data_(kFloats * 16) {
     std::fill(data_.begin(), data_.end(), 1.0f);
   }
   void Arithmetic() {
@@ -80,11 +80,11 @@ class Ceiling {
   static double read() { return 4.0 * kFloats; }
 
   // Adds up every head of every block of `work`, K and V, in tasks of one item and head, as attention's are.
-  void Blocks(const kernels::KvLayer& kv, const std::vector<kernels::AttentionItem>& work) {
-    const int64_t head_bytes = kernels::KvBlockBytes(kv) / kv.kv_heads;
+  void Blocks(const compute::KvLayer& kv, const std::vector<compute::AttentionItem>& work) {
+    const int64_t head_bytes = compute::KvBlockBytes(kv) / kv.kv_heads;
     const int64_t ahead = std::max<int64_t>(1, (16 << 10) / head_bytes / 2);
     pool_.ParallelFor(static_cast<int64_t>(work.size()) * kv.kv_heads, [&](int64_t task, int32_t) {
-      const kernels::AttentionItem& item = work[static_cast<size_t>(task / kv.kv_heads)];
+      const compute::AttentionItem& item = work[static_cast<size_t>(task / kv.kv_heads)];
       const int64_t blocks = item.first_position / kBlock + 1, head = task % kv.kv_heads;
       uint64_t sum = 0;
       for (int64_t b = 0; b < blocks; ++b) {
@@ -108,13 +108,13 @@ class Ceiling {
  private:
   static CeilingLoops Loops() {
 #if defined(__x86_64__)
-    if (kernels::SelectOps("avx512") != nullptr && Avx512Loops().bf16 != nullptr) return Avx512Loops();
+    if (compute::SelectOps("avx512") != nullptr && Avx512Loops().bf16 != nullptr) return Avx512Loops();
 #endif
     std::fprintf(stderr, "no bf16 arithmetic on this machine: nothing to compare with\n");
     std::exit(2);
   }
   static constexpr int64_t kFloats = int64_t{12} << 18, kRounds = 4000;  // 12 MiB a turn
-  kernels::ThreadPool& pool_;
+  compute::ThreadPool& pool_;
   CeilingLoops loops_;
   std::vector<float> data_;
   size_t turn_ = 0;
@@ -126,19 +126,20 @@ class Bench {
   Bench(int32_t threads, std::string part) : pool_(threads, SystemClock()), ceiling_(pool_), part_(std::move(part)) {}
 
   // `items` sequences of `context`, the last `count` of them asked for; a prefill takes chunks at several depths.
-  void Row(const Heads& h, DType dtype, const std::string& what, int32_t items, int32_t context, int32_t count) {
-    const std::string name = what + " " + h.name + " " + InfoOf(dtype).name;
+  void Row(const Heads& h, compute::DType dtype, const std::string& what, int32_t items, int32_t context,
+           int32_t count) {
+    const std::string name = what + " " + h.name + " " + compute::InfoOf(dtype).name;
     if (name.find(part_) == std::string::npos) return;
     const int32_t blocks_each = (context + kBlock - 1) / kBlock;
-    kernels::KvLayer kv = {nullptr, nullptr, dtype, kBlock, h.kv_heads, h.head_dim};
-    const int64_t block_bytes = kernels::KvBlockBytes(kv);
+    compute::KvLayer kv = {nullptr, nullptr, dtype, kBlock, h.kv_heads, h.head_dim};
+    const int64_t block_bytes = compute::KvBlockBytes(kv);
     const bool prefill = count > 1;
     const int64_t sets = prefill ? 1 : std::max<int64_t>(1, kPoolBytes / (2 * block_bytes * blocks_each * items));
     const int64_t blocks = sets * items * blocks_each;
     Mapping k(blocks * block_bytes), v(blocks * block_bytes);
     kv.k = k.data;
     kv.v = v.data;
-    const kernels::Ops& ops = *kernels::SelectOps();
+    const compute::Ops& ops = *compute::SelectOps();
     const int64_t row = int64_t{h.heads} * h.head_dim, kv_row = int64_t{h.kv_heads} * h.head_dim;
     const std::vector<float> one = RandomFloats(kv_row * kBlock);
     for (int64_t b = 0; b < blocks; ++b) {
@@ -155,14 +156,14 @@ class Bench {
     const std::vector<float> q = RandomFloats(int64_t{items} * chunk * row);
     std::vector<float> out(q.size());
     std::vector<std::byte> scratch(
-        static_cast<size_t>(kernels::WorkspaceBytes(int64_t{items} * chunk, 64, h.heads, h.head_dim, pool_.threads())));
+        static_cast<size_t>(compute::WorkspaceBytes(int64_t{items} * chunk, 64, h.heads, h.head_dim, pool_.threads())));
     std::vector<double> best(static_cast<size_t>(pieces), 1e9);
     double best_flops = 1e9, best_read = 1e9, best_blocks = 1e9;
     const bool cpu = pool_.threads() == 1;
     const double end = Now(false) + 1.0;
     for (int64_t turn = 0; Now(false) < end || turn < 4 * pieces; ++turn) {
       const auto piece = static_cast<int32_t>(turn % pieces);
-      std::vector<kernels::AttentionItem> work;
+      std::vector<compute::AttentionItem> work;
       for (int32_t i = 0; i < items; ++i) {
         // Chunks whose mean depth is that of the whole prefill.
         const int32_t first = prefill ? (context - chunk) * (2 * piece + 1) / (2 * pieces) : context - 1;
@@ -204,7 +205,7 @@ class Bench {
   }
 
  private:
-  kernels::ThreadPool pool_;
+  compute::ThreadPool pool_;
   Ceiling ceiling_;
   std::string part_;
 };
@@ -220,7 +221,7 @@ int main(int argc, char** argv) {
       "| attention | us | GFLOP/s | of bf16 | GB/s | of reading | of blocks | bf16 GFLOP/s | reading | blocks GB/s "
       "|\n|---|---|---|---|---|---|---|---|---|---|\n");
   for (const Heads& h : kHeads) {
-    for (const DType dtype : {DType::kBF16, DType::kInt8, DType::kF32}) {
+    for (const compute::DType dtype : {compute::DType::kBF16, compute::DType::kInt8, compute::DType::kF32}) {
       for (const int32_t context : {128, 1024, 8192}) {
         for (const int32_t batch : {1, 8, 16, 32})
           bench.Row(h, dtype, "decode " + std::to_string(batch) + " at " + std::to_string(context), batch, context, 1);

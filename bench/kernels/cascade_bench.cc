@@ -37,7 +37,8 @@ constexpr int32_t kBlock = 16;
 // All that turns of one row of the table need.
 class Scene {
  public:
-  Scene(const Model& m, DType dtype, int32_t sequences, int32_t prefix, int32_t own_tokens, kernels::ThreadPool& pool)
+  Scene(const Model& m, compute::DType dtype, int32_t sequences, int32_t prefix, int32_t own_tokens,
+        compute::ThreadPool& pool)
       : model_(m),
         pool_(pool),
         blocks_((prefix + sequences * own_tokens) / kBlock),
@@ -74,16 +75,16 @@ class Scene {
     q_.resize(static_cast<size_t>(sequences) * static_cast<size_t>(m.heads * m.head_dim));
     for (float& x : q_) x = static_cast<float>(rng.Uniform() - 0.5);
     out_.resize(q_.size());
-    scratch_.resize(static_cast<size_t>(kernels::WorkspaceBytes(sequences, 64, m.heads, m.head_dim, pool.threads())));
+    scratch_.resize(static_cast<size_t>(compute::WorkspaceBytes(sequences, 64, m.heads, m.head_dim, pool.threads())));
   }
 
   // A step's attention; returns its seconds.
   double Turn(bool on) {
-    for (kernels::AttentionItem& item : items_) item.prefix_group = on ? 0 : -1;
+    for (compute::AttentionItem& item : items_) item.prefix_group = on ? 0 : -1;
     const int64_t row = int64_t{model_.heads} * model_.head_dim;
     const bool cpu = pool_.threads() == 1;
     const double start = Now(cpu);
-    for (const kernels::KvLayer& kv : layers_) {
+    for (const compute::KvLayer& kv : layers_) {
       ops_.attention(pool_, q_.data(), row, items_, model_.heads, kv, 0.125f, 0, out_.data(), row,
                      {scratch_.data(), static_cast<int64_t>(scratch_.size())});
     }
@@ -92,17 +93,17 @@ class Scene {
   const std::vector<float>& out() const { return out_; }
 
  private:
-  static int64_t BlockBytes(const Model& m, DType dtype) {
-    return kernels::KvBlockBytes({nullptr, nullptr, dtype, kBlock, m.kv_heads, m.head_dim});
+  static int64_t BlockBytes(const Model& m, compute::DType dtype) {
+    return compute::KvBlockBytes({nullptr, nullptr, dtype, kBlock, m.kv_heads, m.head_dim});
   }
-  const kernels::Ops& ops_ = *kernels::SelectOps();
+  const compute::Ops& ops_ = *compute::SelectOps();
   const Model model_;
-  kernels::ThreadPool& pool_;
+  compute::ThreadPool& pool_;
   int32_t blocks_;
   Mapping k_, v_;
-  std::vector<kernels::KvLayer> layers_;
+  std::vector<compute::KvLayer> layers_;
   std::vector<std::vector<int32_t>> tables_;
-  std::vector<kernels::AttentionItem> items_;
+  std::vector<compute::AttentionItem> items_;
   std::vector<float> q_, out_;
   std::vector<std::byte> scratch_;
 };
@@ -117,10 +118,10 @@ struct Quartiles {
   double low, median, high;
 };
 
-void Row(const Model& m, DType dtype, int32_t sequences, int32_t prefix, int32_t own, double seconds,
-         const std::string& part, kernels::ThreadPool& pool) {
-  const std::string name = std::string(m.name) + " " + InfoOf(dtype).name + " | " + std::to_string(sequences) + " | " +
-                           std::to_string(prefix);
+void Row(const Model& m, compute::DType dtype, int32_t sequences, int32_t prefix, int32_t own, double seconds,
+         const std::string& part, compute::ThreadPool& pool) {
+  const std::string name = std::string(m.name) + " " + compute::InfoOf(dtype).name + " | " + std::to_string(sequences) +
+                           " | " + std::to_string(prefix);
   if (name.find(part) == std::string::npos) return;
   Scene scene(m, dtype, sequences, prefix, own, pool);
   scene.Turn(false);
@@ -183,7 +184,7 @@ void TimeGroups() {
 int main(int argc, char** argv) {
   using namespace tactus;
   using namespace tactus::bench;
-  kernels::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1, SystemClock());
+  compute::ThreadPool pool(argc > 1 ? std::atoi(argv[1]) : 1, SystemClock());
   const std::string part = argc > 2 ? argv[2] : "";
   if (part == "groups") {
     TimeGroups();
@@ -195,10 +196,10 @@ int main(int argc, char** argv) {
       "kernels %s, %d threads, %d own positions each\n\n| layers x heads, KV | sequences | prefix | off ms (quartiles) "
       "| "
       "on ms (quartiles) | off / on (quartiles of pairs) | turns |\n|---|---|---|---|---|---|---|\n",
-      kernels::SelectOps()->name, pool.threads(), own);
+      compute::SelectOps()->name, pool.threads(), own);
   for (const Model& m : kModels) {
-    for (const DType dtype : {DType::kBF16, DType::kInt8, DType::kF32}) {
-      if (dtype == DType::kF32 && m.head_dim > 64) continue;
+    for (const compute::DType dtype : {compute::DType::kBF16, compute::DType::kInt8, compute::DType::kF32}) {
+      if (dtype == compute::DType::kF32 && m.head_dim > 64) continue;
       for (const int32_t prefix : {128, 512, 4096}) {
         for (const int32_t sequences : {2, 4, 8, 32, 128}) Row(m, dtype, sequences, prefix, own, seconds, part, pool);
       }

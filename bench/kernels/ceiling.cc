@@ -11,7 +11,7 @@
 namespace tactus::bench {
 namespace {
 
-using kernels::ThreadPool;
+using compute::ThreadPool;
 
 volatile float sink;
 
@@ -80,11 +80,11 @@ Ceilings Measure(ThreadPool& pool, const CeilingLoops& loops) {
 
 }  // namespace
 
-Ceilings MeasureCeilings(ThreadPool& pool, const kernels::Ops& ops) {
+Ceilings MeasureCeilings(ThreadPool& pool, const compute::Ops& ops) {
   return Measure(pool, LoopsFor(ops.name));
 }
 
-const Ceilings& MeasuredCeilings(ThreadPool& pool, const kernels::Ops& ops) {
+const Ceilings& MeasuredCeilings(ThreadPool& pool, const compute::Ops& ops) {
   static const Ceilings ceilings = MeasureCeilings(pool, ops);
   return ceilings;
 }

@@ -15,9 +15,9 @@ struct Ceilings {
 };
 
 // Measured once (about a second) for the kernel set that `ops` names.
-const Ceilings& MeasuredCeilings(kernels::ThreadPool& pool, const kernels::Ops& ops);
+const Ceilings& MeasuredCeilings(compute::ThreadPool& pool, const compute::Ops& ops);
 // Measured now, best of five short tries each (about 0.1 s): for runs in which the machine's swings matter.
-Ceilings MeasureCeilings(kernels::ThreadPool& pool, const kernels::Ops& ops);
+Ceilings MeasureCeilings(compute::ThreadPool& pool, const compute::Ops& ops);
 
 // One thread's register-only loops and its sweep over a buffer; each returns a value that depends on all of the work.
 // `rounds` x kFlopsPerRound operations.

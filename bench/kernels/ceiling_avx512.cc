@@ -58,7 +58,7 @@ float Int8Loop(int64_t rounds) {
 }  // namespace
 
 CeilingLoops Avx512Loops() {
-  const bool bf16 = kernels::CpuHasAvx512Bf16(), vnni = kernels::CpuHasAvx512Vnni();
+  const bool bf16 = compute::CpuHasAvx512Bf16(), vnni = compute::CpuHasAvx512Vnni();
   return {F32Loop,  2 * kChains * Vec::kWidth, bf16 ? Bf16Loop : nullptr,    4 * kChains * Vec::kWidth,
           ReadLoop, vnni ? Int8Loop : nullptr, 8 * kInt8Chains * Vec::kWidth};
 }

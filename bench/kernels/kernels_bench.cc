@@ -20,14 +20,14 @@
 namespace tactus::bench {
 namespace {
 
-kernels::ThreadPool& Pool() {
+compute::ThreadPool& Pool() {
   const char* threads = std::getenv("TACTUS_BENCH_THREADS");
-  static kernels::ThreadPool pool(threads != nullptr ? std::atoi(threads) : kernels::UsableCores(), SystemClock());
+  static compute::ThreadPool pool(threads != nullptr ? std::atoi(threads) : compute::UsableCores(), SystemClock());
   return pool;
 }
 
-const kernels::Ops& Set() {
-  static const kernels::Ops* ops = kernels::SelectOps();
+const compute::Ops& Set() {
+  static const compute::Ops* ops = compute::SelectOps();
   if (ops == nullptr) {
     std::fprintf(stderr, "TACTUS_KERNELS names a set that this machine cannot run\n");
     std::exit(2);
@@ -53,21 +53,21 @@ void Report(benchmark::State& state, double flops, double bytes) {
   state.counters["%bw"] = Counter(100 * bytes / c.read_bytes, rate);
 }
 
-void Linear(benchmark::State& state, DType dtype, int64_t rows, int64_t cols) {
-  const int64_t tokens = state.range(0), row_bytes = RowBytes(dtype, cols);
+void Linear(benchmark::State& state, compute::DType dtype, int64_t rows, int64_t cols) {
+  const int64_t tokens = state.range(0), row_bytes = compute::RowBytes(dtype, cols);
   const int64_t copies = std::max<int64_t>(1, (int64_t{192} << 20) / (rows * row_bytes));
   // At 32 bytes, as a GGUF file's tensors are.
   std::vector<std::byte> storage(static_cast<size_t>(copies * rows * row_bytes + 128));
   std::byte* weights = storage.data() + 64 - reinterpret_cast<uintptr_t>(storage.data()) % 64;
   if (std::getenv("TACTUS_BENCH_MISALIGN") != nullptr) weights += 32;
   const std::vector<float> row = RandomFloats(cols), x = RandomFloats(tokens * cols);
-  kernels::Quantize(dtype, row.data(), cols, weights);
+  compute::Quantize(dtype, row.data(), cols, weights);
   for (int64_t r = 1; r < copies * rows; ++r) std::memcpy(weights + r * row_bytes, weights, row_bytes);
   std::vector<float> y(static_cast<size_t>(tokens * rows));
-  std::vector<std::byte> scratch(static_cast<size_t>(kernels::WorkspaceBytes(tokens, cols, 1, 8, Pool().threads())));
+  std::vector<std::byte> scratch(static_cast<size_t>(compute::WorkspaceBytes(tokens, cols, 1, 8, Pool().threads())));
   int64_t copy = 0;
   for (auto _ : state) {
-    const MatrixView w = {weights + copy * rows * row_bytes, dtype, rows, cols, row_bytes};
+    const compute::MatrixView w = {weights + copy * rows * row_bytes, dtype, rows, cols, row_bytes};
     Set().linear(Pool(), x.data(), tokens, w, nullptr, y.data(),
                  {scratch.data(), static_cast<int64_t>(scratch.size())});
     benchmark::ClobberMemory();
@@ -77,27 +77,27 @@ void Linear(benchmark::State& state, DType dtype, int64_t rows, int64_t cols) {
 }
 
 // `items` sequences; each has `count` queries at the end of `context` positions.
-void Attention(benchmark::State& state, int32_t items, int32_t context, int32_t count, DType kv_dtype) {
+void Attention(benchmark::State& state, int32_t items, int32_t context, int32_t count, compute::DType kv_dtype) {
   constexpr int32_t kHeads = 32, kKvHeads = 4, kHeadDim = 64, kBlock = 16;
   const int32_t blocks_each = (context + kBlock - 1) / kBlock;
   const int64_t elements = int64_t{items} * blocks_each * kKvHeads * kBlock * kHeadDim;
   std::vector<float> k = RandomFloats(elements), v = k;
-  if (kv_dtype == DType::kBF16) {
+  if (kv_dtype == compute::DType::kBF16) {
     const std::vector<float> from = k;
-    kernels::Quantize(DType::kBF16, from.data(), elements, reinterpret_cast<std::byte*>(k.data()));
-    kernels::Quantize(DType::kBF16, from.data(), elements, reinterpret_cast<std::byte*>(v.data()));
+    compute::Quantize(compute::DType::kBF16, from.data(), elements, reinterpret_cast<std::byte*>(k.data()));
+    compute::Quantize(compute::DType::kBF16, from.data(), elements, reinterpret_cast<std::byte*>(v.data()));
   }
-  const kernels::KvLayer kv = {k.data(), v.data(), kv_dtype, kBlock, kKvHeads, kHeadDim};
+  const compute::KvLayer kv = {k.data(), v.data(), kv_dtype, kBlock, kKvHeads, kHeadDim};
   std::vector<int32_t> table(static_cast<size_t>(items) * blocks_each);
   for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>((i * 7919) % table.size());
-  std::vector<kernels::AttentionItem> work;
+  std::vector<compute::AttentionItem> work;
   for (int32_t i = 0; i < items; ++i)
     work.push_back({i * count, context - count, count, table.data() + i * blocks_each});
   const int64_t tokens = int64_t{items} * count;
   const std::vector<float> q = RandomFloats(tokens * kHeads * kHeadDim);
   std::vector<float> out(q.size());
   std::vector<std::byte> scratch(
-      static_cast<size_t>(kernels::WorkspaceBytes(tokens, 64, kHeads, kHeadDim, Pool().threads())));
+      static_cast<size_t>(compute::WorkspaceBytes(tokens, 64, kHeads, kHeadDim, Pool().threads())));
   for (auto _ : state) {
     Set().attention(Pool(), q.data(), kHeads * kHeadDim, work, kHeads, kv, 0.125f, 0, out.data(), kHeads * kHeadDim,
                     {scratch.data(), static_cast<int64_t>(scratch.size())});
@@ -105,7 +105,7 @@ void Attention(benchmark::State& state, int32_t items, int32_t context, int32_t 
   }
   double pairs = 0;  // (query, visible position)
   for (int32_t i = 0; i < count; ++i) pairs += static_cast<double>(items) * (context - count + i + 1);
-  const double kv_bytes = static_cast<double>(elements) * 2 * static_cast<double>(RowBytes(kv_dtype, 1));
+  const double kv_bytes = static_cast<double>(elements) * 2 * static_cast<double>(compute::RowBytes(kv_dtype, 1));
   Report(state, pairs * 4 * kHeads * kHeadDim, kv_bytes);
 }
 
@@ -133,16 +133,17 @@ void SiluMul(benchmark::State& state) {
 
 void RegisterAll() {
   const int64_t shapes[][2] = {{2048, 2048}, {5632, 2048}, {2048, 5632}, {32000, 2048}};
-  for (const DType dtype : {DType::kBF16, DType::kQ8_0, DType::kQ4_1, DType::kQ4_0, DType::kF32}) {
+  for (const compute::DType dtype : {compute::DType::kBF16, compute::DType::kQ8_0, compute::DType::kQ4_1,
+                                     compute::DType::kQ4_0, compute::DType::kF32}) {
     for (const auto& shape : shapes) {
-      const std::string name = std::string("linear/") + InfoOf(dtype).name + "_f32/" + std::to_string(shape[0]) + "x" +
-                               std::to_string(shape[1]);
+      const std::string name = std::string("linear/") + compute::InfoOf(dtype).name + "_f32/" +
+                               std::to_string(shape[0]) + "x" + std::to_string(shape[1]);
       auto* b = benchmark::RegisterBenchmark(name.c_str(), Linear, dtype, shape[0], shape[1]);
       b->Arg(1)->Arg(8)->Arg(32)->Arg(512)->UseRealTime()->Unit(benchmark::kMicrosecond);
     }
   }
-  for (DType dtype : {DType::kBF16, DType::kF32}) {
-    const std::string kv = InfoOf(dtype).name;
+  for (compute::DType dtype : {compute::DType::kBF16, compute::DType::kF32}) {
+    const std::string kv = compute::InfoOf(dtype).name;
     auto add = [&](const std::string& name, int32_t items, int32_t context, int32_t count) {
       benchmark::RegisterBenchmark((name + "/" + kv).c_str(), Attention, items, context, count, dtype)
           ->UseRealTime()

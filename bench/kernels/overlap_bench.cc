@@ -22,9 +22,9 @@
 namespace tactus::bench {
 namespace {
 
-using kernels::PackedMatrix;
-using kernels::PackedTokens;
-using kernels::ThreadPool;
+using compute::PackedMatrix;
+using compute::PackedTokens;
+using compute::ThreadPool;
 
 constexpr int32_t kHeads = 32, kKvHeads = 4, kHeadDim = 64, kBlock = 16, kDecodes = 16;  // TinyLlama's
 constexpr int64_t kRows = 5632, kCols = 2048, kSliceRows = 128;
@@ -34,10 +34,10 @@ constexpr double kProductsSeconds = 1.5e-3, kRowSeconds = 2.0;
 // Attention of kDecodes sequences at one context, each a task.
 class Decodes {
  public:
-  Decodes(const kernels::Ops& ops, ThreadPool& pool, int32_t context)
+  Decodes(const compute::Ops& ops, ThreadPool& pool, int32_t context)
       : ops_(ops), context_(context), blocks_each_((context + kBlock - 1) / kBlock) {
-    kv_ = {nullptr, nullptr, DType::kBF16, kBlock, kKvHeads, kHeadDim};
-    const int64_t block_bytes = kernels::KvBlockBytes(kv_);
+    kv_ = {nullptr, nullptr, compute::DType::kBF16, kBlock, kKvHeads, kHeadDim};
+    const int64_t block_bytes = compute::KvBlockBytes(kv_);
     sets_ = std::max<int64_t>(1, kColdBytes / (2 * block_bytes * blocks_each_ * kDecodes));
     const int64_t blocks = sets_ * kDecodes * blocks_each_;
     k_ = std::make_unique<Mapping>(blocks * block_bytes);
@@ -56,22 +56,22 @@ class Decodes {
     q_.assign(size_t{kHeads} * kHeadDim, 0.5f);
     for (int32_t t = 0; t < pool.threads(); ++t) {
       out_.emplace_back(q_.size());
-      scratch_.emplace_back(static_cast<size_t>(kernels::WorkspaceBytes(1, 64, kHeads, kHeadDim, 1)));
+      scratch_.emplace_back(static_cast<size_t>(compute::WorkspaceBytes(1, 64, kHeads, kHeadDim, 1)));
     }
   }
   int64_t tasks() const { return kDecodes; }
   void Run(int64_t turn, int64_t task, ThreadPool& alone, int32_t thread) {
     const auto t = static_cast<size_t>(thread);
-    const kernels::AttentionItem item{0, context_ - 1, 1,
+    const compute::AttentionItem item{0, context_ - 1, 1,
                                       table_.data() + (turn % sets_ * kDecodes + task) * blocks_each_};
     ops_.attention(alone, q_.data(), int64_t{kHeads} * kHeadDim, {&item, 1}, kHeads, kv_, 0.125f, 0, out_[t].data(),
                    int64_t{kHeads} * kHeadDim, {scratch_[t].data(), static_cast<int64_t>(scratch_[t].size())});
   }
 
  private:
-  const kernels::Ops& ops_;
+  const compute::Ops& ops_;
   const int32_t context_, blocks_each_;
-  kernels::KvLayer kv_;
+  compute::KvLayer kv_;
   int64_t sets_ = 1;
   std::unique_ptr<Mapping> k_, v_;
   std::vector<int32_t> table_;
@@ -83,14 +83,14 @@ class Decodes {
 // Products of a chunk's tokens with slices of a matrix, each a task; as many slices as take about kProductsSeconds.
 class Products {
  public:
-  Products(const kernels::Ops& ops, ThreadPool& pool, bool int8, int64_t tokens)
-      : ops_(ops), cold_(kColdBytes), token_memory_(kernels::PackedTokenBytes(tokens, kCols)), y_(tokens * kRows * 4) {
-    if (!(int8 ? kernels::QuantizedFormOf(kernels::Quantization::kInt8, kSliceRows, kCols, &slice_)
-               : kernels::PackedFormOf(DType::kBF16, kSliceRows, kCols, &slice_))) {
+  Products(const compute::Ops& ops, ThreadPool& pool, bool int8, int64_t tokens)
+      : ops_(ops), cold_(kColdBytes), token_memory_(compute::PackedTokenBytes(tokens, kCols)), y_(tokens * kRows * 4) {
+    if (!(int8 ? compute::QuantizedFormOf(compute::Quantization::kInt8, kSliceRows, kCols, &slice_)
+               : compute::PackedFormOf(compute::DType::kBF16, kSliceRows, kCols, &slice_))) {
       std::abort();
     }
     std::memset(cold_.data, 0x11, cold_.bytes);  // normal numbers in every format
-    x_ = kernels::PlaceTokens(token_memory_.data, kernels::TokensFor(slice_, kernels::Rounding::kInt8), tokens, kCols);
+    x_ = compute::PlaceTokens(token_memory_.data, compute::TokensFor(slice_, compute::Rounding::kInt8), tokens, kCols);
     const std::vector<float> ones(static_cast<size_t>(tokens * kCols), 1.0f);
     ops.pack(pool, ones.data(), nullptr, 0.0f, x_);
     const double slice_seconds =
@@ -98,7 +98,7 @@ class Products {
     tasks_ = std::clamp<int64_t>(static_cast<int64_t>(kProductsSeconds / slice_seconds), 2 * pool.threads(),
                                  kRows / kSliceRows);
     for (int32_t t = 0; t < pool.threads(); ++t) {
-      scratch_.emplace_back(static_cast<size_t>(kernels::WorkspaceBytes(tokens, kCols, 1, 64, 1)));
+      scratch_.emplace_back(static_cast<size_t>(compute::WorkspaceBytes(tokens, kCols, 1, 64, 1)));
     }
   }
   int64_t tasks() const { return tasks_; }
@@ -106,12 +106,12 @@ class Products {
     PackedMatrix m = slice_;
     m.data = cold_.data + (turn * tasks_ + task) % (kColdBytes / slice_.bytes()) * slice_.bytes();
     auto& scratch = scratch_[static_cast<size_t>(thread)];
-    const kernels::LinearOutput out{&m, nullptr, reinterpret_cast<float*>(y_.data) + task * kSliceRows, kRows, false};
+    const compute::LinearOutput out{&m, nullptr, reinterpret_cast<float*>(y_.data) + task * kSliceRows, kRows, false};
     ops_.linear_packed(alone, x_, {&out, 1}, {scratch.data(), static_cast<int64_t>(scratch.size())});
   }
 
  private:
-  const kernels::Ops& ops_;
+  const compute::Ops& ops_;
   const Mapping cold_, token_memory_, y_;
   PackedMatrix slice_;
   PackedTokens x_;
@@ -126,7 +126,7 @@ double Median(std::vector<double> x) {
 
 void Row(ThreadPool& pool, std::vector<std::unique_ptr<ThreadPool>>& alone, bool int8, int64_t tokens,
          int32_t context) {
-  const kernels::Ops& ops = *kernels::SelectOps();
+  const compute::Ops& ops = *compute::SelectOps();
   Decodes decodes(ops, pool, context);
   Products products(ops, pool, int8, tokens);
   const int64_t a = decodes.tasks(), p = products.tasks();
@@ -170,9 +170,9 @@ void Row(ThreadPool& pool, std::vector<std::unique_ptr<ThreadPool>>& alone, bool
 int main(int argc, char** argv) {
   using namespace tactus;
   const int threads = std::max(1, argc > 1 ? std::atoi(argv[1]) : 2);
-  kernels::ThreadPool pool(threads, SystemClock());
-  std::vector<std::unique_ptr<kernels::ThreadPool>> alone;
-  for (int t = 0; t < threads; ++t) alone.push_back(std::make_unique<kernels::ThreadPool>(1, SystemClock()));
+  compute::ThreadPool pool(threads, SystemClock());
+  std::vector<std::unique_ptr<compute::ThreadPool>> alone;
+  for (int t = 0; t < threads; ++t) alone.push_back(std::make_unique<compute::ThreadPool>(1, SystemClock()));
   std::printf(
       "| products | 16 decodes at | attention, us | products, us | mixed, us | mixed / sum | of attention's time "
       "hidden |\n"

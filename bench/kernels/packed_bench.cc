@@ -23,12 +23,12 @@
 namespace tactus::bench {
 namespace {
 
-using kernels::LinearOutput;
-using kernels::PackedMatrix;
-using kernels::PackedTokens;
-using kernels::Quantization;
-using kernels::Rounding;
-using kernels::ThreadPool;
+using compute::LinearOutput;
+using compute::PackedMatrix;
+using compute::PackedTokens;
+using compute::Quantization;
+using compute::Rounding;
+using compute::ThreadPool;
 
 constexpr int64_t kShapes[][2] = {{5632, 2048}, {2048, 5632}, {32000, 2048}};
 constexpr int64_t kTokens[] = {1, 2, 4, 8, 16, 32, 64, 128, 512};
@@ -42,42 +42,42 @@ struct Format {
   bool (*form)(int64_t rows, int64_t cols, PackedMatrix* m);
   Rounding rounding;
 };
-template <DType kDType>
+template <compute::DType kDType>
 bool FileForm(int64_t rows, int64_t cols, PackedMatrix* m) {
-  return kernels::PackedFormOf(kDType, rows, cols, m);
+  return compute::PackedFormOf(kDType, rows, cols, m);
 }
 template <Quantization kKind>
 bool LoadForm(int64_t rows, int64_t cols, PackedMatrix* m) {
-  return kernels::QuantizedFormOf(kKind, rows, cols, m);
+  return compute::QuantizedFormOf(kKind, rows, cols, m);
 }
-constexpr Format kFormats[] = {{"bf16", FileForm<DType::kBF16>, Rounding::kInt8},
+constexpr Format kFormats[] = {{"bf16", FileForm<compute::DType::kBF16>, Rounding::kInt8},
                                {"int8", LoadForm<Quantization::kInt8>, Rounding::kInt8},
                                {"int8+mix", LoadForm<Quantization::kInt8>, Rounding::kMixed},
-                               {"q8_0", FileForm<DType::kQ8_0>, Rounding::kInt8},
-                               {"q8_0+mix", FileForm<DType::kQ8_0>, Rounding::kMixed},
+                               {"q8_0", FileForm<compute::DType::kQ8_0>, Rounding::kInt8},
+                               {"q8_0+mix", FileForm<compute::DType::kQ8_0>, Rounding::kMixed},
                                {"int4", LoadForm<Quantization::kInt4>, Rounding::kInt8},
                                {"int4+mix", LoadForm<Quantization::kInt4>, Rounding::kMixed},
-                               {"q4_0", FileForm<DType::kQ4_0>, Rounding::kInt8},
-                               {"q4_0+mix", FileForm<DType::kQ4_0>, Rounding::kMixed},
-                               {"q4_1", FileForm<DType::kQ4_1>, Rounding::kInt8},
-                               {"q4_1+mix", FileForm<DType::kQ4_1>, Rounding::kMixed},
-                               {"q4_k", FileForm<DType::kQ4_K>, Rounding::kInt8},
-                               {"q4_k+mix", FileForm<DType::kQ4_K>, Rounding::kMixed},
-                               {"q6_k", FileForm<DType::kQ6_K>, Rounding::kInt8},
-                               {"q6_k+mix", FileForm<DType::kQ6_K>, Rounding::kMixed},
+                               {"q4_0", FileForm<compute::DType::kQ4_0>, Rounding::kInt8},
+                               {"q4_0+mix", FileForm<compute::DType::kQ4_0>, Rounding::kMixed},
+                               {"q4_1", FileForm<compute::DType::kQ4_1>, Rounding::kInt8},
+                               {"q4_1+mix", FileForm<compute::DType::kQ4_1>, Rounding::kMixed},
+                               {"q4_k", FileForm<compute::DType::kQ4_K>, Rounding::kInt8},
+                               {"q4_k+mix", FileForm<compute::DType::kQ4_K>, Rounding::kMixed},
+                               {"q6_k", FileForm<compute::DType::kQ6_K>, Rounding::kInt8},
+                               {"q6_k+mix", FileForm<compute::DType::kQ6_K>, Rounding::kMixed},
                                {"int8+16", LoadForm<Quantization::kInt8>, Rounding::kInt16},
-                               {"q8_0+16", FileForm<DType::kQ8_0>, Rounding::kInt16},
-                               {"q4_0+16", FileForm<DType::kQ4_0>, Rounding::kInt16},
-                               {"f32", FileForm<DType::kF32>, Rounding::kNone},
-                               {"f16", FileForm<DType::kF16>, Rounding::kNone},
-                               {"bf16+32", FileForm<DType::kBF16>, Rounding::kNone},
-                               {"q4_1+32", FileForm<DType::kQ4_1>, Rounding::kNone}};
+                               {"q8_0+16", FileForm<compute::DType::kQ8_0>, Rounding::kInt16},
+                               {"q4_0+16", FileForm<compute::DType::kQ4_0>, Rounding::kInt16},
+                               {"f32", FileForm<compute::DType::kF32>, Rounding::kNone},
+                               {"f16", FileForm<compute::DType::kF16>, Rounding::kNone},
+                               {"bf16+32", FileForm<compute::DType::kBF16>, Rounding::kNone},
+                               {"q4_1+32", FileForm<compute::DType::kQ4_1>, Rounding::kNone}};
 
 class Bench {
  public:
   explicit Bench(int32_t threads)
       : pool_(threads, SystemClock()),
-        ops_(*kernels::SelectOps()),
+        ops_(*compute::SelectOps()),
         cpu_time_(threads == 1),
         cold_(kColdBytes, kFill),
         loops_(PortableLoops()) {
@@ -95,23 +95,23 @@ class Bench {
     const std::string shape = std::to_string(rows) + "x" + std::to_string(cols);
     PackedMatrix m;
     if (!format.form(rows, cols, &m)) return;
-    const kernels::TokenFormat token_format = kernels::TokensFor(m, format.rounding);
+    const compute::TokenFormat token_format = compute::TokensFor(m, format.rounding);
     const int64_t multiplies = loops_.int8_takes_16 || !token_format.integer() ? cols : token_format.multiplies(cols);
     const double token_rows = static_cast<double>(tokens * multiplies) / static_cast<double>(cols);
-    const bool nibbles = m.code == kernels::PackedCode::kU4 && !loops_.int8_takes_16;
+    const bool nibbles = m.code == compute::PackedCode::kU4 && !loops_.int8_takes_16;
     // A slice that takes about kCallSeconds at guessed rates.
     const double panel_seconds = std::max(static_cast<double>(m.panel_bytes) / 25e9,
                                           token_rows * 128.0 * static_cast<double>(cols) /
                                               (token_format.integer()                               ? 0.8e12
-                                               : token_format.values == kernels::TokenValues::kBF16 ? 0.45e12
+                                               : token_format.values == compute::TokenValues::kBF16 ? 0.45e12
                                                                                                     : 0.15e12));
     const int64_t fit = std::max<int64_t>(8, static_cast<int64_t>(kCallSeconds / panel_seconds * pool_.threads()));
-    m.rows = std::min(m.rows, fit * kernels::kPanelRows);
+    m.rows = std::min(m.rows, fit * compute::kPanelRows);
     const int64_t copies = kColdBytes / m.bytes();
 
-    Mapping token_memory(kernels::PackedTokenBytes(tokens, cols), kFill), y(tokens * m.rows * 4, kFill);
-    Mapping scratch(kernels::WorkspaceBytes(tokens, std::max(cols, m.rows), 1, 64, pool_.threads()), kFill);
-    const PackedTokens x = kernels::PlaceTokens(token_memory.data, token_format, tokens, cols);
+    Mapping token_memory(compute::PackedTokenBytes(tokens, cols), kFill), y(tokens * m.rows * 4, kFill);
+    Mapping scratch(compute::WorkspaceBytes(tokens, std::max(cols, m.rows), 1, 64, pool_.threads()), kFill);
+    const PackedTokens x = compute::PlaceTokens(token_memory.data, token_format, tokens, cols);
     const std::vector<float> ones(static_cast<size_t>(tokens * cols), 1.0f);
     ops_.pack(pool_, ones.data(), nullptr, 0.0f, x);
 
@@ -137,11 +137,11 @@ class Bench {
   }
 
  private:
-  double Arithmetic(kernels::TokenValues values, bool nibbles) {
-    const bool bf16 = loops_.bf16 != nullptr && values != kernels::TokenValues::kF32;
+  double Arithmetic(compute::TokenValues values, bool nibbles) {
+    const bool bf16 = loops_.bf16 != nullptr && values != compute::TokenValues::kF32;
     float (*loop)(int64_t) = bf16 ? loops_.bf16 : loops_.f32;
     int64_t per_round = bf16 ? loops_.bf16_flops_per_round : loops_.f32_flops_per_round;
-    if (values == kernels::TokenValues::kInt8 && loops_.int8 != nullptr) {
+    if (values == compute::TokenValues::kInt8 && loops_.int8 != nullptr) {
       const bool has_own = nibbles && loops_.int4 != nullptr;
       loop = has_own ? loops_.int4 : loops_.int8;
       per_round = has_own ? loops_.int4_ops_per_round : loops_.int8_ops_per_round;
@@ -162,7 +162,7 @@ class Bench {
   }
 
   ThreadPool pool_;
-  const kernels::Ops& ops_;
+  const compute::Ops& ops_;
   const bool cpu_time_;
   const Mapping cold_;
   CeilingLoops loops_;

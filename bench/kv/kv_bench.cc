@@ -17,14 +17,14 @@ std::vector<Hash128> Keys(int32_t tokens, TokenId first) {
   std::vector<TokenId> prompt(static_cast<size_t>(tokens), 1);
   prompt[0] = first;
   std::vector<Hash128> keys;
-  ExtendBlockKeys(kSecret, RootKey(kSecret, "m", "", ""), prompt, kBlock, &keys);
+  core::ExtendBlockKeys(kSecret, core::RootKey(kSecret, "m", "", ""), prompt, kBlock, &keys);
   return keys;
 }
 
 // A prompt starts, is computed, ends; its prefix is found every time. Per iteration: match, pin, allocate, release.
 void BM_StartAndReleaseAHit(benchmark::State& state) {
   const auto tokens = static_cast<int32_t>(state.range(0));
-  KvCache kv({kBlocks, kBlock, 16, 4096, true});
+  core::KvCache kv({kBlocks, kBlock, 16, 4096, true});
   const auto keys = Keys(tokens, 0);
   kv.Bind(0, &keys);
   StepPlan plan;
@@ -44,7 +44,7 @@ BENCHMARK(BM_StartAndReleaseAHit)->Arg(128)->Arg(2048)->Arg(32768);
 // Every prompt is new and the pool is full of cached prefixes: each block evicts one.
 void BM_StartAndReleaseAMiss(benchmark::State& state) {
   const auto tokens = static_cast<int32_t>(state.range(0));
-  KvCache kv({kBlocks, kBlock, 16, 4096, true});
+  core::KvCache kv({kBlocks, kBlock, 16, 4096, true});
   std::vector<std::vector<Hash128>> prompts;
   for (int64_t i = 0; i < 2 * kBlocks * kBlock / tokens; ++i) prompts.push_back(Keys(tokens, static_cast<TokenId>(i)));
   StepPlan plan;
@@ -66,7 +66,7 @@ BENCHMARK(BM_StartAndReleaseAMiss)->Arg(128)->Arg(2048);
 
 // One decode step of 256 sequences: each covers one more position; every 16th time that is a new block.
 void BM_ExtendAndMark(benchmark::State& state) {
-  KvCache kv({kBlocks, kBlock, 256, 4096, true});
+  core::KvCache kv({kBlocks, kBlock, 256, 4096, true});
   StepPlan plan;
   StepId step = 0;
   const auto restart = [&] {
@@ -98,7 +98,7 @@ BENCHMARK(BM_ExtendAndMark);
 void BM_BlockKey(benchmark::State& state) {
   const std::vector<TokenId> tokens(kBlock, 7);
   Hash128 key;
-  for (auto _ : state) key = BlockKey(kSecret, key, tokens);
+  for (auto _ : state) key = core::BlockKey(kSecret, key, tokens);
   benchmark::DoNotOptimize(key);
   state.SetItemsProcessed(state.iterations());
 }

@@ -37,8 +37,8 @@ double Median(std::vector<double> x, double at = 0.5) {
 
 // One executor and where it spends its time.
 struct Engine {
-  std::unique_ptr<StepRunner> runner;
-  std::unique_ptr<OperatorProfile> profile;
+  std::unique_ptr<compute::StepRunner> runner;
+  std::unique_ptr<compute::OperatorProfile> profile;
   std::vector<double> seconds, attention;
 
   void Run(const StepPlan& plan, bool cpu, StepResult* result) {
@@ -46,7 +46,7 @@ struct Engine {
     const double start = Now(cpu);
     runner->Run(plan, result);
     seconds.push_back(Now(cpu) - start);
-    attention.push_back(static_cast<double>(profile->totals(DecoderOperator::kAttention).time_ns) * 1e-9);
+    attention.push_back(static_cast<double>(profile->totals(compute::DecoderOperator::kAttention).time_ns) * 1e-9);
     if (result->status.ok()) return;
     std::fprintf(stderr, "%s\n", result->status.ToString().c_str());
     std::exit(1);
@@ -60,13 +60,14 @@ Engine MakeEngine(const std::string& model, const std::string& kv_dtype, int32_t
     std::fprintf(stderr, "%s\n", result.status().ToString().c_str());
     std::exit(1);
   };
-  const ModelDescription description = must(DescribeModel(model));
-  const Numerics numerics = must(ChooseNumerics({"auto", "auto", "none", kv_dtype}, description.config.weight_dtype));
-  LoadWeightsOptions load = LoadOptionsFor(numerics);
+  const compute::ModelDescription description = must(compute::DescribeModel(model));
+  const compute::Numerics numerics =
+      must(compute::ChooseNumerics({"auto", "auto", "none", kv_dtype}, description.config.weight_dtype));
+  compute::LoadWeightsOptions load = compute::LoadOptionsFor(numerics);
   load.threads = threads;
-  ModelWeights weights = must(LoadWeights(description, load, SystemClock()));
+  compute::ModelWeights weights = must(compute::LoadWeights(description, load, SystemClock()));
   *vocab = description.config.vocab_size;
-  CpuExecutorOptions options;
+  compute::CpuExecutorOptions options;
   options.clock = &SystemClock();
   options.threads = threads;
   options.kv_dtype = numerics.kv_dtype;
@@ -77,8 +78,8 @@ Engine MakeEngine(const std::string& model, const std::string& kv_dtype, int32_t
   options.num_blocks = (prefix + sequences * (kOwn + kGrowth)) / kBlock;
   options.cascade_attention = cascade;
   Engine engine;
-  engine.runner = must(StepRunner::Create(description.config, std::move(weights), options));
-  engine.profile = std::make_unique<OperatorProfile>(SystemClock());
+  engine.runner = must(compute::StepRunner::Create(description.config, std::move(weights), options));
+  engine.profile = std::make_unique<compute::OperatorProfile>(SystemClock());
   engine.runner->set_operator_profile(engine.profile.get());
   return engine;
 }

@@ -120,9 +120,9 @@ class Runner {
     double rest = 0;
     for (const double s : seconds) rest += s * 1e3;
     const double steps = seconds.empty() ? 1.0 : static_cast<double>(seconds.size());
-    for (size_t op = 0; op < kDecoderOperators; ++op) {
-      const double ms = static_cast<double>(profile_.totals(static_cast<DecoderOperator>(op)).time_ns) * 1e-6;
-      out[kDecoderOperatorNames[op]] = std::round(ms / steps * 1e3) * 1e-3;
+    for (size_t op = 0; op < compute::kDecoderOperators; ++op) {
+      const double ms = static_cast<double>(profile_.totals(static_cast<compute::DecoderOperator>(op)).time_ns) * 1e-6;
+      out[compute::kDecoderOperatorNames[op]] = std::round(ms / steps * 1e3) * 1e-3;
       rest -= ms;
     }
     out["rest"] = std::round(rest / steps * 1e3) * 1e-3;
@@ -201,7 +201,7 @@ class Runner {
     return static_cast<double>(SystemClock().NowNs() - start) * 1e-9;
   }
 
-  OperatorProfile profile_{SystemClock()};
+  compute::OperatorProfile profile_{SystemClock()};
   std::mutex mutex_;
   std::condition_variable wakeup_;
   StepPlan plan_;
@@ -216,23 +216,25 @@ class Runner {
 
 Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, Json* about) {
   const TimeNs start = SystemClock().NowNs();
-  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(options.model));
-  TACTUS_ASSIGN_OR_RETURN(const Numerics numerics, ChooseNumerics({options.dtype, options.activation_dtype,
-                                                                   options.quantization, options.kv_cache_dtype},
-                                                                  description.config.weight_dtype));
-  CpuExecutorOptions exec;
+  TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(options.model));
+  TACTUS_ASSIGN_OR_RETURN(
+      const compute::Numerics numerics,
+      compute::ChooseNumerics({options.dtype, options.activation_dtype, options.quantization, options.kv_cache_dtype},
+                              description.config.weight_dtype));
+  compute::CpuExecutorOptions exec;
   exec.clock = &SystemClock();
-  exec.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : kernels::UsableCores();
-  exec.ops = kernels::SelectOps(options.kernels);
+  exec.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : compute::UsableCores();
+  exec.ops = compute::SelectOps(options.kernels);
   if (exec.ops == nullptr) return InvalidArgument("--kernels " + options.kernels + " does not run here");
   exec.kv_dtype = numerics.kv_dtype;
   exec.clock = &SystemClock();
-  LoadWeightsOptions load = LoadOptionsFor(numerics);
+  compute::LoadWeightsOptions load = compute::LoadOptionsFor(numerics);
   load.threads = exec.threads;
   load.cache_folder = options.weight_cache;
-  TACTUS_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeights(description, load, SystemClock()));
-  *about = {{"model", description.config.name},   {"format", weights.format},  {"weight_bytes", weights.bytes},
-            {"numerics", NumericsText(numerics)}, {"kernels", exec.ops->name}, {"threads", exec.threads}};
+  TACTUS_ASSIGN_OR_RETURN(compute::ModelWeights weights, compute::LoadWeights(description, load, SystemClock()));
+  *about = {{"model", description.config.name}, {"format", weights.format},
+            {"weight_bytes", weights.bytes},    {"numerics", compute::NumericsText(numerics)},
+            {"kernels", exec.ops->name},        {"threads", exec.threads}};
   auto runner = std::make_unique<Runner>();
   if (options.operators) exec.profile = &runner->profile_;
   runner->vocab_ = description.config.vocab_size;
@@ -248,7 +250,7 @@ Result<std::unique_ptr<Runner>> Runner::Create(const SpeedOptions& options, Json
   exec.max_step_tokens =
       std::min<int64_t>(kChunk, std::max(options.max_prefill, options.max_context)) + options.max_batch;
   exec.max_model_len = std::max(options.max_prefill, options.max_context + kSpareTokens) + 1;
-  TACTUS_ASSIGN_OR_RETURN(runner->executor_, MakeCpuExecutor(description.config, std::move(weights), exec));
+  TACTUS_ASSIGN_OR_RETURN(runner->executor_, compute::MakeCpuExecutor(description.config, std::move(weights), exec));
   runner->executor_->SetWakeup([r = runner.get()] {
     std::lock_guard<std::mutex> lock(r->mutex_);
     r->wakeup_.notify_one();

@@ -18,10 +18,10 @@
 namespace tactus::bench {
 namespace {
 
-using kernels::Ops;
-using kernels::PackedMatrix;
-using kernels::Quantization;
-using kernels::Rounding;
+using compute::Ops;
+using compute::PackedMatrix;
+using compute::Quantization;
+using compute::Rounding;
 
 constexpr int64_t kTokens = 37, kCols = 1536, kRows = 576;
 constexpr int32_t kHeads = 9, kKvHeads = 3, kHeadDim = 64, kPositions = 1100, kBlockSize = 16;
@@ -40,39 +40,39 @@ struct Memory {
 };
 
 struct Machine {
-  kernels::ThreadPool pool{1, SystemClock()};
-  Memory scratch{kernels::WorkspaceBytes(kPositions, kCols, kHeads, kHeadDim, 1)};
-  kernels::Workspace workspace() {
-    return {scratch.data(), kernels::WorkspaceBytes(kPositions, kCols, kHeads, kHeadDim, 1)};
+  compute::ThreadPool pool{1, SystemClock()};
+  Memory scratch{compute::WorkspaceBytes(kPositions, kCols, kHeads, kHeadDim, 1)};
+  compute::Workspace workspace() {
+    return {scratch.data(), compute::WorkspaceBytes(kPositions, kCols, kHeads, kHeadDim, 1)};
   }
 };
 
-std::vector<float> Rows(const Ops& ops, Machine& m, DType dtype) {
+std::vector<float> Rows(const Ops& ops, Machine& m, compute::DType dtype) {
   const std::vector<float> x = Random(kTokens * kCols, 1), w = Random(kRows * kCols, 2);
-  Memory stored(kRows * RowBytes(dtype, kCols));
-  kernels::Quantize(dtype, w.data(), kRows * kCols, stored.data());
+  Memory stored(kRows * compute::RowBytes(dtype, kCols));
+  compute::Quantize(dtype, w.data(), kRows * kCols, stored.data());
   std::vector<float> y(static_cast<size_t>(kTokens * kRows));
-  const MatrixView view{stored.data(), dtype, kRows, kCols, RowBytes(dtype, kCols)};
+  const compute::MatrixView view{stored.data(), dtype, kRows, kCols, compute::RowBytes(dtype, kCols)};
   ops.linear(m.pool, x.data(), kTokens, view, nullptr, y.data(), m.workspace());
   return y;
 }
 
 struct PackedInput {
-  Memory weights{0}, tokens{kernels::PackedTokenBytes(kTokens, kCols)};
+  Memory weights{0}, tokens{compute::PackedTokenBytes(kTokens, kCols)};
   PackedMatrix form;
-  kernels::PackedTokens x;
+  compute::PackedTokens x;
 };
 
 void Prepare(const Ops& ops, Machine& m, Quantization quantization, Rounding rounding, bool norm, int64_t rows,
              uint64_t seed, PackedInput* in) {
   const std::vector<float> x = Random(kTokens * kCols, 1), w = Random(rows * kCols, seed), weight = Random(kCols, 3);
-  if (!kernels::QuantizedFormOf(quantization, rows, kCols, &in->form))
-    kernels::PackedFormOf(DType::kBF16, rows, kCols, &in->form);
+  if (!compute::QuantizedFormOf(quantization, rows, kCols, &in->form))
+    compute::PackedFormOf(compute::DType::kBF16, rows, kCols, &in->form);
   in->weights = Memory(in->form.bytes());
-  kernels::PackPanels({w.data(), DType::kF32, rows, kCols, kCols * 4}, in->form, 0, in->form.panels(),
+  compute::PackPanels({w.data(), compute::DType::kF32, rows, kCols, kCols * 4}, in->form, 0, in->form.panels(),
                       in->weights.data());
   in->form.data = in->weights.data();
-  in->x = kernels::PlaceTokens(in->tokens.data(), kernels::TokensFor(in->form, rounding), kTokens, kCols);
+  in->x = compute::PlaceTokens(in->tokens.data(), compute::TokensFor(in->form, rounding), kTokens, kCols);
   ops.pack(m.pool, x.data(), norm ? weight.data() : nullptr, 1e-5f, in->x);
 }
 
@@ -80,7 +80,7 @@ std::vector<float> Packed(const Ops& ops, Machine& m, Quantization quantization,
   PackedInput in;
   Prepare(ops, m, quantization, rounding, norm, kRows, 2, &in);
   std::vector<float> y(static_cast<size_t>(kTokens * kRows));
-  const kernels::LinearOutput out{&in.form, nullptr, y.data(), kRows};
+  const compute::LinearOutput out{&in.form, nullptr, y.data(), kRows};
   ops.linear_packed(m.pool, in.x, {&out, 1}, m.workspace());
   return y;
 }
@@ -93,7 +93,7 @@ std::vector<float> Gated(const Ops& ops, Machine& m, Quantization quantization, 
   Prepare(ops, m, quantization, rounding, false, kRows, 6, &down);
   std::vector<float> inner(static_cast<size_t>(kTokens * kCols)), y(static_cast<size_t>(kTokens * kRows));
   ops.gated_packed(m.pool, gate.x, gate.form, nullptr, up.form, nullptr, inner.data(), down.x, m.workspace());
-  const kernels::LinearOutput out{&down.form, nullptr, y.data(), kRows};
+  const compute::LinearOutput out{&down.form, nullptr, y.data(), kRows};
   ops.linear_packed(m.pool, down.x, {&out, 1}, m.workspace());
   return y;
 }
@@ -106,13 +106,13 @@ std::vector<float> Norm(const Ops& ops, Machine& m) {
 }
 
 // RoPE, the cache's rounding and attention of a prompt's last chunk and of a decode.
-std::vector<float> Attention(const Ops& ops, Machine& m, DType kv_dtype) {
+std::vector<float> Attention(const Ops& ops, Machine& m, compute::DType kv_dtype) {
   constexpr int32_t kBlocks = kPositions / kBlockSize + 1;
   std::vector<float> q = Random(int64_t{kPositions} * kHeads * kHeadDim, 7);
   const std::vector<float> k = Random(int64_t{kPositions} * kKvHeads * kHeadDim, 8),
                            v = Random(int64_t{kPositions} * kKvHeads * kHeadDim, 9);
-  kernels::KvLayer kv{nullptr, nullptr, kv_dtype, kBlockSize, kKvHeads, kHeadDim};
-  Memory keys(kernels::KvBlockBytes(kv) * kBlocks), values(kernels::KvBlockBytes(kv) * kBlocks);
+  compute::KvLayer kv{nullptr, nullptr, kv_dtype, kBlockSize, kKvHeads, kHeadDim};
+  Memory keys(compute::KvBlockBytes(kv) * kBlocks), values(compute::KvBlockBytes(kv) * kBlocks);
   kv.k = keys.data();
   kv.v = values.data();
   std::vector<float> inverse(kHeadDim / 2);
@@ -125,7 +125,7 @@ std::vector<float> Attention(const Ops& ops, Machine& m, DType kv_dtype) {
     slots.push_back(p);
   }
   for (int32_t b = 0; b < kBlocks; ++b) table.push_back(b);
-  kernels::RopeStoreCall call;
+  compute::RopeStoreCall call;
   call.q = q.data();
   call.k = k.data();
   call.v = v.data();
@@ -137,7 +137,7 @@ std::vector<float> Attention(const Ops& ops, Machine& m, DType kv_dtype) {
   call.heads = kHeads;
   call.rope = {inverse.data(), 1.0f, kHeadDim, false};
   ops.rope_store(m.pool, call, kv);
-  const std::vector<kernels::AttentionItem> items = {{0, kPositions - 65, 64, table.data()},
+  const std::vector<compute::AttentionItem> items = {{0, kPositions - 65, 64, table.data()},
                                                      {64, kPositions - 1, 1, table.data()}};
   std::vector<float> y(size_t{65} * kHeads * kHeadDim);
   ops.attention(m.pool, q.data() + int64_t{kPositions - 65} * call.q_stride, call.q_stride, items, kHeads, kv, 0.125f,
@@ -152,12 +152,12 @@ struct Row {
 
 std::vector<Row> AllRows() {
   std::vector<Row> rows = {{"rms_norm", Norm}};
-  for (const DType kv : {DType::kF32, DType::kBF16, DType::kInt8}) {
-    rows.push_back({std::string("rope, store and attention, KV ") + InfoOf(kv).name,
+  for (const compute::DType kv : {compute::DType::kF32, compute::DType::kBF16, compute::DType::kInt8}) {
+    rows.push_back({std::string("rope, store and attention, KV ") + compute::InfoOf(kv).name,
                     [kv](const Ops& ops, Machine& m) { return Attention(ops, m, kv); }});
   }
-  for (const DType dtype : {DType::kF32, DType::kQ4_1, DType::kQ8_0}) {
-    rows.push_back({std::string("rows, ") + InfoOf(dtype).name + " x f32",
+  for (const compute::DType dtype : {compute::DType::kF32, compute::DType::kQ4_1, compute::DType::kQ8_0}) {
+    rows.push_back({std::string("rows, ") + compute::InfoOf(dtype).name + " x f32",
                     [dtype](const Ops& ops, Machine& m) { return Rows(ops, m, dtype); }});
   }
   constexpr std::pair<const char*, Quantization> kForms[] = {{"bf16", Quantization::kNone},
@@ -199,7 +199,7 @@ std::string Compare(const std::vector<float>& ref, const std::vector<float>& y) 
 }
 
 int Run() {
-  const std::vector<const Ops*> sets = kernels::RunnableOps();
+  const std::vector<const Ops*> sets = compute::RunnableOps();
   Machine machine;
   std::string head = "| operator |", line = "|---|";
   for (size_t i = 1; i < sets.size(); ++i) {

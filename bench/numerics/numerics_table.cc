@@ -65,8 +65,8 @@ double Divergence(const float* p, const float* q, size_t n) {
   return std::max(kl, 0.0);
 }
 
-CpuExecutorOptions OptionsOf(const LoadedVariant& v) {
-  CpuExecutorOptions o;
+compute::CpuExecutorOptions OptionsOf(const LoadedVariant& v) {
+  compute::CpuExecutorOptions o;
   o.clock = &SystemClock();
   o.ops = v.ops;
   o.kv_dtype = v.numerics.kv_dtype;
@@ -97,7 +97,7 @@ StepPlan PlanOf(const std::vector<TokenId>& tokens, int32_t first, int32_t logit
   return plan;
 }
 
-void RunPassage(StepRunner& runner, const Passage& passage,
+void RunPassage(compute::StepRunner& runner, const Passage& passage,
                 const std::function<void(size_t, std::span<const float>)>& row) {
   runner.set_logits_observer([&](int32_t, int32_t position, std::span<const float> logits) {
     row(static_cast<size_t>(position) - passage.first_scored, logits);
@@ -109,7 +109,8 @@ void RunPassage(StepRunner& runner, const Passage& passage,
 }
 
 // `reference`: one vector of logits per scored row; filled by the first runner of a passage.
-void AddScore(StepRunner& runner, const Passage& passage, std::vector<std::vector<float>>* reference, Score* score) {
+void AddScore(compute::StepRunner& runner, const Passage& passage, std::vector<std::vector<float>>* reference,
+              Score* score) {
   const size_t rows = passage.tokens.size() - passage.first_scored;
   const bool first = reference->empty();
   reference->resize(rows);
@@ -127,7 +128,7 @@ void AddScore(StepRunner& runner, const Passage& passage, std::vector<std::vecto
   });
 }
 
-std::vector<TokenId> Greedy(StepRunner& runner, std::vector<TokenId> prompt, size_t count) {
+std::vector<TokenId> Greedy(compute::StepRunner& runner, std::vector<TokenId> prompt, size_t count) {
   std::vector<TokenId> answer;
   int32_t first = 0;
   while (answer.size() < count) {
@@ -237,7 +238,7 @@ T Need(Result<T> result) {
   return std::move(result).value();
 }
 
-int Dump(const Texts& texts, StepRunner& runner, const std::string& path) {
+int Dump(const Texts& texts, compute::StepRunner& runner, const std::string& path) {
   std::ofstream out(path, std::ios::binary);
   for (const auto* passages : {&texts.chats, &texts.running}) {
     for (const Passage& p : *passages) {
@@ -255,20 +256,20 @@ std::vector<NumericsVariant> VariantsOf(const Input& input, bool integers) {
 }
 
 int Run(const Input& input) {
-  const ModelDescription description = Need(DescribeModel(input.model));
+  const compute::ModelDescription description = Need(compute::DescribeModel(input.model));
   const Texts texts = ReadTexts(input);
   if (texts.chats.empty() && texts.running.empty()) throw std::runtime_error("no text: give CHATS.json or TOKENS.txt");
-  const auto variants = VariantsOf(input, InfoOf(description.config.weight_dtype).block_elements > 1);
+  const auto variants = VariantsOf(input, compute::InfoOf(description.config.weight_dtype).block_elements > 1);
   std::vector<std::vector<std::vector<float>>> reference(texts.chats.size() + texts.running.size());
   std::vector<std::string> running_rows;
   for (const NumericsVariant& v : variants) {
     const bool is_reference = &v == &variants.front();
     if (!is_reference && v.name.find(input.only) == std::string::npos) continue;
     LoadedVariant loaded = Need(LoadVariant(description, v));
-    const CpuExecutorOptions options = OptionsOf(loaded);
+    const compute::CpuExecutorOptions options = OptionsOf(loaded);
     const std::optional<Arithmetic> work = ArithmeticOf(loaded.weights);
     const std::string format = loaded.weights.format;
-    const auto runner = Need(StepRunner::Create(description.config, std::move(loaded.weights), options));
+    const auto runner = Need(compute::StepRunner::Create(description.config, std::move(loaded.weights), options));
     if (!input.dump.empty()) return Dump(texts, *runner, input.dump);
     if (is_reference && input.activations.empty() && !texts.chats.empty()) PrintHeader("Chat answers", true);
     Score chats, running;

@@ -7,7 +7,7 @@
 namespace tactus::bench {
 namespace {
 
-const kernels::Ops* g_base = nullptr;
+const compute::Ops* g_base = nullptr;
 std::set<const void*> g_int8;  // matrices whose input is rounded
 
 float LargestOf(const float* x, int64_t begin, int64_t end) {
@@ -20,30 +20,30 @@ float LargestOf(const float* x, int64_t begin, int64_t end) {
 void RoundToInt8(const float* x, int64_t n, int64_t block, float* out) {
   for (int64_t b = 0; b < n; b += block) {
     const int64_t end = std::min(b + block, n);
-    const float scale = LargestOf(x, b, end) * kernels::kNarrowReach;
-    const float inverse = scale >= kernels::kTokenZero ? 1.0f / scale : 0.0f;
+    const float scale = LargestOf(x, b, end) * compute::kNarrowReach;
+    const float inverse = scale >= compute::kTokenZero ? 1.0f / scale : 0.0f;
     for (int64_t i = b; i < end; ++i) out[i] = std::nearbyint(x[i] * inverse) * scale;
   }
 }
 
 // What integer products over such blocks give, up to f32 sums: the same numbers through the f32 kernel.
-void LinearInt8(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
-                float* y, kernels::Workspace scratch) {
+void LinearInt8(compute::ThreadPool& pool, const float* x, int64_t tokens, const compute::MatrixView& w,
+                const float* bias, float* y, compute::Workspace scratch) {
   if (!g_int8.contains(w.data)) return g_base->linear(pool, x, tokens, w, bias, y, scratch);
-  kernels::PackedMatrix form;
-  const bool known = kernels::PackedFormOf(w.dtype, w.rows, w.cols, &form);
-  const int64_t block = known ? kernels::TokensFor(form, kernels::Rounding::kInt8).block : kernels::kTokenBlock;
+  compute::PackedMatrix form;
+  const bool known = compute::PackedFormOf(w.dtype, w.rows, w.cols, &form);
+  const int64_t block = known ? compute::TokensFor(form, compute::Rounding::kInt8).block : compute::kTokenBlock;
   std::vector<float> rounded(static_cast<size_t>(tokens * w.cols));
   for (int64_t t = 0; t < tokens; ++t) RoundToInt8(x + t * w.cols, w.cols, block, rounded.data() + t * w.cols);
   g_base->linear(pool, rounded.data(), tokens, w, bias, y, scratch);
 }
 
-const kernels::Ops* EmulatingOps(const ModelWeights& w, const Int8Operators& which) {
+const compute::Ops* EmulatingOps(const compute::ModelWeights& w, const Int8Operators& which) {
   g_int8.clear();
   const auto add = [](bool wanted, std::initializer_list<const void*> matrices) {
     if (wanted) g_int8.insert(matrices);
   };
-  for (const LayerWeights& l : w.layers) {
+  for (const compute::LayerWeights& l : w.layers) {
     add(which.q, {l.wq.data});
     add(which.kv, {l.wk.data, l.wv.data});
     add(which.wo, {l.wo.data});
@@ -51,16 +51,16 @@ const kernels::Ops* EmulatingOps(const ModelWeights& w, const Int8Operators& whi
     add(which.down, {l.w_down.data});
   }
   add(which.lm_head, {w.lm_head.data});
-  static kernels::Ops ops;
-  g_base = kernels::SelectOps();
+  static compute::Ops ops;
+  g_base = compute::SelectOps();
   ops = *g_base;
   ops.name = "int8 emulated";
   ops.linear = LinearInt8;
   return &ops;
 }
 
-constexpr NumericsOptions kReference{.dtype = "float32"};
-constexpr NumericsOptions kRows{.activation_dtype = "float32"};
+constexpr compute::NumericsOptions kReference{.dtype = "float32"};
+constexpr compute::NumericsOptions kRows{.activation_dtype = "float32"};
 
 }  // namespace
 
@@ -112,20 +112,20 @@ std::vector<NumericsVariant> MakeActivationVariants(bool integer_weights, std::s
   return v;
 }
 
-std::optional<Arithmetic> ArithmeticOf(const ModelWeights& weights) {
+std::optional<Arithmetic> ArithmeticOf(const compute::ModelWeights& weights) {
   if (weights.packed == nullptr) return std::nullopt;
-  const PackedWeights& packed = *weights.packed;
+  const compute::PackedWeights& packed = *weights.packed;
   double plain = 0, multiplied = 0;
   bool integers = true;
-  const auto add = [&](std::initializer_list<const kernels::PackedMatrix*> matrices, kernels::Rounding rounding) {
-    for (const kernels::PackedMatrix* m : matrices) {
-      const kernels::TokenFormat tokens = kernels::TokensFor(*m, rounding);
+  const auto add = [&](std::initializer_list<const compute::PackedMatrix*> matrices, compute::Rounding rounding) {
+    for (const compute::PackedMatrix* m : matrices) {
+      const compute::TokenFormat tokens = compute::TokensFor(*m, rounding);
       integers = integers && tokens.integer();
       plain += static_cast<double>(m->rows * m->cols);
       multiplied += static_cast<double>(m->rows * tokens.multiplies(m->cols));
     }
   };
-  for (const PackedLayerWeights& l : packed.layers) {
+  for (const compute::PackedLayerWeights& l : packed.layers) {
     add({&l.wq, &l.wo, &l.w_gate, &l.w_up}, packed.roundings.others);
     add({&l.wk, &l.wv}, packed.roundings.kv);
     add({&l.w_down}, packed.roundings.down);
@@ -164,14 +164,14 @@ std::vector<NumericsVariant> MakeOperatorVariants() {
   return v;
 }
 
-Result<LoadedVariant> LoadVariant(const ModelDescription& description, const NumericsVariant& variant) {
+Result<LoadedVariant> LoadVariant(const compute::ModelDescription& description, const NumericsVariant& variant) {
   LoadedVariant loaded;
-  TACTUS_ASSIGN_OR_RETURN(loaded.numerics, ChooseNumerics(variant.options, description.config.weight_dtype));
-  LoadWeightsOptions load = LoadOptionsFor(loaded.numerics);
-  load.threads = kernels::UsableCores();
+  TACTUS_ASSIGN_OR_RETURN(loaded.numerics, compute::ChooseNumerics(variant.options, description.config.weight_dtype));
+  compute::LoadWeightsOptions load = compute::LoadOptionsFor(loaded.numerics);
+  load.threads = compute::UsableCores();
   load.pack = load.pack && !variant.emulate;  // what is emulated stands in for the operator over rows
-  TACTUS_ASSIGN_OR_RETURN(loaded.weights, LoadWeights(description, load, SystemClock()));
-  loaded.ops = variant.emulate ? EmulatingOps(loaded.weights, variant.operators) : kernels::SelectOps();
+  TACTUS_ASSIGN_OR_RETURN(loaded.weights, compute::LoadWeights(description, load, SystemClock()));
+  loaded.ops = variant.emulate ? EmulatingOps(loaded.weights, variant.operators) : compute::SelectOps();
   return loaded;
 }
 

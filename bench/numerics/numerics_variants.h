@@ -19,7 +19,7 @@ struct Int8Operators {
 
 struct NumericsVariant {
   std::string name;
-  NumericsOptions options;
+  compute::NumericsOptions options;
   bool emulate = false;  // `operators` in int8, blocks as the packed operators have them; options must leave rows
   Int8Operators operators;
 };
@@ -33,18 +33,18 @@ std::vector<NumericsVariant> MakeActivationVariants(bool integer_weights, std::s
 std::vector<NumericsVariant> MakeOperatorVariants();
 
 struct LoadedVariant {
-  ModelWeights weights;
-  Numerics numerics;
-  const kernels::Ops* ops = nullptr;
+  compute::ModelWeights weights;
+  compute::Numerics numerics;
+  const compute::Ops* ops = nullptr;
 };
 // One emulating variant at a time: it is process-wide.
-Result<LoadedVariant> LoadVariant(const ModelDescription& description, const NumericsVariant& variant);
+Result<LoadedVariant> LoadVariant(const compute::ModelDescription& description, const NumericsVariant& variant);
 
 // Multiplications of 8 bits over those that 8 bits everywhere would take, without and with the output matrix; none
 // where a matrix meets floats.
 struct Arithmetic {
   double prompt = 0, decode = 0;
 };
-std::optional<Arithmetic> ArithmeticOf(const ModelWeights& weights);
+std::optional<Arithmetic> ArithmeticOf(const compute::ModelWeights& weights);
 
 }  // namespace tactus::bench

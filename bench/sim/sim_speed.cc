@@ -36,8 +36,8 @@ double StatusMiB(const char* field) {
   return 0;
 }
 
-SimOptions Base() {
-  SimOptions o;
+sim::SimOptions Base() {
+  sim::SimOptions o;
   o.model = "codellama-34b";
   o.device = "a100";
   o.tp = 2;
@@ -56,13 +56,13 @@ struct Outcome {
   double cpu_s = 0, wall_s = 0, rss_early_mib = 0, rss_end_mib = 0;
 };
 
-Outcome Run(const SimOptions& o) {
-  auto setup = SetUpSimulation(o, {});
+Outcome Run(const sim::SimOptions& o) {
+  auto setup = sim::SetUpSimulation(o, {});
   if (!setup.ok()) {
     std::fprintf(stderr, "%s\n", setup.status().message().c_str());
     std::exit(2);
   }
-  auto sim = Simulation::Create(setup->config, setup->workload.get());
+  auto sim = sim::Simulation::Create(setup->config, setup->workload.get());
   if (!sim.ok()) {
     std::fprintf(stderr, "%s\n", sim.status().message().c_str());
     std::exit(2);
@@ -70,7 +70,7 @@ Outcome Run(const SimOptions& o) {
   Outcome out;
   const double cpu = CpuSeconds();
   const TimeNs wall = SystemClock().NowNs();
-  const Status run = (*sim)->Run([&](const SimProgress& p) {
+  const Status run = (*sim)->Run([&](const sim::SimProgress& p) {
     if (out.rss_early_mib == 0 && p.ended * 10 > p.total) out.rss_early_mib = StatusMiB("VmRSS:");
     return true;
   });
@@ -82,7 +82,7 @@ Outcome Run(const SimOptions& o) {
   return out;
 }
 
-void Print(const char* name, const SimOptions& o, const Outcome& out) {
+void Print(const char* name, const sim::SimOptions& o, const Outcome& out) {
   const auto steps = static_cast<double>(out.result.engine->steps);
   const auto requests = static_cast<double>(out.result.completed);
   std::printf(
@@ -97,7 +97,7 @@ void Print(const char* name, const SimOptions& o, const Outcome& out) {
 }
 
 int Speed() {
-  SimOptions o = Base();
+  sim::SimOptions o = Base();
   o.concurrency = 38;
   o.requests = 60000;
   const Outcome out = Run(o);
@@ -109,7 +109,7 @@ int Speed() {
 }
 
 int Million() {
-  SimOptions o = Base();
+  sim::SimOptions o = Base();
   o.max_num_seqs = 128;
   o.concurrency = 256;
   o.requests = 10000;
@@ -125,7 +125,7 @@ int Million() {
 // The plans differ in block ids alone: what is cached is not free to be taken again.
 int Caching() {
   constexpr int kRepetitions = 5;
-  SimOptions off = Base(), on = Base();
+  sim::SimOptions off = Base(), on = Base();
   off.concurrency = on.concurrency = 38;
   off.requests = on.requests = 20000;
   off.prefix_caching = false;

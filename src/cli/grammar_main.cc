@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   }
   tactus::SetThreadRole(tactus::ThreadRole::kService, "tactus-grammar");
   try {
-    return tactus::grammar::ServeTrials(argv[1], server);
+    return tactus::language::ServeTrials(argv[1], server);
   } catch (const std::exception& e) {
     std::fprintf(stderr, "tactus-grammar: %s\n", e.what());
     return 1;

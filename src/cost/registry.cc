@@ -95,7 +95,7 @@ Result<ModelSpec> ReadConfigFile(const std::filesystem::path& path) {
   constexpr int64_t kMostBytes = int64_t{16} << 20;  // as of the configuration of a model that is served
   auto text = ReadInputFile(path.string(), kMostBytes);
   if (!text.ok()) return Status(text.status().code(), text.status().message(), "model");
-  TACTUS_ASSIGN_OR_RETURN(const ModelConfig c, ConfigFromJson(*text, path.string()));
+  TACTUS_ASSIGN_OR_RETURN(const compute::ModelConfig c, compute::ConfigFromJson(*text, path.string()));
   ModelSpec m;
   const std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
   m.name = !c.name.empty()                    ? c.name

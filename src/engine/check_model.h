@@ -7,12 +7,12 @@
 #include "engine/model_text.h"
 #include "tactus/options.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 // Configuration, tokeniser and chat template. Errors are those of a start.
-Result<ModelText> CheckModel(const EngineOptions& options, const ModelDescription& description);
+Result<ModelText> CheckModel(const EngineOptions& options, const compute::ModelDescription& description);
 
 // That, what computes it, and every tensor's presence, shape and dtype against the configuration, from headers alone.
-Status CheckStart(const EngineOptions& options, const ModelDescription& description, Clock& clock);
+Status CheckStart(const EngineOptions& options, const compute::ModelDescription& description, Clock& clock);
 
-}  // namespace tactus
+}  // namespace tactus::engine

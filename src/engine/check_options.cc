@@ -15,7 +15,7 @@
 #include "core/loop/replica.h"
 #include "engine/start_drafts.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 constexpr size_t kMostNameBytes = 256;  // as routers take it
@@ -33,10 +33,10 @@ Status CheckName(const std::string& name) {
 
 // A combination that no format of weights would make good.
 Status CheckNumericsFlags(const EngineOptions& o) {
-  const NumericsOptions asked{o.dtype, o.activation_dtype, o.quantization, o.kv_cache_dtype};
+  const compute::NumericsOptions asked{o.dtype, o.activation_dtype, o.quantization, o.kv_cache_dtype};
   std::optional<Status> first;
-  for (const DType stored : {DType::kBF16, DType::kF32, DType::kQ8_0}) {
-    const auto chosen = ChooseNumerics(asked, stored);
+  for (const compute::DType stored : {compute::DType::kBF16, compute::DType::kF32, compute::DType::kQ8_0}) {
+    const auto chosen = compute::ChooseNumerics(asked, stored);
     if (chosen.ok()) return Status();
     if (!first) first = chosen.status();
   }
@@ -46,12 +46,12 @@ Status CheckNumericsFlags(const EngineOptions& o) {
 // Choices that no context and no amount of KV memory would make fit: tried with the smallest of the one and the most of
 // the other.
 Status CheckScheduling(const EngineOptions& o) {
-  TACTUS_ASSIGN_OR_RETURN(ReplicaConfig asked, ReplicaOf(o));
-  sched::SchedulerLimits& limits = asked.scheduler.limits;
+  TACTUS_ASSIGN_OR_RETURN(core::ReplicaConfig asked, core::ReplicaOf(o));
+  core::SchedulerLimits& limits = asked.scheduler.limits;
   limits.max_model_len = static_cast<int32_t>(o.max_model_len > 0 ? o.max_model_len : 2);
   limits.blocks_total = std::numeric_limits<int32_t>::max();
   limits.block_size = static_cast<int32_t>(o.block_size);
-  return Replica::Create(std::move(asked), {}).status();
+  return core::Replica::Create(std::move(asked), {}).status();
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ Status CheckOptions(const EngineOptions& o) {
   TACTUS_RETURN_IF_ERROR(ServedNames(o).status());
   TACTUS_RETURN_IF_ERROR(CheckScheduling(o));
   TACTUS_RETURN_IF_ERROR(CheckNumericsFlags(o));
-  TACTUS_RETURN_IF_ERROR(CheckKernels(o));
+  TACTUS_RETURN_IF_ERROR(compute::CheckKernels(o));
   TACTUS_RETURN_IF_ERROR(CheckDraftFlags(o));
   if (!o.kv_cache_dir.empty() && !o.prefix_caching) {
     return InvalidArgument("--kv-cache-dir keeps what the prefix cache has, and --prefix-caching is off; leave one out",
@@ -89,4 +89,4 @@ Status CheckOptions(const EngineOptions& o) {
   return o.trace_out.empty() ? Status() : CheckWritable(o.trace_out, "trace-out");
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -8,7 +8,7 @@
 #include "tactus/options.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 // The names of --served-model-name, each once, in their order; empty: the model's own. kInvalidArgument: an empty name
 // among others, one that is not UTF-8 or is longer than a router takes.
@@ -18,4 +18,4 @@ Result<std::vector<std::string>> ServedNames(const EngineOptions& options);
 // are those that a start would end with.
 Status CheckOptions(const EngineOptions& options);
 
-}  // namespace tactus
+}  // namespace tactus::engine

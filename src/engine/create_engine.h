@@ -7,14 +7,17 @@
 #include "base/clock.h"
 #include "tactus/engine.h"
 
-namespace tactus {
-
+namespace tactus::core {
 class RunRecorder;  // core/loop/run_recorder.h
+}  // namespace tactus::core
+
+namespace tactus::engine {
 
 struct EngineParts {
-  Clock* clock = nullptr;            // the loop's and the engine's; outlives the engine
-  Clock* stopwatch = nullptr;        // of decision times, asked on the engine thread; null: the clock
-  RunRecorder* recorder = nullptr;   // told of what runs, from the start to Close; null: none is; outlives the engine
+  Clock* clock = nullptr;      // the loop's and the engine's; outlives the engine
+  Clock* stopwatch = nullptr;  // of decision times, asked on the engine thread; null: the clock
+  core::RunRecorder* recorder =
+      nullptr;                       // told of what runs, from the start to Close; null: none is; outlives the engine
   std::unique_ptr<Backend> backend;  // null: MakeBackend chooses (compute/exec/make_backend.h)
 };
 
@@ -22,4 +25,4 @@ struct EngineParts {
 Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const Engine::Progress& progress,
                                              EngineParts parts);
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -12,15 +12,15 @@
 #include <utility>
 #include <vector>
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 constexpr std::chrono::milliseconds kMemoryPause{5};  // before memory is asked for again
 
 struct Choice {
-  Choice(const Tokenizer* tokenizer, bool skip_special, bool at_start)
+  Choice(const language::Tokenizer* tokenizer, bool skip_special, bool at_start)
       : detokenizer(tokenizer, skip_special, at_start) {}
-  Detokenizer detokenizer;
+  language::Detokenizer detokenizer;
   std::string held;    // made, not yet delivered: may become a stop string
   bool ended = false;  // its last delta has been delivered
 };
@@ -35,10 +35,10 @@ struct Subscriber {
 // One event, copied out of the engine thread's spans.
 struct Letter {
   enum class Kind : uint8_t { kToken, kPromptLogprobs, kDone } kind = Kind::kToken;
-  TokenEvent token;
+  core::TokenEvent token;
   std::vector<TokenLogprob> logprobs;
   Status error;
-  PromptLogprobsEvent prompt;
+  core::PromptLogprobsEvent prompt;
   Usage usage;
   Subscriber* to = nullptr;
 };
@@ -67,8 +67,8 @@ static std::string TextBeforeStop(const std::string& held, const std::string& fr
 }
 
 struct Delivery::Impl {
-  const Tokenizer* tokenizer;
-  EventSink* forward;
+  const language::Tokenizer* tokenizer;
+  core::EventSink* forward;
   std::vector<TokenId> ends;
   std::mutex mutex;
   std::condition_variable wake;
@@ -104,7 +104,7 @@ struct Delivery::Impl {
   }
 
   // Whole or not at all. False: there was no memory for it, about `wanted` letters.
-  bool Take(const StepEvents& events) {
+  bool Take(const core::StepEvents& events) {
     const NeedsMemory needs_memory(false);  // the threads that give memory back need the mutex
     std::lock_guard lock(mutex);
     const size_t before = inbox.size();
@@ -118,21 +118,21 @@ struct Delivery::Impl {
     }
   }
 
-  void Copy(const StepEvents& events) {
-    for (const PromptLogprobsEvent& p : events.prompt_logprobs) {
+  void Copy(const core::StepEvents& events) {
+    for (const core::PromptLogprobsEvent& p : events.prompt_logprobs) {
       Letter& letter = inbox.emplace_back();
       letter.kind = Letter::Kind::kPromptLogprobs;
       letter.prompt = p;
       letter.to = static_cast<Subscriber*>(p.user);
     }
-    for (const TokenEvent& t : events.tokens) {
+    for (const core::TokenEvent& t : events.tokens) {
       Letter& letter = inbox.emplace_back();
       letter.token = t;
       if (t.logprobs >= 0) letter.logprobs = events.logprobs[static_cast<size_t>(t.logprobs)];
       if (t.error >= 0) letter.error = events.errors[static_cast<size_t>(t.error)];
       letter.to = static_cast<Subscriber*>(t.user);
     }
-    for (const RequestDoneEvent& d : events.done) {
+    for (const core::RequestDoneEvent& d : events.done) {
       Letter& letter = inbox.emplace_back();
       letter.kind = Letter::Kind::kDone;
       letter.usage = {d.prompt_tokens, d.cached_tokens, d.completion_tokens};
@@ -184,7 +184,7 @@ struct Delivery::Impl {
   }
 
   void DeliverToken(Subscriber& to, Letter& letter) {
-    const TokenEvent& event = letter.token;
+    const core::TokenEvent& event = letter.token;
     Choice& choice = to.choices[static_cast<size_t>(event.choice)];
     if (choice.ended) return;
     const std::vector<std::string>& stops = to.request->stop.stop;
@@ -221,7 +221,7 @@ struct Delivery::Impl {
   }
 };
 
-Delivery::Delivery(const Tokenizer* tokenizer, EventSink* forward, std::vector<TokenId> ends)
+Delivery::Delivery(const language::Tokenizer* tokenizer, core::EventSink* forward, std::vector<TokenId> ends)
     : impl_(std::make_unique<Impl>()) {
   impl_->tokenizer = tokenizer;
   impl_->forward = forward;
@@ -287,7 +287,7 @@ void Delivery::WaitUntilEmpty() {
   impl_->empty.wait(lock, [this] { return impl_->registered == 0; });
 }
 
-void Delivery::OnStep(const StepEvents& events) {
+void Delivery::OnStep(const core::StepEvents& events) {
   if (impl_->forward) impl_->forward->OnStep(events);
   if (events.tokens.empty() && events.prompt_logprobs.empty() && events.done.empty()) return;
   while (!impl_->Take(events)) {
@@ -299,4 +299,4 @@ void Delivery::OnStep(const StepEvents& events) {
   impl_->wake.notify_one();
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -15,13 +15,13 @@
 #include "language/text/tokenizer.h"
 #include "tactus/engine.h"
 
-namespace tactus {
+namespace tactus::engine {
 
-class Delivery final : public EventSink {
+class Delivery final : public core::EventSink {
  public:
   // Both outlive this. `forward` also sees every event, on the engine thread, first (metrics); may be null. `ends`: the
   // model's stop ids.
-  Delivery(const Tokenizer* tokenizer, EventSink* forward, std::vector<TokenId> ends = {});
+  Delivery(const language::Tokenizer* tokenizer, core::EventSink* forward, std::vector<TokenId> ends = {});
   ~Delivery() override;  // delivers what has been handed over, then joins
 
   // The token that PreparedRequest::user carries. Forget it again when the loop refuses the request; otherwise it goes
@@ -35,7 +35,7 @@ class Delivery final : public EventSink {
                                   std::vector<std::vector<TokenLogprob>> logprobs,
                                   const std::function<Result<RequestHandle>()>& submit);
 
-  void OnStep(const StepEvents& events) override;
+  void OnStep(const core::StepEvents& events) override;
 
   // Returns when every registered request has been answered or forgotten. Not on the delivery thread.
   void WaitUntilEmpty();
@@ -48,4 +48,4 @@ class Delivery final : public EventSink {
 // The longest end of `text` that is a proper beginning of one of `stops`: what must be withheld. Exposed for tests.
 size_t WithheldLength(const std::string& text, const std::vector<std::string>& stops);
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -51,7 +51,7 @@
 #include "engine/turn_ends.h"
 #include "tactus/engine.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 constexpr int64_t kMostStepTokens = int64_t{1} << 30;
@@ -60,7 +60,7 @@ constexpr int64_t kDiskRoomBytes = int64_t{256} << 20;  // host memory for KV on
 // Everything of the start-up that later steps need, in the order in which it is found out.
 struct Setup {
   EngineOptions options;
-  ModelDescription description;
+  compute::ModelDescription description;
   ModelText text;
   std::unique_ptr<Backend> backend;
   BackendInfo computes;
@@ -68,43 +68,43 @@ struct Setup {
   DraftPlan drafts;
   MemoryGrant memory;
   OutputRulesMemory rules;
-  ReplicaConfig replica;
+  core::ReplicaConfig replica;
   FoundStepTimes step_times;
   std::vector<std::string> warnings;    // about the model
   std::unique_ptr<KvFolder> kv_folder;  // null: no KV is kept on disk
 };
 
 Status FindModel(Setup* s, Clock& clock) {
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(s->options.model));
-  TACTUS_ASSIGN_OR_RETURN(s->description, DescribeModel(path));
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(s->options.model));
+  TACTUS_ASSIGN_OR_RETURN(s->description, compute::DescribeModel(path));
   TACTUS_ASSIGN_OR_RETURN(s->text, CheckModel(s->options, s->description));
   TurnEnds ends = FindTurnEnds(s->description, s->text);
   s->description.config.stop_ids = ends.ids();
   s->warnings = s->description.config.warnings;
   s->warnings.insert(s->warnings.end(), ends.warnings.begin(), ends.warnings.end());
   if (s->backend == nullptr) {
-    TACTUS_ASSIGN_OR_RETURN(s->backend, MakeBackend(s->options, s->description, clock));
+    TACTUS_ASSIGN_OR_RETURN(s->backend, compute::MakeBackend(s->options, s->description, clock));
   }
   s->computes = s->backend->Info();
   TACTUS_ASSIGN_OR_RETURN(s->drafts, PlanDrafts(s->options, *s->text.tokenizer, s->computes.max_draft_tokens, clock));
   return Status();
 }
 
-Result<std::unique_ptr<Replica>> MakeReplica(const Setup& s) {
-  ReplicaServices services;
+Result<std::unique_ptr<core::Replica>> MakeReplica(const Setup& s) {
+  core::ReplicaServices services;
   services.step_time = s.step_times.profile.get();
   services.corrected = true;
   services.recorded = !s.options.trace_out.empty();
-  return Replica::Create(s.replica, std::move(services));
+  return core::Replica::Create(s.replica, std::move(services));
 }
 
 // The scheduler decides how large a step can be, which decides the memory plan, which decides the context and the
 // blocks that the scheduler works with: so it is made once to ask, and once for good.
 Status PlanEverything(Setup* s) {
   const EngineOptions& o = s->options;
-  const ModelConfig& config = s->description.config;
-  TACTUS_ASSIGN_OR_RETURN(s->replica, ReplicaOf(o));
-  sched::SchedulerConfig& c = s->replica.scheduler;
+  const compute::ModelConfig& config = s->description.config;
+  TACTUS_ASSIGN_OR_RETURN(s->replica, core::ReplicaOf(o));
+  core::SchedulerConfig& c = s->replica.scheduler;
   c.limits.max_model_len =
       static_cast<int32_t>(o.max_model_len > 0 ? std::min(o.max_model_len, config.max_position) : config.max_position);
   c.limits.blocks_total = std::numeric_limits<int32_t>::max();
@@ -154,8 +154,9 @@ Status PlanEverything(Setup* s) {
 
 class EngineImpl final : public Engine {
  public:
-  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<DraftSource> drafts,
-             std::unique_ptr<Replica> replica, ModelInfo info, Clock& clock, Clock& stopwatch, RunRecorder* recorder)
+  EngineImpl(Setup setup, std::unique_ptr<Executor> executor, std::unique_ptr<core::DraftSource> drafts,
+             std::unique_ptr<core::Replica> replica, ModelInfo info, Clock& clock, Clock& stopwatch,
+             core::RunRecorder* recorder)
       : setup_(std::move(setup)),
         info_(std::move(info)),
         clock_(clock),
@@ -169,21 +170,21 @@ class EngineImpl final : public Engine {
   // Connects the replica to the executor and starts the engine thread.
   Status Start(const Backend::Say& say) {
     EngineOptions& o = setup_.options;
-    metrics_ =
-        std::make_unique<EngineMetrics>(info_.name, replica_->kv_config(), replica_->scheduler().max_step_tokens());
+    metrics_ = std::make_unique<core::EngineMetrics>(info_.name, replica_->kv_config(),
+                                                     replica_->scheduler().max_step_tokens());
     if (o.seed != 0) {
       seed_base_ = static_cast<uint64_t>(o.seed);
     } else {
       TACTUS_ASSIGN_OR_RETURN(const Hash128 bits, SystemRandom());
       seed_base_ = bits.low;
     }
-    const Tokenizer* tokenizer = setup_.text.tokenizer.get();
-    EventSink* told = metrics_.get();
+    const language::Tokenizer* tokenizer = setup_.text.tokenizer.get();
+    core::EventSink* told = metrics_.get();
     if (recorder_ != nullptr) told = &recording_.emplace(recorder_, told, [this] { return loop_->Stats(); });
     delivery_ = std::make_unique<Delivery>(tokenizer, told, replica_->limits().model_stop_ids);
     rules_ =
         std::make_unique<OutputRules>(tokenizer, info_.vocab_size, replica_->limits().model_stop_ids, setup_.rules);
-    ReplicaParts parts;
+    core::ReplicaParts parts;
     parts.executor = executor_.get();
     parts.clock = &clock_;
     parts.stopwatch = &stopwatch_;
@@ -191,7 +192,7 @@ class EngineImpl final : public Engine {
     parts.drafts = drafts_.get();
     parts.token_bytes = [tokenizer](TokenId id) { return tokenizer->TokenBytes(id); };
     parts.about = "model = " + info_.path + "\n" + OptionsText(o);
-    if (!o.trace_out.empty()) parts.tap = RecordTo(o.trace_out, parts.about);
+    if (!o.trace_out.empty()) parts.tap = core::RecordTo(o.trace_out, parts.about);
     TACTUS_RETURN_IF_ERROR(replica_->Connect(std::move(parts)));
     loop_ = &replica_->loop();
     if (!o.kv_secret.empty() && executor_->kv_block_bytes() > 0) {
@@ -241,7 +242,7 @@ class EngineImpl final : public Engine {
     return setup_.text.tokenizer->Decode(tokens, false);
   }
   std::string TokenString(TokenId token) const override {
-    Detokenizer one(setup_.text.tokenizer.get(), false);
+    language::Detokenizer one(setup_.text.tokenizer.get(), false);
     std::string text = one.Append(token);
     return text + one.Flush();
   }
@@ -292,7 +293,7 @@ class EngineImpl final : public Engine {
       CountRejected(*shared, known ? shared->slo_class : "", classed.message(), arrival_ns);
       return classed;
     }
-    auto prepared = PrepareRequest(shared, replica_->limits());
+    auto prepared = core::PrepareRequest(shared, replica_->limits());
     if (!prepared.ok()) {
       CountRejected(*shared, shared->slo_class, prepared.status().message(), arrival_ns);
       return prepared.status();
@@ -355,7 +356,7 @@ class EngineImpl final : public Engine {
   }
 
   std::vector<RequestTimeline> Timelines(const TimelineQuery& query) const override { return loop_->Timelines(query); }
-  int64_t kept_timelines() const override { return tactus::Timelines::kKeptSequences; }
+  int64_t kept_timelines() const override { return core::Timelines::kKeptSequences; }
   MigrationPort* migration() override { return port_.get(); }
   bool may_refuse() const override { return replica_->scheduler().gate_asks(); }
   EngineStats Stats() const override { return loop_->Stats(); }
@@ -422,15 +423,15 @@ class EngineImpl final : public Engine {
   ModelInfo info_;
   Clock& clock_;
   Clock& stopwatch_;
-  RunRecorder* const recorder_;  // null: nothing is recorded
-  std::optional<RecordingSink> recording_;
+  core::RunRecorder* const recorder_;  // null: nothing is recorded
+  std::optional<core::RecordingSink> recording_;
   std::unique_ptr<Executor> executor_;
-  std::unique_ptr<DraftSource> drafts_;  // null: the executor verifies none
-  std::unique_ptr<EngineMetrics> metrics_;
+  std::unique_ptr<core::DraftSource> drafts_;  // null: the executor verifies none
+  std::unique_ptr<core::EngineMetrics> metrics_;
   std::unique_ptr<Delivery> delivery_;
   const DurationNs shortest_step_ns_;
-  std::unique_ptr<Replica> replica_;
-  StepLoop* loop_ = nullptr;                   // the replica's
+  std::unique_ptr<core::Replica> replica_;
+  core::StepLoop* loop_ = nullptr;             // the replica's
   std::unique_ptr<MigrationPort> port_;        // null: sequences do not move
   std::unique_ptr<PromptCache> prompt_cache_;  // null: no KV is kept on disk
   uint64_t seed_base_ = 0;
@@ -441,7 +442,7 @@ class EngineImpl final : public Engine {
 // What the API calls the model without --served-model-name: the catalogue's name where it was found by name or lies in
 // the catalogue, else the file's or folder's own name.
 std::string ServedName(const std::string& asked, const std::string& path) {
-  for (const CatalogEntry& entry : ListModels()) {
+  for (const compute::CatalogEntry& entry : compute::ListModels()) {
     if (entry.name == asked || entry.path == path) return entry.name;
   }
   const std::filesystem::path p(path);
@@ -450,7 +451,7 @@ std::string ServedName(const std::string& asked, const std::string& path) {
 }
 
 ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
-  const ModelConfig& config = s.description.config;
+  const compute::ModelConfig& config = s.description.config;
   ModelInfo info;
   info.name = s.names[0];
   info.other_names.assign(s.names.begin() + 1, s.names.end());
@@ -464,7 +465,7 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
   info.kv_bytes_per_token = 4 * config.num_kv_heads * config.head_dim * config.num_layers;
   info.weight_format = std::move(weight_format);
   info.kernels = s.computes.kernels;
-  info.generation_defaults = DefaultSampling(s.options.sampling, config.generation_defaults);
+  info.generation_defaults = compute::DefaultSampling(s.options.sampling, config.generation_defaults);
   info.chat_template = s.text.template_source + s.text.tool_use_source;
   info.front_end_bytes = s.memory.front_end_bytes;
   return info;
@@ -473,7 +474,7 @@ ModelInfo MakeInfo(const Setup& s, std::string weight_format) {
 // Finds the step times that are wanted and not stored, and makes the scheduler by them. What goes wrong is said, and
 // leaves everything as it was.
 Status SizeByQuickProfile(Executor* executor, const ExecutorSize& size, const std::string& weight_format, Clock& clock,
-                          const Backend::Say& say, Setup* s, std::unique_ptr<Replica>* replica) {
+                          const Backend::Say& say, Setup* s, std::unique_ptr<core::Replica>* replica) {
   ProfileLimits limits;
   limits.max_step_tokens = size.max_step_tokens;
   limits.max_decodes = std::max(0, size.max_step_items - 1);
@@ -496,13 +497,13 @@ Status SizeByQuickProfile(Executor* executor, const ExecutorSize& size, const st
 }
 
 // The weights, and the engine around them.
-Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> replica, const EngineParts& parts,
+Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<core::Replica> replica, const EngineParts& parts,
                                       const Backend::Say& say) {
   TACTUS_ASSIGN_OR_RETURN(std::string format, setup.backend->LoadWeights(say));
   say(fmt::format("weights {}; {}", format, setup.computes.summary));
   if (!setup.computes.hint.empty()) say(setup.computes.hint);
   ModelInfo info = MakeInfo(setup, std::move(format));
-  const sched::Scheduler& scheduler = replica->scheduler();
+  const core::Scheduler& scheduler = replica->scheduler();
   ExecutorSize size;
   size.num_blocks = setup.memory.num_blocks;
   size.swap_blocks = setup.memory.swap_blocks;
@@ -529,7 +530,7 @@ Result<std::unique_ptr<Engine>> Start(Setup setup, std::unique_ptr<Replica> repl
     info.prompt_token_s = rates.prompt_token_s;
     info.kv_token_s = rates.kv_token_s;
   }
-  std::unique_ptr<DraftSource> drafts;
+  std::unique_ptr<core::DraftSource> drafts;
   if (setup.replica.max_draft_tokens > 0) {
     const DraftLimits limits{size.max_slots, size.max_model_len, info.vocab_size};
     TACTUS_ASSIGN_OR_RETURN(drafts, MakeDrafts(std::move(setup.drafts), setup.options, limits, say));
@@ -552,7 +553,7 @@ Result<std::unique_ptr<Engine>> Create(const EngineOptions& options, const Engin
   setup.backend = std::move(parts.backend);
   TACTUS_RETURN_IF_ERROR(CheckOptions(options));
   TACTUS_RETURN_IF_ERROR(FindModel(&setup, *parts.clock));
-  const ModelConfig& config = setup.description.config;
+  const compute::ModelConfig& config = setup.description.config;
   say(fmt::format("model {} ({}, {:.1f} M parameters) from {}", config.name, config.architecture,
                   static_cast<double>(config.NumParameters()) * 1e-6, setup.description.path));
   for (const std::string& warning : setup.warnings) say("warning: " + warning);
@@ -592,8 +593,9 @@ Result<std::unique_ptr<Engine>> CreateEngine(const EngineOptions& options, const
   return CatchShortage([&] { return Create(options, progress, std::move(parts)); });
 }
 
-Result<std::unique_ptr<Engine>> Engine::Create(const EngineOptions& options, const Progress& progress) {
-  return CreateEngine(options, progress, {.clock = &SystemClock()});
-}
+}  // namespace tactus::engine
 
-}  // namespace tactus
+tactus::Result<std::unique_ptr<tactus::Engine>> tactus::Engine::Create(const EngineOptions& options,
+                                                                       const Progress& progress) {
+  return engine::CreateEngine(options, progress, {.clock = &SystemClock()});
+}

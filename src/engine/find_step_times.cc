@@ -12,11 +12,11 @@
 #include "engine/kept_step_times.h"
 #include "engine/profile_model.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 // Of another model or machine, and which; empty: they are of these.
-std::string MadeFor(const cost::StepProfile& profile, const ModelDescription& description,
+std::string MadeFor(const cost::StepProfile& profile, const compute::ModelDescription& description,
                     const BackendInfo& computes) {
   std::map<std::string, std::string> now = computes.remarks;
   now["model"] = std::filesystem::path(description.path).filename().string();
@@ -30,11 +30,11 @@ std::string MadeFor(const cost::StepProfile& profile, const ModelDescription& de
 
 }  // namespace
 
-Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const ModelDescription& description,
+Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const compute::ModelDescription& description,
                                      const BackendInfo& computes) {
   FoundStepTimes found;
-  TACTUS_ASSIGN_OR_RETURN(const ReplicaConfig asked, ReplicaOf(o));
-  TACTUS_ASSIGN_OR_RETURN(const sched::ChoiceTraits traits, sched::Scheduler::TraitsOf(asked.scheduler));
+  TACTUS_ASSIGN_OR_RETURN(const core::ReplicaConfig asked, core::ReplicaOf(o));
+  TACTUS_ASSIGN_OR_RETURN(const core::ChoiceTraits traits, core::Scheduler::TraitsOf(asked.scheduler));
   // An offline run goes by what is stored, and begins without measuring.
   const bool waits = traits.wants_step_time && !(traits.offline && o.likes_step_times);
   const bool wants = waits || o.speculation != "none";
@@ -79,4 +79,4 @@ Result<FoundStepTimes> FindStepTimes(const EngineOptions& o, const ModelDescript
   return found;
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -12,7 +12,7 @@
 #include "tactus/options.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 struct FoundStepTimes {
   std::unique_ptr<cost::StepProfile> profile;  // may be null
@@ -23,7 +23,7 @@ struct FoundStepTimes {
 // Decisions do not depend on what lies about in the cache: it is looked at where a choice of the
 // scheduler (ChoiceTraits::wants_step_time) or --speculation goes by step times.
 // kInvalidArgument: --profile names those of another model or machine, and which.
-Result<FoundStepTimes> FindStepTimes(const EngineOptions& options, const ModelDescription& description,
+Result<FoundStepTimes> FindStepTimes(const EngineOptions& options, const compute::ModelDescription& description,
                                      const BackendInfo& computes);
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -14,7 +14,7 @@
 #include "base/hash.h"
 #include "tactus/version.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -100,4 +100,4 @@ Result<std::string> StoredKvIdentity(const ModelInfo& model, const EngineOptions
                      TimesDigest(WeightFiles(model.path)));
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

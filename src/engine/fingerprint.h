@@ -8,7 +8,7 @@
 #include "tactus/engine.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 // Of weights, program, kernels and arithmetic, for people too.
 std::string Fingerprint(const ModelInfo& model, const EngineOptions& options, const BackendInfo& computes);
@@ -23,4 +23,4 @@ std::string WeightsDigest(const std::string& path);
 // does not look. kDataLoss: the program's file cannot be read.
 Result<std::string> StoredKvIdentity(const ModelInfo& model, const EngineOptions& options, const BackendInfo& computes);
 
-}  // namespace tactus
+}  // namespace tactus::engine

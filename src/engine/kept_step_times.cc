@@ -16,7 +16,7 @@
 #include "engine/fingerprint.h"
 #include "tactus/version.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -85,8 +85,9 @@ std::string MachineText() {
 
 }  // namespace
 
-std::map<std::string, std::string> StepTimeRemarks(const ModelDescription& model, const std::string& weight_format,
-                                                   const BackendInfo& computes, const ProfileLimits& limits) {
+std::map<std::string, std::string> StepTimeRemarks(const compute::ModelDescription& model,
+                                                   const std::string& weight_format, const BackendInfo& computes,
+                                                   const ProfileLimits& limits) {
   fs::path path(model.path);
   if (!path.has_filename()) path = path.parent_path();
   std::map<std::string, std::string> remarks = computes.remarks;
@@ -136,4 +137,4 @@ Result<std::unique_ptr<cost::StepProfile>> QuickStepTimes(Executor* executor, co
   return fitted;
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -14,12 +14,13 @@
 #include "cost/step_table.h"
 #include "engine/profile_model.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 // What the step times of a start depend on: model (by its content), format, numerics, machine, version and build, and
 // how far is measured.
-std::map<std::string, std::string> StepTimeRemarks(const ModelDescription& model, const std::string& weight_format,
-                                                   const BackendInfo& computes, const ProfileLimits& limits);
+std::map<std::string, std::string> StepTimeRemarks(const compute::ModelDescription& model,
+                                                   const std::string& weight_format, const BackendInfo& computes,
+                                                   const ProfileLimits& limits);
 
 // Of `options` --weight-cache and --measure-step-times, which measures although some are kept. `wanted`: where `tactus
 // profile` would store better ones. What is kept and cannot be used, and a folder that cannot be written, are lines to
@@ -29,4 +30,4 @@ Result<std::unique_ptr<cost::StepProfile>> QuickStepTimes(Executor* executor, co
                                                           const EngineOptions& options, const std::string& wanted,
                                                           Clock& clock, const Backend::Say& say);
 
-}  // namespace tactus
+}  // namespace tactus::engine

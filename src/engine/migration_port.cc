@@ -11,13 +11,13 @@
 
 #include "base/on_exit.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 // One answer of the loop, awaited. Who gives up says so, and the answer is undone.
 class Await {
  public:
-  void Give(TransferAnswer answer) {
+  void Give(core::TransferAnswer answer) {
     bool late = false;
     {
       std::lock_guard lock(mutex_);
@@ -27,7 +27,7 @@ class Await {
     came_.notify_all();
     if (late && undo_) undo_(*answer_);
   }
-  Result<TransferAnswer> Take(DurationNs timeout_ns) {
+  Result<core::TransferAnswer> Take(DurationNs timeout_ns) {
     std::unique_lock lock(mutex_);
     if (!came_.wait_for(lock, std::chrono::nanoseconds(timeout_ns), [this] { return answer_.has_value(); })) {
       given_up_ = true;
@@ -37,12 +37,12 @@ class Await {
     if (!answer_->status.ok()) return answer_->status;
     return std::move(*answer_);
   }
-  std::function<void(const TransferAnswer&)> undo_;  // set before it is handed out
+  std::function<void(const core::TransferAnswer&)> undo_;  // set before it is handed out
 
  private:
   std::mutex mutex_;
   std::condition_variable came_;
-  std::optional<TransferAnswer> answer_;
+  std::optional<core::TransferAnswer> answer_;
   bool given_up_ = false;
 };
 
@@ -54,13 +54,14 @@ class Port final : public MigrationPort {
 
   Result<KvBytes> Read(RequestHandle handle, int32_t first_block, int32_t blocks, int64_t timeout_ns) override {
     TACTUS_ASSIGN_OR_RETURN(
-        const TransferAnswer answer,
-        Ask({.kind = TransferKind::kRead, .handle = handle, .first_block = first_block, .blocks = blocks}, timeout_ns));
+        const core::TransferAnswer answer,
+        Ask({.kind = core::TransferKind::kRead, .handle = handle, .first_block = first_block, .blocks = blocks},
+            timeout_ns));
     return KvBytes{answer.blocks, std::string(reinterpret_cast<const char*>(answer.bytes.data()), answer.bytes.size())};
   }
 
   Result<MovingSequence> Pause(RequestHandle handle, int64_t timeout_ns) override {
-    auto answer = Ask({.kind = TransferKind::kPause, .handle = handle}, timeout_ns);
+    auto answer = Ask({.kind = core::TransferKind::kPause, .handle = handle}, timeout_ns);
     if (!answer.ok()) {
       if (answer.status().code() == StatusCode::kDeadlineExceeded) Resume(handle);
       return answer.status();
@@ -71,10 +72,10 @@ class Port final : public MigrationPort {
     return moving;
   }
   void Resume(RequestHandle handle) override {
-    parts_.loop->Transfer({.kind = TransferKind::kResume, .handle = handle});
+    parts_.loop->Transfer({.kind = core::TransferKind::kResume, .handle = handle});
   }
   Status Leave(RequestHandle handle, int64_t timeout_ns) override {
-    return Ask({.kind = TransferKind::kLeave, .handle = handle}, timeout_ns).status();
+    return Ask({.kind = core::TransferKind::kLeave, .handle = handle}, timeout_ns).status();
   }
 
   Result<uint64_t> ReserveRoom(uint64_t room, int32_t blocks, int64_t timeout_ns) override;
@@ -86,23 +87,23 @@ class Port final : public MigrationPort {
       std::lock_guard lock(mutex_);
       rooms_.erase(room);
     }
-    parts_.loop->Transfer({.kind = TransferKind::kDrop, .import = room});
+    parts_.loop->Transfer({.kind = core::TransferKind::kDrop, .import = room});
   }
 
  private:
-  Result<TransferAnswer> Ask(TransferCommand command, int64_t timeout_ns) {
+  Result<core::TransferAnswer> Ask(core::TransferCommand command, int64_t timeout_ns) {
     auto await = std::make_shared<Await>();
-    if (command.kind == TransferKind::kReserve && command.import == 0) {
-      await->undo_ = [loop = parts_.loop](const TransferAnswer& late) {
-        if (late.status.ok()) loop->Transfer({.kind = TransferKind::kDrop, .import = late.import});
+    if (command.kind == core::TransferKind::kReserve && command.import == 0) {
+      await->undo_ = [loop = parts_.loop](const core::TransferAnswer& late) {
+        if (late.status.ok()) loop->Transfer({.kind = core::TransferKind::kDrop, .import = late.import});
       };
     }
-    command.answer = [await](TransferAnswer answer) { await->Give(std::move(answer)); };
+    command.answer = [await](core::TransferAnswer answer) { await->Give(std::move(answer)); };
     parts_.loop->Transfer(std::move(command));
     return await->Take(timeout_ns);
   }
-  MovingSequence Moving(const SequenceStanding& standing) const;
-  ImportedSequence Arriving(const MovingSequence& moving, uint64_t room) const;
+  MovingSequence Moving(const core::SequenceStanding& standing) const;
+  core::ImportedSequence Arriving(const MovingSequence& moving, uint64_t room) const;
   Status CheckTokens(const MovingSequence& sequence) const;
 
   const MigrationFormat format_;
@@ -111,7 +112,7 @@ class Port final : public MigrationPort {
   std::map<uint64_t, std::vector<BlockId>> rooms_;  // their host blocks
 };
 
-MovingSequence Port::Moving(const SequenceStanding& s) const {
+MovingSequence Port::Moving(const core::SequenceStanding& s) const {
   const TimeNs now_ns = parts_.clock->NowNs();
   MovingSequence m;
   m.request = *s.request;
@@ -131,13 +132,13 @@ MovingSequence Port::Moving(const SequenceStanding& s) const {
   return m;
 }
 
-ImportedSequence Port::Arriving(const MovingSequence& m, uint64_t room) const {
+core::ImportedSequence Port::Arriving(const MovingSequence& m, uint64_t room) const {
   const TimeNs now_ns = parts_.clock->NowNs();
   // No clock began before the machine, and 0 means never.
   const auto at = [now_ns](int64_t age_ns) { return std::max<TimeNs>(1, now_ns - std::max<int64_t>(0, age_ns)); };
-  ImportedSequence imported;
+  core::ImportedSequence imported;
   imported.import = room;
-  SequenceStanding& s = imported.standing;
+  core::SequenceStanding& s = imported.standing;
   s.output = m.output;
   s.generated = static_cast<int32_t>(m.output.size());
   s.computed_tokens = m.computed_tokens;
@@ -169,7 +170,7 @@ Result<uint64_t> Port::ReserveRoom(uint64_t room, int32_t blocks, int64_t timeou
                   fmt::format("{} KV blocks are wanted and {} of {} are free; try another replica", wanted, unused,
                               stats.kv_blocks_total));
   }
-  const auto answer = Ask({.kind = TransferKind::kReserve, .import = room, .blocks = blocks}, timeout_ns);
+  const auto answer = Ask({.kind = core::TransferKind::kReserve, .import = room, .blocks = blocks}, timeout_ns);
   if (!answer.ok()) {
     // It grows yet, by blocks that are not heard of here: what came next would be written to the wrong ones.
     if (answer.status().code() == StatusCode::kDeadlineExceeded) DropRoom(room);
@@ -234,8 +235,8 @@ Result<RequestHandle> Port::Arrive(uint64_t room, MovingSequence sequence, std::
                                          sequence.computed_tokens, needed, has));
   }
   auto request = std::make_shared<const Request>(std::move(sequence.request));
-  TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(request, *parts_.limits));
-  TACTUS_RETURN_IF_ERROR(AddImported(Arriving(sequence, room), *parts_.limits, &prepared));
+  TACTUS_ASSIGN_OR_RETURN(core::PreparedRequest prepared, core::PrepareRequest(request, *parts_.limits));
+  TACTUS_RETURN_IF_ERROR(core::AddImported(Arriving(sequence, room), *parts_.limits, &prepared));
   void* user = prepared.user = parts_.delivery->Register(request, std::move(sink));
   auto handle = parts_.delivery->TellAgain(user, sequence.output, std::move(sequence.logprobs),
                                            [&] { return parts_.loop->Submit(std::move(prepared)); });
@@ -254,4 +255,4 @@ std::unique_ptr<MigrationPort> MakeMigrationPort(MigrationFormat format, const M
   return std::make_unique<Port>(std::move(format), parts);
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

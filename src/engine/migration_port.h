@@ -13,18 +13,18 @@
 #include "engine/delivery.h"
 #include "tactus/migration.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 // All outlive it; the loop has ended before the executor does.
 struct MigrationParts {
-  StepLoop* loop = nullptr;
+  core::StepLoop* loop = nullptr;
   Executor* executor = nullptr;
   Delivery* delivery = nullptr;
-  const IntakeLimits* limits = nullptr;
+  const core::IntakeLimits* limits = nullptr;
   Clock* clock = nullptr;
   int64_t vocab_size = 0;
 };
 
 std::unique_ptr<MigrationPort> MakeMigrationPort(MigrationFormat format, const MigrationParts& parts);
 
-}  // namespace tactus
+}  // namespace tactus::engine

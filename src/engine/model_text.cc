@@ -5,12 +5,12 @@
 #include "base/input_file.h"
 #include "language/text/gguf_spec.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
-GgufTokenizerFields FieldsOf(const ModelDescription& d) {
+language::GgufTokenizerFields FieldsOf(const compute::ModelDescription& d) {
   const auto& t = d.gguf_tokenizer;
-  GgufTokenizerFields f;
+  language::GgufTokenizerFields f;
   f.model = t.model;
   f.pre = t.pre;
   f.model_name = d.config.name;
@@ -29,8 +29,8 @@ GgufTokenizerFields FieldsOf(const ModelDescription& d) {
 }
 
 // One token per byte, spelled in GPT-2's printable alphabet; the rest of the vocabulary is unused names.
-TokenizerSpec ByteSpec(const ModelConfig& config) {
-  TokenizerSpec spec;
+language::TokenizerSpec ByteSpec(const compute::ModelConfig& config) {
+  language::TokenizerSpec spec;
   auto utf8 = [](uint32_t c) {
     return c < 0x80 ? std::string(1, static_cast<char>(c))
                     : std::string{static_cast<char>(0xC0 | c >> 6), static_cast<char>(0x80 | (c & 0x3F))};
@@ -43,12 +43,12 @@ TokenizerSpec ByteSpec(const ModelConfig& config) {
   for (auto id = static_cast<int64_t>(spec.tokens.size()); id < config.vocab_size; ++id) {
     spec.tokens.push_back(fmt::format("<unused{}>", id));
   }
-  spec.kinds.assign(spec.tokens.size(), TokenKind::kNormal);
+  spec.kinds.assign(spec.tokens.size(), language::TokenKind::kNormal);
   auto special = [&](TokenId id, const char* name) {
     if (id < 256 || id >= config.vocab_size || !spec.tokens[static_cast<size_t>(id)].starts_with("<unused"))
       return TokenId{-1};
     spec.tokens[static_cast<size_t>(id)] = name;
-    spec.kinds[static_cast<size_t>(id)] = TokenKind::kControl;
+    spec.kinds[static_cast<size_t>(id)] = language::TokenKind::kControl;
     spec.added.push_back({name, id, true, false, false, false, false});
     return id;
   };
@@ -57,16 +57,18 @@ TokenizerSpec ByteSpec(const ModelConfig& config) {
   return spec;
 }
 
-Result<TokenizerSpec> SpecOf(const ModelDescription& d, const ModelTextOptions& options) {
-  if (d.source == ModelDescription::Source::kGguf && !d.gguf_tokenizer.model.empty()) return SpecFromGguf(FieldsOf(d));
-  if (!d.tokenizer_json.empty()) return ParseTokenizerJson(d.tokenizer_json, d.tokenizer_config_json);
+Result<language::TokenizerSpec> SpecOf(const compute::ModelDescription& d, const ModelTextOptions& options) {
+  if (d.source == compute::ModelDescription::Source::kGguf && !d.gguf_tokenizer.model.empty())
+    return language::SpecFromGguf(FieldsOf(d));
+  if (!d.tokenizer_json.empty()) return language::ParseTokenizerJson(d.tokenizer_json, d.tokenizer_config_json);
   if (!d.tokenizer_model.empty()) {
-    TACTUS_ASSIGN_OR_RETURN(TokenizerSpec spec, ParseSentencePieceModel(d.tokenizer_model));
-    if (!d.tokenizer_config_json.empty()) TACTUS_RETURN_IF_ERROR(ApplyTokenizerConfig(d.tokenizer_config_json, &spec));
+    TACTUS_ASSIGN_OR_RETURN(language::TokenizerSpec spec, language::ParseSentencePieceModel(d.tokenizer_model));
+    if (!d.tokenizer_config_json.empty())
+      TACTUS_RETURN_IF_ERROR(language::ApplyTokenizerConfig(d.tokenizer_config_json, &spec));
     return spec;
   }
   if (options.allow_byte_tokenizer) return ByteSpec(d.config);
-  if (d.source == ModelDescription::Source::kGguf) {
+  if (d.source == compute::ModelDescription::Source::kGguf) {
     return NotFound(fmt::format(
         "{}: metadata 'tokenizer.ggml.model' is missing: the file has no tokeniser; convert the model again", d.path));
   }
@@ -81,9 +83,10 @@ Result<std::string> ReadTemplate(const std::string& path) {
 }
 
 // Null: there is none.
-Result<std::unique_ptr<ChatTemplate>> CompileTemplate(const std::string& source, const ModelTextOptions& options) {
-  if (source.empty()) return std::unique_ptr<ChatTemplate>();
-  auto compiled = ChatTemplate::Compile(source);
+Result<std::unique_ptr<language::ChatTemplate>> CompileTemplate(const std::string& source,
+                                                                const ModelTextOptions& options) {
+  if (source.empty()) return std::unique_ptr<language::ChatTemplate>();
+  auto compiled = language::ChatTemplate::Compile(source);
   if (compiled.ok()) return compiled;
   return InvalidArgument(
       fmt::format("the chat template{} does not compile: {}; give another one with --chat-template FILE",
@@ -94,11 +97,11 @@ Result<std::unique_ptr<ChatTemplate>> CompileTemplate(const std::string& source,
 
 }  // namespace
 
-Result<ModelText> LoadModelText(const ModelDescription& description, const ModelTextOptions& options) {
+Result<ModelText> LoadModelText(const compute::ModelDescription& description, const ModelTextOptions& options) {
   ModelText text;
-  TACTUS_ASSIGN_OR_RETURN(TokenizerSpec spec, SpecOf(description, options));
-  TACTUS_RETURN_IF_ERROR(CheckTokenizerFits(spec, description.config.vocab_size));
-  TACTUS_ASSIGN_OR_RETURN(text.tokenizer, MakeTokenizer(std::move(spec)));
+  TACTUS_ASSIGN_OR_RETURN(language::TokenizerSpec spec, SpecOf(description, options));
+  TACTUS_RETURN_IF_ERROR(language::CheckTokenizerFits(spec, description.config.vocab_size));
+  TACTUS_ASSIGN_OR_RETURN(text.tokenizer, language::MakeTokenizer(std::move(spec)));
   if (text.tokenizer->bos_id() >= 0) text.bos_token = text.tokenizer->TokenText(text.tokenizer->bos_id());
   if (text.tokenizer->eos_id() >= 0) text.eos_token = text.tokenizer->TokenText(text.tokenizer->eos_id());
   text.template_source = description.chat_template;
@@ -110,9 +113,9 @@ Result<ModelText> LoadModelText(const ModelDescription& description, const Model
   TACTUS_ASSIGN_OR_RETURN(text.chat_template, CompileTemplate(text.template_source, options));
   if (!text.tool_use_source.empty()) {
     TACTUS_ASSIGN_OR_RETURN(auto tool_use, CompileTemplate(text.tool_use_source, options));
-    text.chat_template = ChatTemplate::Choosing(std::move(text.chat_template), std::move(tool_use));
+    text.chat_template = language::ChatTemplate::Choosing(std::move(text.chat_template), std::move(tool_use));
   }
   return text;
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

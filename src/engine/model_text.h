@@ -9,11 +9,11 @@
 #include "language/text/chat_template.h"
 #include "language/text/tokenizer.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 struct ModelText {
-  std::unique_ptr<Tokenizer> tokenizer;
-  std::unique_ptr<ChatTemplate> chat_template;  // null: the model has none
+  std::unique_ptr<language::Tokenizer> tokenizer;
+  std::unique_ptr<language::ChatTemplate> chat_template;  // null: the model has none
   std::string template_source;
   std::string tool_use_source;       // of the template for chats with tools, where it is another one
   std::string bos_token, eos_token;  // as text, for templates; empty: none
@@ -25,6 +25,6 @@ struct ModelTextOptions {
 };
 
 // kDataLoss or kInvalidArgument: no tokeniser, one that does not fit the vocabulary, a template that does not compile.
-Result<ModelText> LoadModelText(const ModelDescription& description, const ModelTextOptions& options);
+Result<ModelText> LoadModelText(const compute::ModelDescription& description, const ModelTextOptions& options);
 
-}  // namespace tactus
+}  // namespace tactus::engine

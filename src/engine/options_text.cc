@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 struct OptionEcho {
@@ -37,4 +37,4 @@ std::string OptionsText(EngineOptions options) {
   return echo.text;
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -5,9 +5,9 @@
 
 #include "tactus/options.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 // "name = value" for every option, a line each, for the head of a recording.
 std::string OptionsText(EngineOptions options);
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -9,7 +9,7 @@
 
 #include "base/thread_role.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 // A tokeniser that puts a space before every text (SentencePiece) does so after a line break of its own too, which is
@@ -18,21 +18,22 @@ constexpr std::string_view kBefore = "\n";
 
 constexpr int64_t kMiB = 1 << 20;
 
-std::vector<TokenId> EncodeInside(const Tokenizer& tokenizer, size_t tokens_before, std::string_view text) {
+std::vector<TokenId> EncodeInside(const language::Tokenizer& tokenizer, size_t tokens_before, std::string_view text) {
   std::vector<TokenId> tokens = tokenizer.Encode(std::string(kBefore) + std::string(text), false, false);
   tokens.erase(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(std::min(tokens_before, tokens.size())));
   return tokens;
 }
 
-bool AddsSpace(const Tokenizer& tokenizer) {
+bool AddsSpace(const language::Tokenizer& tokenizer) {
   const std::vector<TokenId> tokens = tokenizer.Encode("a", false, false);
   return !tokens.empty() && tokenizer.TokenBytes(tokens[0]).starts_with(' ');
 }
 
 }  // namespace
 
-grammar::Vocabulary VocabularyOf(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids) {
-  grammar::Vocabulary v;
+language::Vocabulary VocabularyOf(const language::Tokenizer* tokenizer, int64_t model_size,
+                                  std::span<const TokenId> end_ids) {
+  language::Vocabulary v;
   v.size = model_size;
   const auto known = static_cast<size_t>(std::min<int64_t>(tokenizer->vocab_size(), model_size));
   v.tokens.reserve(known);
@@ -74,7 +75,7 @@ std::string OutputRulesMemory::Text() const {
       total() / kMiB, vocabularies / kMiB, trials, trial_bytes / kMiB, answers / kMiB);
 }
 
-OutputRules::OutputRules(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids,
+OutputRules::OutputRules(const language::Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids,
                          const OutputRulesMemory& memory)
     : tokenizer_(tokenizer),
       model_size_(model_size),
@@ -89,16 +90,16 @@ OutputRules::~OutputRules() {
   prepares_.join();
 }
 
-Result<grammar::GrammarEngine*> OutputRules::Engine() {
+Result<language::GrammarEngine*> OutputRules::Engine() {
   const std::lock_guard lock(mutex_);
   if (engine_ == nullptr) {
-    grammar::GrammarLimits limits;
+    language::GrammarLimits limits;
     limits.trial_bytes = memory_.trial_bytes;
     limits.compiles_at_once = memory_.trials;
     limits.memory_bytes = memory_.answers;
     try {
       TACTUS_ASSIGN_OR_RETURN(engine_,
-                              grammar::GrammarEngine::Create(VocabularyOf(tokenizer_, model_size_, end_ids_), limits));
+                              language::GrammarEngine::Create(VocabularyOf(tokenizer_, model_size_, end_ids_), limits));
     } catch (const std::exception&) {  // the next rule tries again
       return Status(StatusCode::kResourceExhausted,
                     "there is no memory, or no thread, to compile rules with; try again later");
@@ -109,7 +110,7 @@ Result<grammar::GrammarEngine*> OutputRules::Engine() {
 
 Result<std::shared_ptr<const TokenGrammar>> OutputRules::Compile(const OutputRule& rule, StopToken stop,
                                                                  RuleWait* wait) {
-  TACTUS_ASSIGN_OR_RETURN(grammar::GrammarEngine* const engine, Engine());
+  TACTUS_ASSIGN_OR_RETURN(language::GrammarEngine* const engine, Engine());
   return engine->Compile(rule, stop, wait);
 }
 
@@ -118,4 +119,4 @@ Status OutputRules::CheckRoom(const TokenGrammar& grammar, int64_t answers) {
   return engine_ == nullptr ? Status() : engine_->CheckRoom(grammar, answers);
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -17,11 +17,12 @@
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 // What grammar::GrammarEngine wants to know of a tokeniser, which outlives the engine made with it. `model_size`: of
 // the model's vocabulary, which may be padded beyond the tokeniser's.
-grammar::Vocabulary VocabularyOf(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids);
+language::Vocabulary VocabularyOf(const language::Tokenizer* tokenizer, int64_t model_size,
+                                  std::span<const TokenId> end_ids);
 
 // The memory that rules may take beside the model, as the memory plan sets it aside: one sum.
 struct OutputRulesMemory {
@@ -40,7 +41,7 @@ class OutputRules {
  public:
   // Begins to prepare the vocabulary (some 0.3 s per 50 000 tokens) on a thread of its own, and in the process that
   // tries rules, so that the first request with a rule need not wait for it. `tokenizer` outlives this.
-  OutputRules(const Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids,
+  OutputRules(const language::Tokenizer* tokenizer, int64_t model_size, std::span<const TokenId> end_ids,
               const OutputRulesMemory& memory);
   ~OutputRules();
 
@@ -51,15 +52,15 @@ class OutputRules {
   Status CheckRoom(const TokenGrammar& grammar, int64_t answers);
 
  private:
-  Result<grammar::GrammarEngine*> Engine();
+  Result<language::GrammarEngine*> Engine();
 
-  const Tokenizer* const tokenizer_;
+  const language::Tokenizer* const tokenizer_;
   const int64_t model_size_;
   const std::vector<TokenId> end_ids_;
   const OutputRulesMemory memory_;
   std::mutex mutex_;
-  std::unique_ptr<grammar::GrammarEngine> engine_;  // null: not yet, or it could not be made
+  std::unique_ptr<language::GrammarEngine> engine_;  // null: not yet, or it could not be made
   std::thread prepares_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::engine

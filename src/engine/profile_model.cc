@@ -13,7 +13,7 @@
 #include "engine/step_profiler.h"
 #include "tactus/version.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 constexpr int64_t kDefaultStepTokens = 1024;  // largest measured step, without --max-num-batched-tokens
@@ -31,7 +31,7 @@ struct Loaded {
   std::map<std::string, std::string> remarks;
 };
 
-ProfileLimits LimitsOf(const EngineOptions& o, const ModelConfig& config, int64_t max_context) {
+ProfileLimits LimitsOf(const EngineOptions& o, const compute::ModelConfig& config, int64_t max_context) {
   ProfileLimits limits;
   limits.block_size = static_cast<int32_t>(o.block_size);
   limits.vocab_size = config.vocab_size;
@@ -43,12 +43,12 @@ ProfileLimits LimitsOf(const EngineOptions& o, const ModelConfig& config, int64_
 }
 
 Result<Loaded> Load(const EngineOptions& o, const ProfileOptions& options, Clock& clock) {
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(o.model));
-  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
-  const ModelConfig& config = description.config;
-  TACTUS_RETURN_IF_ERROR(ValidateConfig(config));
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(o.model));
+  TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
+  const compute::ModelConfig& config = description.config;
+  TACTUS_RETURN_IF_ERROR(compute::ValidateConfig(config));
   Loaded loaded;
-  TACTUS_ASSIGN_OR_RETURN(loaded.backend, MakeBackend(o, description, clock));
+  TACTUS_ASSIGN_OR_RETURN(loaded.backend, compute::MakeBackend(o, description, clock));
   const BackendInfo info = loaded.backend->Info();
   ProfileLimits& limits = loaded.limits;
   limits = LimitsOf(o, config, options.max_context);
@@ -196,4 +196,4 @@ std::string DefaultProfilePath(const std::string& model_path, int32_t threads) {
   return fmt::format("{}/profiles/{}-{}t.csv", CacheFolder(), name, threads);
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

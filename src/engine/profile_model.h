@@ -13,7 +13,7 @@
 #include "engine/step_profiler.h"
 #include "tactus/options.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 struct ProfileProgress {
   double share = 0;  // of the time or of the rounds, whichever is further on
@@ -66,4 +66,4 @@ std::string ProfileText(const MeasuredProfile& profile);
 // $cache/profiles/<model>-<threads>t.csv, where `tactus serve` looks when it is not told where.
 std::string DefaultProfilePath(const std::string& model_path, int32_t threads);
 
-}  // namespace tactus
+}  // namespace tactus::engine

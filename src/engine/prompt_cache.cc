@@ -11,7 +11,7 @@
 
 #include "base/thread_role.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 constexpr DurationNs kLongestWaitNs = 5 * kSecond;  // of a request for its blocks
@@ -70,7 +70,7 @@ void PromptCache::EndThreads() {
   }
 }
 
-Result<RequestHandle> PromptCache::Submit(PreparedRequest prepared) {
+Result<RequestHandle> PromptCache::Submit(core::PreparedRequest prepared) {
   Look(&prepared);
   if (prepared.stored_blocks == 0) return parts_.loop->Submit(std::move(prepared));
   // What needs memory comes first: once the loop has the request, no exception may say that it has not.
@@ -78,7 +78,7 @@ Result<RequestHandle> PromptCache::Submit(PreparedRequest prepared) {
   const auto begin = prepared.choices[0].keys.begin();
   job->keys.assign(begin, begin + prepared.stored_blocks);
   job->end = prepared.stored_end;
-  TransferCommand reserve = ReserveFor(job);
+  core::TransferCommand reserve = ReserveFor(job);
   const TimeNs now_ns = parts_.clock->NowNs();
   std::multimap<TimeNs, Wait> waits;
   const auto for_room = waits.emplace(now_ns + kLongestWaitForRoomNs, Wait{.for_room = true});
@@ -98,7 +98,7 @@ Result<RequestHandle> PromptCache::Submit(PreparedRequest prepared) {
   return handle;
 }
 
-void PromptCache::Look(PreparedRequest* prepared) {
+void PromptCache::Look(core::PreparedRequest* prepared) {
   if (!prepared->has_keys || prepared->imported != nullptr) return;
   const std::vector<Hash128>& keys = prepared->choices[0].keys;
   const auto shareable = std::min(
@@ -112,10 +112,10 @@ void PromptCache::Look(PreparedRequest* prepared) {
   }
 }
 
-TransferCommand PromptCache::ReserveFor(const std::shared_ptr<Job>& job) {
-  TransferCommand reserve{.kind = TransferKind::kReserve};
+core::TransferCommand PromptCache::ReserveFor(const std::shared_ptr<Job>& job) {
+  core::TransferCommand reserve{.kind = core::TransferKind::kReserve};
   reserve.blocks = static_cast<int32_t>(job->keys.size());
-  reserve.answer = [this, job](TransferAnswer answer) {
+  reserve.answer = [this, job](core::TransferAnswer answer) {
     if (answer.status.code() == StatusCode::kResourceExhausted) return Tell(job->handle, 0, 0, CacheEnd::kNoRoom);
     if (!answer.status.ok()) return;  // it does not wait: it has ended, or the prefix cache had its blocks
     job->room = answer.import;
@@ -146,15 +146,15 @@ void PromptCache::EndWaits() {
     lock.unlock();
     // Most have had their room or their blocks long since, and hear nothing of it.
     if (wait.for_room)
-      parts_.loop->Transfer({.kind = TransferKind::kWithdraw, .handle = wait.handle});
+      parts_.loop->Transfer({.kind = core::TransferKind::kWithdraw, .handle = wait.handle});
     else
       Tell(wait.handle, 0, 0, CacheEnd::kLate);
     lock.lock();
   }
 }
 
-void PromptCache::Tell(RequestHandle handle, ImportId room, int32_t blocks, CacheEnd end) {
-  TransferCommand fetched{.kind = TransferKind::kFetched, .handle = handle, .import = room};
+void PromptCache::Tell(RequestHandle handle, core::ImportId room, int32_t blocks, CacheEnd end) {
+  core::TransferCommand fetched{.kind = core::TransferKind::kFetched, .handle = handle, .import = room};
   fetched.blocks = blocks;
   fetched.end = end;
   parts_.loop->Transfer(std::move(fetched));
@@ -197,10 +197,10 @@ void PromptCache::ReadOne(const Job& job, std::vector<std::byte>* block) {
 void PromptCache::Write() {
   const auto wanted = [this](const Hash128& key) { return !store_->Has(key); };
   for (;;) {
-    TransferCommand read{.kind = TransferKind::kReadEntered};
+    core::TransferCommand read{.kind = core::TransferKind::kReadEntered};
     read.blocks = std::numeric_limits<int32_t>::max();  // what a pass may read
     read.wanted = wanted;
-    read.answer = [this](TransferAnswer answer) {
+    read.answer = [this](core::TransferAnswer answer) {
       {
         std::lock_guard lock(mutex_);
         entered_.push_back(std::move(answer));
@@ -208,7 +208,7 @@ void PromptCache::Write() {
       changed_.notify_all();
     };
     parts_.loop->Transfer(std::move(read));
-    TransferAnswer entered;
+    core::TransferAnswer entered;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [this] { return ending_ || !entered_.empty(); });
@@ -224,7 +224,7 @@ void PromptCache::Write() {
   }
 }
 
-bool PromptCache::Store(const TransferAnswer& entered) {
+bool PromptCache::Store(const core::TransferAnswer& entered) {
   const auto size = static_cast<size_t>(store_->block_bytes());
   for (size_t i = 0; i < entered.keys.size(); ++i) {
     if (!store_->Append(entered.keys[i], entered.bytes.data() + i * size)) return false;
@@ -237,20 +237,20 @@ void PromptCache::Finish() {
   store_->NoteUses();
   const TimeNs end_ns = parts_.clock->NowNs() + kLastWritesNs;
   while (parts_.clock->NowNs() < end_ns) {
-    const TransferAnswer entered = parts_.loop->ReadEntered(std::numeric_limits<int32_t>::max(),
-                                                            [this](const Hash128& key) { return !store_->Has(key); });
+    const core::TransferAnswer entered = parts_.loop->ReadEntered(
+        std::numeric_limits<int32_t>::max(), [this](const Hash128& key) { return !store_->Has(key); });
     if ((entered.keys.empty() && !entered.more) || !Store(entered)) return;
   }
 }
 
-std::string PromptCache::MetricsText(const Labels& labels) const {
+std::string PromptCache::MetricsText(const results::Labels& labels) const {
   const BlockStoreStats s = store_->Stats();
   const auto value = [](int64_t v) { return static_cast<double>(v); };
   const int64_t fetched = [this] {
     std::lock_guard lock(mutex_);
     return fetched_requests_;
   }();
-  PrometheusText t(labels);
+  results::PrometheusText t(labels);
   t.Gauge("tactus_disk_kv_blocks", "KV blocks of this model in --kv-cache-dir.", value(s.blocks));
   t.Gauge("tactus_disk_kv_bytes", "Bytes of all files in --kv-cache-dir.", value(s.bytes));
   t.Gauge("tactus_disk_kv_bytes_limit", "What they may be.", value(s.limit));
@@ -264,4 +264,4 @@ std::string PromptCache::MetricsText(const Labels& labels) const {
   return t.Take();
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

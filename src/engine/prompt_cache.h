@@ -24,15 +24,15 @@
 #include "engine/kv_store/block_store.h"
 #include "results/obs/prometheus_text.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 // All outlive it, but for the executor, which outlives Finish.
 struct PromptCacheParts {
-  StepLoop* loop = nullptr;
+  core::StepLoop* loop = nullptr;
   Executor* executor = nullptr;
   Clock* clock = nullptr;
-  const ReplicaConfig* replica = nullptr;  // its import_blocks are the most that one prompt may have on the way
-  std::string identity;                    // what K and V depend on, but for sizes and keys; lines
+  const core::ReplicaConfig* replica = nullptr;  // its import_blocks are the most that one prompt may have on the way
+  std::string identity;                          // what K and V depend on, but for sizes and keys; lines
 };
 
 class PromptCache {
@@ -44,12 +44,12 @@ class PromptCache {
   ~PromptCache();
 
   // Any thread. StepLoop::Submit, with what the folder has of the prompt noted in the request, and on its way.
-  Result<RequestHandle> Submit(PreparedRequest prepared);
+  Result<RequestHandle> Submit(core::PreparedRequest prepared);
 
   // Once, when the loop runs no more: writes what it has not been asked for yet, as far as there is time.
   void Finish();
 
-  std::string MetricsText(const Labels& labels) const;
+  std::string MetricsText(const results::Labels& labels) const;
   std::vector<std::string> TakeWarnings() { return store_->TakeWarnings(); }
 
  private:
@@ -57,26 +57,26 @@ class PromptCache {
     RequestHandle handle = 0;
     std::vector<Hash128> keys;
     CacheEnd end = CacheEnd::kUnknown;  // after those
-    ImportId room = 0;
+    core::ImportId room = 0;
     std::vector<BlockId> host_blocks;
   };
   PromptCache(std::unique_ptr<BlockStore> store, const PromptCacheParts& parts);
-  void Look(PreparedRequest* prepared);
-  TransferCommand ReserveFor(const std::shared_ptr<Job>& job);
+  void Look(core::PreparedRequest* prepared);
+  core::TransferCommand ReserveFor(const std::shared_ptr<Job>& job);
   void EndThreads();
   void Write();
-  bool Store(const TransferAnswer& entered);
+  bool Store(const core::TransferAnswer& entered);
   void ReadJobs();
   void ReadOne(const Job& job, std::vector<std::byte>* block);
   void EndWaits();
-  void Tell(RequestHandle handle, ImportId room, int32_t blocks, CacheEnd end);
+  void Tell(RequestHandle handle, core::ImportId room, int32_t blocks, CacheEnd end);
 
   const std::unique_ptr<BlockStore> store_;
   const PromptCacheParts parts_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool ending_ = false;
-  std::deque<TransferAnswer> entered_;           // to be written; at most one, as it is asked for one by one
+  std::deque<core::TransferAnswer> entered_;     // to be written; at most one, as it is asked for one by one
   std::deque<std::shared_ptr<const Job>> jobs_;  // have their room
   int64_t fetched_requests_ = 0;                 // that had blocks read, also where not all could be
   TimeNs next_note_ns_ = 0;                      // the writer's
@@ -88,4 +88,4 @@ class PromptCache {
   std::thread writer_, reader_, timer_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -12,14 +12,14 @@
 #include "core/draft/prompt_lookup.h"
 #include "engine/check_model.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 constexpr int64_t kStepTokens = 512;  // of a prompt that enters, at once
 // Of the KV memory that a model would get by itself: a draft model's sequences are those that guess just now.
 constexpr int64_t kKvShare = 4;
 
-Status CheckVocabulary(const Tokenizer& served, const Tokenizer& draft, const std::string& name) {
+Status CheckVocabulary(const language::Tokenizer& served, const language::Tokenizer& draft, const std::string& name) {
   const int32_t tokens = std::min(served.vocab_size(), draft.vocab_size());
   for (TokenId t = 0; t < tokens; ++t) {
     if (served.TokenText(t) == draft.TokenText(t)) continue;
@@ -72,7 +72,7 @@ Status CheckDraftFlags(const EngineOptions& options) {
   return Status();
 }
 
-Result<DraftPlan> PlanDrafts(const EngineOptions& options, const Tokenizer& served, int32_t max_draft_tokens,
+Result<DraftPlan> PlanDrafts(const EngineOptions& options, const language::Tokenizer& served, int32_t max_draft_tokens,
                              Clock& clock) {
   DraftPlan plan;
   if (options.speculation != "none" && max_draft_tokens == 0) {
@@ -83,15 +83,15 @@ Result<DraftPlan> PlanDrafts(const EngineOptions& options, const Tokenizer& serv
   TACTUS_RETURN_IF_ERROR(CheckDraftFlags(options));
   if (options.draft_model.empty()) return plan;
   const EngineOptions o = OptionsOf(options);
-  const auto path = ResolveModel(o.model);
+  const auto path = compute::ResolveModel(o.model);
   if (!path.ok()) return OfDraftModel(path.status());
-  const auto description = DescribeModel(*path);
+  const auto description = compute::DescribeModel(*path);
   if (!description.ok()) return OfDraftModel(description.status());
   const auto text = CheckModel(o, *description);
   if (!text.ok()) return OfDraftModel(text.status());
   plan.name = Printable(o.model);
   TACTUS_RETURN_IF_ERROR(CheckVocabulary(served, *text->tokenizer, plan.name));
-  auto backend = MakeBackend(o, *description, clock);
+  auto backend = compute::MakeBackend(o, *description, clock);
   if (!backend.ok()) return OfDraftModel(backend.status());
   plan.backend = std::move(backend).value();
 
@@ -114,12 +114,12 @@ Result<DraftPlan> PlanDrafts(const EngineOptions& options, const Tokenizer& serv
   return plan;
 }
 
-Result<std::unique_ptr<DraftSource>> MakeDrafts(DraftPlan plan, const EngineOptions& options, const DraftLimits& limits,
-                                                const Backend::Say& say) {
+Result<std::unique_ptr<core::DraftSource>> MakeDrafts(DraftPlan plan, const EngineOptions& options,
+                                                      const DraftLimits& limits, const Backend::Say& say) {
   const auto most = static_cast<int32_t>(options.draft_tokens);
-  std::unique_ptr<DraftSource> guesses;
+  std::unique_ptr<core::DraftSource> guesses;
   if (options.speculation == "ngram") {
-    guesses = std::make_unique<draft::PromptLookup>(limits.slots, most, limits.max_model_len);
+    guesses = std::make_unique<core::PromptLookup>(limits.slots, most, limits.max_model_len);
   } else if (plan.backend != nullptr) {
     TACTUS_ASSIGN_OR_RETURN(const std::string format, plan.backend->LoadWeights(say));
     plan.size.max_slots = limits.slots;
@@ -128,9 +128,9 @@ Result<std::unique_ptr<DraftSource>> MakeDrafts(DraftPlan plan, const EngineOpti
                     plan.name, format, plan.size.num_blocks, plan.size.block_size, plan.size.max_model_len, most));
     const auto vocab_size = static_cast<int32_t>(std::min(plan.vocab_size, limits.vocab_size));
     guesses =
-        std::make_unique<draft::DraftModel>(std::move(plan.backend), std::move(executor), plan.size, vocab_size, most);
+        std::make_unique<core::DraftModel>(std::move(plan.backend), std::move(executor), plan.size, vocab_size, most);
   }
-  return std::unique_ptr<DraftSource>(std::make_unique<draft::DraftSources>(limits.slots, std::move(guesses)));
+  return std::unique_ptr<core::DraftSource>(std::make_unique<core::DraftSources>(limits.slots, std::move(guesses)));
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -10,7 +10,7 @@
 #include "engine/model_text.h"
 #include "tactus/options.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 struct DraftPlan {
   std::unique_ptr<Backend> backend;  // of the draft model; null: there is none
@@ -26,7 +26,7 @@ Status CheckDraftFlags(const EngineOptions& options);
 // kInvalidArgument with the flag: speculation that the executor cannot verify (`max_draft_tokens` 0), a draft model
 // without --speculation draft or the other way round, one of another vocabulary (the first token that differs, or the
 // sizes) or that no memory is left for.
-Result<DraftPlan> PlanDrafts(const EngineOptions& options, const Tokenizer& served, int32_t max_draft_tokens,
+Result<DraftPlan> PlanDrafts(const EngineOptions& options, const language::Tokenizer& served, int32_t max_draft_tokens,
                              Clock& clock);
 
 struct DraftLimits {
@@ -35,7 +35,7 @@ struct DraftLimits {
   int64_t vocab_size = 0;  // of the model that is served
 };
 // Forced tokens, and the guesses that were asked for; a draft model is loaded.
-Result<std::unique_ptr<DraftSource>> MakeDrafts(DraftPlan plan, const EngineOptions& options, const DraftLimits& limits,
-                                                const Backend::Say& say);
+Result<std::unique_ptr<core::DraftSource>> MakeDrafts(DraftPlan plan, const EngineOptions& options,
+                                                      const DraftLimits& limits, const Backend::Say& say);
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -8,9 +8,9 @@
 #include "base/printable.h"
 #include "compute/config/sampling_defaults.h"
 
-namespace tactus {
+namespace tactus::engine {
 
-void SayScheduler(const sched::Scheduler& scheduler, const EngineOptions& options, const Backend::Say& say) {
+void SayScheduler(const core::Scheduler& scheduler, const EngineOptions& options, const Backend::Say& say) {
   say("scheduler " + scheduler.Describe());
   if (options.tbt_slo.ns > 0)
     say(fmt::format("objective of --tbt-slo: {}", ObjectivesText({.tbt_ns = options.tbt_slo.ns})));
@@ -23,12 +23,13 @@ void SayScheduler(const sched::Scheduler& scheduler, const EngineOptions& option
   }
 }
 
-void SaySampling(const ModelDescription& description, const EngineOptions& options, const Backend::Say& say) {
-  say("sampling of requests that do not say: " +
-      DefaultSamplingText(options.sampling, description.config.generation_defaults, SamplingSource(description)));
+void SaySampling(const compute::ModelDescription& description, const EngineOptions& options, const Backend::Say& say) {
+  say("sampling of requests that do not say: " + compute::DefaultSamplingText(options.sampling,
+                                                                              description.config.generation_defaults,
+                                                                              compute::SamplingSource(description)));
 }
 
-void SayCutContext(const ModelConfig& config, const MemoryGrant& memory, const EngineOptions& options,
+void SayCutContext(const compute::ModelConfig& config, const MemoryGrant& memory, const EngineOptions& options,
                    const Backend::Say& say) {
   if (options.max_model_len > 0 || memory.max_model_len >= config.max_position) return;
   const int64_t tokens = std::max<int64_t>(1, memory.num_blocks * options.block_size);
@@ -43,4 +44,4 @@ void SayCutContext(const ModelConfig& config, const MemoryGrant& memory, const E
       static_cast<int64_t>(whole / kMiB) + 1, memory.max_model_len));
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

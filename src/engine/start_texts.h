@@ -6,13 +6,13 @@
 #include "core/sched/scheduler.h"
 #include "tactus/options.h"
 
-namespace tactus {
+namespace tactus::engine {
 
-void SayScheduler(const sched::Scheduler& scheduler, const EngineOptions& options, const Backend::Say& say);
+void SayScheduler(const core::Scheduler& scheduler, const EngineOptions& options, const Backend::Say& say);
 // How requests are sampled that do not say, and by whose choice.
-void SaySampling(const ModelDescription& description, const EngineOptions& options, const Backend::Say& say);
+void SaySampling(const compute::ModelDescription& description, const EngineOptions& options, const Backend::Say& say);
 // A warning where the KV memory has cut the context and --max-model-len has not asked for it.
-void SayCutContext(const ModelConfig& config, const MemoryGrant& memory, const EngineOptions& options,
+void SayCutContext(const compute::ModelConfig& config, const MemoryGrant& memory, const EngineOptions& options,
                    const Backend::Say& say);
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 constexpr size_t kCopiesPerStep = 4096;
@@ -217,4 +217,4 @@ Status StepProfiler::Visit(const ProfilePoint& p, DurationNs enough_ns, std::vec
   return Status();
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

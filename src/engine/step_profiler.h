@@ -16,7 +16,7 @@
 #include "base/executor.h"
 #include "cost/step_table.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 // What the executor was made for.
 struct ProfileLimits {
@@ -73,4 +73,4 @@ class StepProfiler {
   std::shared_ptr<WakeUp> wake_ = std::make_shared<WakeUp>();
 };
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 // Ends of texts, messages and turns, as published models spell them. A name counts only where it is a token by itself.
@@ -44,7 +44,7 @@ constexpr std::string_view kAnswer = "tactusanswer";  // stands for an answer; i
 
 class Finder {
  public:
-  Finder(const ModelDescription& description, const ModelText& text)
+  Finder(const compute::ModelDescription& description, const ModelText& text)
       : d_(description), text_(text), tokenizer_(*text.tokenizer) {}
 
   TurnEnds Find() {
@@ -66,7 +66,8 @@ class Finder {
   void Warn(std::string text) { out_.warnings.push_back(std::move(text)); }
 
   bool Has(TokenId id) const {
-    return std::any_of(out_.tokens.begin(), out_.tokens.end(), [&](const EndToken& end) { return end.id == id; });
+    return std::any_of(out_.tokens.begin(), out_.tokens.end(),
+                       [&](const compute::EndToken& end) { return end.id == id; });
   }
   void Add(TokenId id, std::string source) {
     if (id < 0 || id >= d_.config.vocab_size || Has(id)) return;
@@ -88,7 +89,7 @@ class Finder {
 
   void AddStated() {
     const auto& gguf = d_.gguf_tokenizer;
-    const bool is_gguf = d_.source == ModelDescription::Source::kGguf;
+    const bool is_gguf = d_.source == compute::ModelDescription::Source::kGguf;
     for (const TokenId id : d_.config.stop_ids) {
       // What transformers assumes of the architecture is another token in many vocabularies.
       const bool assumed = id == d_.config.assumed_stop_id;
@@ -162,14 +163,14 @@ class Finder {
   std::string WhatFilesSay() const {
     if (out_.tokens.empty()) return "no token ends a text";
     std::string list;
-    for (const EndToken& end : out_.tokens)
+    for (const compute::EndToken& end : out_.tokens)
       list += fmt::format("{}{} '{}' ({})", list.empty() ? "" : ", ", end.id, end.text, end.source);
     return fmt::format("token {} ends a text", list);
   }
 
-  const ModelDescription& d_;
+  const compute::ModelDescription& d_;
   const ModelText& text_;
-  const Tokenizer& tokenizer_;
+  const language::Tokenizer& tokenizer_;
   TurnEnds out_;
 };
 
@@ -177,12 +178,12 @@ class Finder {
 
 std::vector<TokenId> TurnEnds::ids() const {
   std::vector<TokenId> ids;
-  for (const EndToken& end : tokens) ids.push_back(end.id);
+  for (const compute::EndToken& end : tokens) ids.push_back(end.id);
   return ids;
 }
 
-TurnEnds FindTurnEnds(const ModelDescription& description, const ModelText& text) {
+TurnEnds FindTurnEnds(const compute::ModelDescription& description, const ModelText& text) {
   return Finder(description, text).Find();
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -10,15 +10,15 @@
 #include "compute/model/loader.h"
 #include "engine/model_text.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 struct TurnEnds {
-  std::vector<EndToken> tokens;       // each once, those of the files first
-  std::vector<std::string> warnings;  // where the files and the template differ, or name no end
+  std::vector<compute::EndToken> tokens;  // each once, those of the files first
+  std::vector<std::string> warnings;      // where the files and the template differ, or name no end
   std::vector<TokenId> ids() const;
 };
 
 // Pure function of both.
-TurnEnds FindTurnEnds(const ModelDescription& description, const ModelText& text);
+TurnEnds FindTurnEnds(const compute::ModelDescription& description, const ModelText& text);
 
-}  // namespace tactus
+}  // namespace tactus::engine

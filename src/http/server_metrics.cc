@@ -4,7 +4,7 @@
 
 namespace tactus::http {
 
-void AppendServerMetrics(const ServerStats& stats, PrometheusText* text) {
+void AppendServerMetrics(const ServerStats& stats, results::PrometheusText* text) {
   const auto value = [](auto count) { return static_cast<double>(count); };
   text->Gauge("tactus_http_connections", "Open HTTP connections.", value(stats.connections));
   text->Counter("tactus_http_connections_total", "HTTP connections accepted.", value(stats.connections_total));
@@ -21,7 +21,7 @@ void AppendServerMetrics(const ServerStats& stats, PrometheusText* text) {
               value(stats.body_bytes_limit));
   text->Counter("tactus_http_bodies_refused_total", "Request bodies refused for want of room in --max-body-total.",
                 value(stats.bodies_refused));
-  text->Family("tactus_http_responses_total", PrometheusText::Type::kCounter, "HTTP answers by status.");
+  text->Family("tactus_http_responses_total", results::PrometheusText::Type::kCounter, "HTTP answers by status.");
   for (const auto& [status, count] : stats.responses) text->Sample(value(count), {{"code", fmt::format("{}", status)}});
 }
 

@@ -6,6 +6,6 @@
 
 namespace tactus::http {
 
-void AppendServerMetrics(const ServerStats& stats, PrometheusText* text);
+void AppendServerMetrics(const ServerStats& stats, results::PrometheusText* text);
 
 }  // namespace tactus::http

@@ -193,7 +193,7 @@ void BindAnswers(nb::module_& m) {
 }
 
 void BindSimulation(nb::module_& m) {
-  m.def("simulation_options", [] { return Counted([] { return KindsOf(OptionKinds<SimOptions>()); }); });
+  m.def("simulation_options", [] { return Counted([] { return KindsOf(OptionKinds<sim::SimOptions>()); }); });
   m.def(
       "simulate",
       [](const GivenOptions& options) {
@@ -209,8 +209,8 @@ void BindSimulation(nb::module_& m) {
       [](const GivenOptions& options) {
         return Counted([&] {
           const OptionTexts texts = TextsOf(options);
-          const PlannedLoad load = Away([&] { return PriceJobOf(texts); });
-          const batch::BatchCostModel& c = load.cost;
+          const sim::PlannedLoad load = Away([&] { return PriceJobOf(texts); });
+          const offline::BatchCostModel& c = load.cost;
           return nb::make_tuple(
               nb::make_tuple(c.flops_per_token, c.attention_flops, c.kv_bytes_per_token, c.flops_per_s, c.bytes_per_s),
               nb::make_tuple(load.overlap.linear, load.overlap.quadratic));

@@ -20,10 +20,10 @@ namespace nb = nanobind;
 
 namespace {
 
-batch::PlanOrder OrderOf(const std::string& name) {
-  if (const auto order = batch::FindPlanOrder(name)) return *order;
-  throw StatusError(
-      InvalidArgument(fmt::format("order: '{}' is not one of: {}", Printable(name), batch::PlanOrderNames()), "order"));
+offline::PlanOrder OrderOf(const std::string& name) {
+  if (const auto order = offline::FindPlanOrder(name)) return *order;
+  throw StatusError(InvalidArgument(
+      fmt::format("order: '{}' is not one of: {}", Printable(name), offline::PlanOrderNames()), "order"));
 }
 
 // All that Python gets, made without the GIL.
@@ -31,30 +31,30 @@ struct Planned {
   std::vector<int32_t> order, start_order;  // requests
   std::vector<PlannedPlace> places;         // [start]
   std::vector<std::vector<int32_t>> shards;
-  batch::PlanSummary summary;
+  offline::PlanSummary summary;
 };
 
-std::vector<int32_t> RequestsAt(const batch::Plan& plan, const std::vector<int32_t>& positions) {
+std::vector<int32_t> RequestsAt(const offline::Plan& plan, const std::vector<int32_t>& positions) {
   std::vector<int32_t> requests;
   requests.reserve(positions.size());
   for (const int32_t position : positions) requests.push_back(plan.RequestAt(position));
   return requests;
 }
 
-Planned Make(const batch::PromptSet& prompts, const JobPlanOptions& o) {
+Planned Make(const offline::PromptSet& prompts, const JobPlanOptions& o) {
   Check(o.cost.Check());
-  batch::PlanOptions options;
+  offline::PlanOptions options;
   options.order = OrderOf(o.order);
   options.split_share = o.split_share;
   options.seed = o.seed;
-  batch::PrefixTree tree = batch::PrefixTree::Build(prompts);
-  const std::vector<int32_t> outputs = batch::EstimateOutputs(tree, prompts, {});
+  offline::PrefixTree tree = offline::PrefixTree::Build(prompts);
+  const std::vector<int32_t> outputs = offline::EstimateOutputs(tree, prompts, {});
   Planned made;
-  const std::vector<int32_t> shard_of = Take(batch::AssignShards(tree, o.cost, outputs, o.shards));
+  const std::vector<int32_t> shard_of = Take(offline::AssignShards(tree, o.cost, outputs, o.shards));
   made.shards.resize(static_cast<size_t>(o.shards));
-  const batch::Plan plan = batch::Plan::Make(std::move(tree), o.cost, outputs, options);
+  const offline::Plan plan = offline::Plan::Make(std::move(tree), o.cost, outputs, options);
   for (int32_t i = 0; i < plan.size(); ++i) made.order.push_back(plan.RequestAt(i));
-  const std::vector<int32_t> starts = batch::StartOrder(plan);
+  const std::vector<int32_t> starts = offline::StartOrder(plan);
   made.start_order = RequestsAt(plan, starts);
   for (const int32_t position : starts) {
     made.places.push_back({static_cast<int32_t>(made.places.size()), plan.KvTokensAt(position)});
@@ -62,7 +62,7 @@ Planned Make(const batch::PromptSet& prompts, const JobPlanOptions& o) {
   for (const int32_t request : made.order) {
     made.shards[static_cast<size_t>(shard_of[static_cast<size_t>(request)])].push_back(request);
   }
-  made.summary = batch::Summarize(plan, {o.overlap_linear, o.overlap_quadratic}, o.kv_tokens);
+  made.summary = offline::Summarize(plan, {o.overlap_linear, o.overlap_quadratic}, o.kv_tokens);
   return made;
 }
 
@@ -72,7 +72,7 @@ nb::list ListOf(const std::vector<int32_t>& values) {
   return list;
 }
 
-nb::dict SummaryOf(const batch::PlanSummary& s) {
+nb::dict SummaryOf(const offline::PlanSummary& s) {
   nb::dict d;
   d["requests"] = s.requests;
   d["prompt_tokens"] = s.prompt_tokens;

@@ -16,7 +16,7 @@
 namespace tactus::python {
 
 struct JobPlanOptions {
-  batch::BatchCostModel cost;
+  offline::BatchCostModel cost;
   std::string order;  // batch::PlanOrderNames()
   int32_t shards = 1;
   int64_t kv_tokens = 0;
@@ -36,7 +36,7 @@ class PlannedJob {
   nanobind::dict Plan(const JobPlanOptions& options);
 
  private:
-  batch::PromptSet prompts_;
+  offline::PromptSet prompts_;
 };
 
 }  // namespace tactus::python

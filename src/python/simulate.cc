@@ -7,26 +7,26 @@
 namespace tactus::python {
 
 SimulationText Simulate(const OptionTexts& texts, StopToken stop) {
-  SimOptions options;
+  sim::SimOptions options;
   SetOptions(texts, &options);
-  SimSetup setup = Take(cli::SetUp(options));
-  SimWatch watch;
-  watch.run = [stop](const SimProgress&) { return !stop.stopped(); };
-  watch.search = [stop](const OracleProgress&) { return !stop.stopped(); };
-  auto report = RunSetup(options, &setup, SystemClock(), watch);
+  sim::SimSetup setup = Take(cli::SetUp(options));
+  sim::SimWatch watch;
+  watch.run = [stop](const sim::SimProgress&) { return !stop.stopped(); };
+  watch.search = [stop](const sim::OracleProgress&) { return !stop.stopped(); };
+  auto report = sim::RunSetup(options, &setup, SystemClock(), watch);
   if (stop.stopped()) throw StatusError(Status(StatusCode::kCancelled, "the simulation was stopped"));
-  const SimReport done = Take(std::move(report));
-  Check(CheckCompleted(done.run));
+  const sim::SimReport done = Take(std::move(report));
+  Check(sim::CheckCompleted(done.run));
   SimulationText out;
   out.result = done.json.dump(-1, ' ', false, Json::error_handler_t::replace);
   out.notes = setup.notes;
   return out;
 }
 
-PlannedLoad PriceJobOf(const OptionTexts& texts) {
-  SimOptions options;
+sim::PlannedLoad PriceJobOf(const OptionTexts& texts) {
+  sim::SimOptions options;
   SetOptions(texts, &options);
-  return Take(PriceJob(options, Take(cli::TextsOf(options))));
+  return Take(sim::PriceJob(options, Take(cli::TextsOf(options))));
 }
 
 }  // namespace tactus::python

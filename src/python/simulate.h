@@ -20,6 +20,6 @@ SimulationText Simulate(const OptionTexts& options, StopToken stop);
 
 // Costs and overlap of an offline job on a device, by which a simulation plans and bounds it. `options`: those of
 // `tactus sim` that step times are made of. Throws StatusError.
-PlannedLoad PriceJobOf(const OptionTexts& options);
+sim::PlannedLoad PriceJobOf(const OptionTexts& options);
 
 }  // namespace tactus::python

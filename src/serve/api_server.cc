@@ -502,7 +502,7 @@ void ApiServerImpl::OnTick(TimeNs now_ns) {
 }
 
 std::string ApiServerImpl::HttpMetrics() const {
-  PrometheusText t({});
+  results::PrometheusText t({});
   http::AppendServerMetrics(server_->Stats(), &t);
   if (files_) files_->AppendMetrics(&t);
   if (fleet_) fleet_->AppendMetrics(&t);

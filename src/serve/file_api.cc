@@ -59,8 +59,8 @@ class FileSource final : public http::BodySource, public std::enable_shared_from
   int64_t at_ = 0;
 };
 
-batches::FileLimits LimitsOf(const ServeOptions& o, size_t keys) {
-  batches::FileLimits limits;
+offline::FileLimits LimitsOf(const ServeOptions& o, size_t keys) {
+  offline::FileLimits limits;
   limits.file_bytes = o.max_file_size.bytes;
   limits.all_bytes = o.files_quota.bytes;
   // Of several keys none takes all of it.
@@ -68,8 +68,8 @@ batches::FileLimits LimitsOf(const ServeOptions& o, size_t keys) {
   return limits;
 }
 
-batches::BatchLimits BatchLimitsOf(const ServeOptions& o) {
-  batches::BatchLimits limits;
+offline::BatchLimits BatchLimitsOf(const ServeOptions& o) {
+  offline::BatchLimits limits;
   limits.running = o.max_batches;
   limits.lines = o.max_batch_lines;
   limits.line_bytes = ServeOptions::kMostBatchLineBytes;
@@ -101,13 +101,13 @@ Status FileApi::Check(const ServeOptions& options) {
 
 Result<std::unique_ptr<FileApi>> FileApi::Open(const ServeOptions& options, const http::ApiKeys& keys, Log log) {
   if (options.files_dir.empty()) return std::unique_ptr<FileApi>();
-  TACTUS_ASSIGN_OR_RETURN(auto store, batches::Store::Open(options.files_dir));
+  TACTUS_ASSIGN_OR_RETURN(auto store, offline::Store::Open(options.files_dir));
   std::unique_ptr<FileApi> api(new FileApi(options, keys, std::move(store), std::move(log)));
   TACTUS_RETURN_IF_ERROR(api->files_.CountStored());
   return api;
 }
 
-FileApi::FileApi(const ServeOptions& options, const http::ApiKeys& keys, std::unique_ptr<batches::Store> store, Log log)
+FileApi::FileApi(const ServeOptions& options, const http::ApiKeys& keys, std::unique_ptr<offline::Store> store, Log log)
     : options_(options),
       keys_(keys),
       log_(log ? std::move(log) : [](std::string_view) {}),
@@ -130,7 +130,7 @@ FileApi::~FileApi() {
 
 // A key that the server no longer has: its batches still run, and no other client shares their prefixes or sees their
 // schedules.
-batches::BatchClient FileApi::ClientOf(const std::string& owner) const {
+offline::BatchClient FileApi::ClientOf(const std::string& owner) const {
   const auto found = std::find(owners_.begin(), owners_.end(), owner);
   if (owner.empty()) return {"batch", "", ""};
   if (found == owners_.end()) return {"batch " + owner, "batch " + owner, owner};
@@ -140,11 +140,11 @@ batches::BatchClient FileApi::ClientOf(const std::string& owner) const {
   return {"batch of " + name, name, own_prefixes ? keys_.Salt(key) : ""};
 }
 
-batches::BackgroundShare FileApi::ShareOf(const Engine& engine, const EngineOptions& o) const {
+offline::BackgroundShare FileApi::ShareOf(const Engine& engine, const EngineOptions& o) const {
   const auto part = [this](int64_t of) {
     return std::max<int64_t>(1, static_cast<int64_t>(options_.batch_share * static_cast<double>(of)));
   };
-  batches::BackgroundShare share;
+  offline::BackgroundShare share;
   share.sequences = part(o.max_num_seqs);
   share.waiting_sequences = std::max<int64_t>(1, std::min(share.sequences, o.max_queue / 4));
   const int64_t kv_tokens = engine.Stats().kv_blocks_total * o.block_size;
@@ -154,11 +154,11 @@ batches::BackgroundShare FileApi::ShareOf(const Engine& engine, const EngineOpti
 
 Status FileApi::Start(Engine* engine, const EngineOptions& engine_options, const api::RequestLimits& limits,
                       Clock& clock) {
-  batches::BatchService service;
+  offline::BatchService service;
   service.engine = engine;
   service.limits = limits;
-  TACTUS_ASSIGN_OR_RETURN(service.settings, batch::SettingsOf(engine_options, engine->model().path));
-  for (auto& setting : batch::SettingsOf(engine->model())) service.settings.push_back(std::move(setting));
+  TACTUS_ASSIGN_OR_RETURN(service.settings, offline::SettingsOf(engine_options, engine->model().path));
+  for (auto& setting : offline::SettingsOf(engine->model())) service.settings.push_back(std::move(setting));
   service.seed = static_cast<uint64_t>(engine_options.seed);
   service.share = ShareOf(*engine, engine_options);
   service.client = [this](const std::string& owner) { return ClientOf(owner); };
@@ -195,35 +195,35 @@ Result<std::string> FileApi::AnswerFiles(StoredRoute route, const http::HttpRequ
                                          const std::string& owner) {
   if (route == StoredRoute::kFiles) {
     std::string purpose;
-    TACTUS_ASSIGN_OR_RETURN(const batches::Page page,
-                            batches::ParsePage(request.target, kUsualFiles, kUsualFiles, &purpose));
+    TACTUS_ASSIGN_OR_RETURN(const offline::Page page,
+                            offline::ParsePage(request.target, kUsualFiles, kUsualFiles, &purpose));
     TACTUS_ASSIGN_OR_RETURN(const auto listed, store_->ListFiles(owner, purpose, page));
-    return batches::FileListText(listed);
+    return offline::FileListText(listed);
   }
   if (request.method == "DELETE") {
     TACTUS_RETURN_IF_ERROR(files_.Delete(owner, id));
-    return batches::DeletedFileText(id);
+    return offline::DeletedFileText(id);
   }
   TACTUS_ASSIGN_OR_RETURN(const auto file, store_->FindFile(owner, id));
   if (!file) return NotFound(fmt::format("there is no file '{}'", Printable(id)), "file_id");
-  return batches::FileText(*file);
+  return offline::FileText(*file);
 }
 
 Result<std::string> FileApi::AnswerBatches(StoredRoute route, const http::HttpRequest& request, const std::string& id,
                                            const std::string& owner, std::string_view body) {
   if (route == StoredRoute::kBatches && request.method == "POST") {
-    TACTUS_ASSIGN_OR_RETURN(const batches::BatchRow batch, batches_.Create(owner, body));
-    return batches::BatchText(batch, model_);
+    TACTUS_ASSIGN_OR_RETURN(const offline::BatchRow batch, batches_.Create(owner, body));
+    return offline::BatchText(batch, model_);
   }
   if (route == StoredRoute::kBatches) {
-    TACTUS_ASSIGN_OR_RETURN(const batches::Page page,
-                            batches::ParsePage(request.target, kUsualBatches, kMostBatches, nullptr));
+    TACTUS_ASSIGN_OR_RETURN(const offline::Page page,
+                            offline::ParsePage(request.target, kUsualBatches, kMostBatches, nullptr));
     TACTUS_ASSIGN_OR_RETURN(const auto listed, batches_.List(owner, page));
-    return batches::BatchListText(listed, model_);
+    return offline::BatchListText(listed, model_);
   }
-  TACTUS_ASSIGN_OR_RETURN(const batches::BatchRow batch,
+  TACTUS_ASSIGN_OR_RETURN(const offline::BatchRow batch,
                           route == StoredRoute::kCancel ? batches_.Cancel(owner, id) : batches_.Find(owner, id));
-  return batches::BatchText(batch, model_);
+  return offline::BatchText(batch, model_);
 }
 
 Result<http::HttpResponse> FileApi::Content(const std::string& id, const std::string& owner) {
@@ -240,17 +240,19 @@ Result<http::HttpResponse> FileApi::Content(const std::string& id, const std::st
   return response;
 }
 
-void FileApi::AppendMetrics(PrometheusText* text) const {
+void FileApi::AppendMetrics(results::PrometheusText* text) const {
   const auto value = [](auto count) { return static_cast<double>(count); };
-  const batches::Batches::Metrics m = batches_.metrics();
-  text->Family("tactus_batches", PrometheusText::Type::kGauge, "Batches by status; those that have ended stay.");
-  for (size_t i = 0; i < batches::kBatchStates; ++i)
-    text->Sample(value(m.by_state[i]), {{"status", batches::kBatchStateNames[i]}});
+  const offline::Batches::Metrics m = batches_.metrics();
+  text->Family("tactus_batches", results::PrometheusText::Type::kGauge,
+               "Batches by status; those that have ended stay.");
+  for (size_t i = 0; i < offline::kBatchStates; ++i)
+    text->Sample(value(m.by_state[i]), {{"status", offline::kBatchStateNames[i]}});
   text->Gauge("tactus_batches_running", "Batches whose lines run now; --max-batches at most.", value(m.running));
-  text->Family("tactus_batch_lines_total", PrometheusText::Type::kCounter, "Lines of batches that have a result.");
+  text->Family("tactus_batch_lines_total", results::PrometheusText::Type::kCounter,
+               "Lines of batches that have a result.");
   text->Sample(value(m.lines_out), {{"result", "completed"}});
   text->Sample(value(m.lines_failed), {{"result", "failed"}});
-  const batches::Files::Stats files = files_.stats();
+  const offline::Files::Stats files = files_.stats();
   text->Gauge("tactus_files", "Files stored.", value(files.files));
   text->Gauge("tactus_files_bytes", "Bytes of all files stored.", value(files.bytes));
   text->Gauge("tactus_files_bytes_limit", "The most of them: --files-quota.", value(files_.limits().all_bytes));

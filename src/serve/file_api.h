@@ -25,9 +25,11 @@
 #include "tactus/engine.h"
 #include "tactus/options.h"
 
-namespace tactus {
+namespace tactus::results {
 class PrometheusText;
-}
+}  // namespace tactus::results
+
+namespace tactus {}
 
 namespace tactus::serve {
 
@@ -57,13 +59,13 @@ class FileApi {
   // `id`: of the file or batch that the path names. Everything but an upload.
   Result<http::HttpResponse> Answer(StoredRoute route, const http::HttpRequest& request, const std::string& id,
                                     std::optional<size_t> key, std::string_view body);
-  void AppendMetrics(PrometheusText* text) const;
+  void AppendMetrics(results::PrometheusText* text) const;
 
  private:
-  FileApi(const ServeOptions& options, const http::ApiKeys& keys, std::unique_ptr<batches::Store> store, Log log);
+  FileApi(const ServeOptions& options, const http::ApiKeys& keys, std::unique_ptr<offline::Store> store, Log log);
   const std::string& OwnerOf(std::optional<size_t> key) const { return key ? owners_[*key] : no_owner_; }
-  batches::BatchClient ClientOf(const std::string& owner) const;
-  batches::BackgroundShare ShareOf(const Engine& engine, const EngineOptions& options) const;
+  offline::BatchClient ClientOf(const std::string& owner) const;
+  offline::BackgroundShare ShareOf(const Engine& engine, const EngineOptions& options) const;
   Result<std::string> AnswerFiles(StoredRoute route, const http::HttpRequest& request, const std::string& id,
                                   const std::string& owner);
   Result<std::string> AnswerBatches(StoredRoute route, const http::HttpRequest& request, const std::string& id,
@@ -73,9 +75,9 @@ class FileApi {
   const ServeOptions options_;
   const http::ApiKeys& keys_;
   const Log log_;
-  const std::unique_ptr<batches::Store> store_;
-  batches::Files files_;
-  batches::Batches batches_;
+  const std::unique_ptr<offline::Store> store_;
+  offline::Files files_;
+  offline::Batches batches_;
   std::vector<std::string> owners_;  // of the keys, by their index in keys_: digests that stay the same
   const std::string no_owner_;
   std::string model_;  // set by Start

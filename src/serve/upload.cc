@@ -40,7 +40,7 @@ std::shared_ptr<UploadPlaces::Place> UploadPlaces::Enter(const std::string& clie
   });
 }
 
-Upload::Upload(batches::Files* files, WorkerPool* disk, From from)
+Upload::Upload(offline::Files* files, WorkerPool* disk, From from)
     : files_(*files), disk_(*disk), from_(std::move(from)), reader_(from_.boundary, this) {}
 
 int64_t Upload::max_bytes() const {
@@ -86,11 +86,11 @@ void Upload::Whole(std::shared_ptr<http::Exchange> exchange) {
 
 Result<std::string> Upload::Finish() {
   TACTUS_RETURN_IF_ERROR(reader_.Finish());
-  TACTUS_ASSIGN_OR_RETURN(const batches::UploadFields fields, batches::ParseUpload(fields_));
+  TACTUS_ASSIGN_OR_RETURN(const offline::UploadFields fields, offline::ParseUpload(fields_));
   if (!draft_) return InvalidArgument("file: missing; give the file's content as the form's field 'file'", kFileField);
-  TACTUS_ASSIGN_OR_RETURN(const batches::FileRow file, draft_->Finish(file_name_, fields.live_s));
+  TACTUS_ASSIGN_OR_RETURN(const offline::FileRow file, draft_->Finish(file_name_, fields.live_s));
   draft_.reset();
-  return batches::FileText(file);
+  return offline::FileText(file);
 }
 
 Status Upload::OnPart(const http::PartHead& head) {
@@ -119,7 +119,7 @@ Status Upload::OnData(std::string_view bytes) {
 
 Status Upload::OnPartEnd() {
   if (in_file_ || fields_.back().first != "purpose") return Status();
-  return batches::CheckPurpose(fields_.back().second);
+  return offline::CheckPurpose(fields_.back().second);
 }
 
 }  // namespace tactus::serve

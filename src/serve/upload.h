@@ -57,7 +57,7 @@ class Upload final : public http::BodyReceiver, public http::PartSink, public st
     std::shared_ptr<UploadPlaces::Place> place;
   };
   // All outlive it.
-  Upload(batches::Files* files, WorkerPool* disk, From from);
+  Upload(offline::Files* files, WorkerPool* disk, From from);
 
   // --- BodyReceiver ---
   int64_t max_bytes() const override;
@@ -74,11 +74,11 @@ class Upload final : public http::BodyReceiver, public http::PartSink, public st
   http::HttpResponse ErrorAnswer(const Status& status) const;
   Result<std::string> Finish();
 
-  batches::Files& files_;
+  offline::Files& files_;
   WorkerPool& disk_;
   const From from_;
   http::MultipartReader reader_;
-  std::unique_ptr<batches::Files::Draft> draft_;
+  std::unique_ptr<offline::Files::Draft> draft_;
   std::string file_name_;
   bool in_file_ = false;
   std::vector<std::pair<std::string, std::string>> fields_;

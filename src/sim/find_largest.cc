@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 constexpr double kGrowth = 2;
@@ -52,4 +52,4 @@ Result<Largest> FindLargest(const LargestRange& range, const std::function<Resul
   return found;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

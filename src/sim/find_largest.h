@@ -10,7 +10,7 @@
 
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 struct LargestRange {
   double low = 0, high = 0;  // 0 < low <= high
@@ -29,4 +29,4 @@ struct Largest {
 // other error is the answer.
 Result<Largest> FindLargest(const LargestRange& range, const std::function<Result<bool>(double)>& holds);
 
-}  // namespace tactus
+}  // namespace tactus::sim

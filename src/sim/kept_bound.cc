@@ -9,7 +9,7 @@
 #include "sim/packing_bound.h"
 #include "sim/step_floor.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 constexpr double kNeverNs = std::numeric_limits<double>::infinity();
@@ -233,4 +233,4 @@ std::optional<int64_t> MostKept(std::span<const AskedRequest> requests, const Ke
   return Bound(requests, machine, keep_going).Most();
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -26,7 +26,7 @@
 #include "base/step_time_model.h"
 #include "tactus/request.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 // A request that states objectives, as it reaches the engine.
 struct AskedRequest {
@@ -55,4 +55,4 @@ struct KeptBoundProgress {
 std::optional<int64_t> MostKept(std::span<const AskedRequest> requests, const KeptBoundMachine& machine,
                                 const std::function<bool(const KeptBoundProgress&)>& keep_going = {});
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -11,7 +11,7 @@
 #include "core/trace/recorded_drafts.h"
 #include "tactus/engine.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 // The chance that a guessed token is right if those before it are, such that drafts of the recorded mean length have
 // the recorded mean number of right tokens. 0 where nothing was guessed.
@@ -28,15 +28,15 @@ inline double AcceptanceOf(const DraftCounts& counts) {
   return high;
 }
 
-class LikeRecordedDrafts final : public DraftSource {
+class LikeRecordedDrafts final : public core::DraftSource {
  public:
-  explicit LikeRecordedDrafts(const std::vector<RecordedDrafts>& answers) : answers_(answers) {}
+  explicit LikeRecordedDrafts(const std::vector<core::RecordedDrafts>& answers) : answers_(answers) {}
   void Begin(SlotId, const Request&, std::span<const TokenId>) override {}
   void End(SlotId) override {}
-  void Propose(std::span<DraftTask> tasks) override {
-    for (DraftTask& task : tasks) {
+  void Propose(std::span<core::DraftTask> tasks) override {
+    for (core::DraftTask& task : tasks) {
       if (task.most <= 0 || answers_.empty()) continue;
-      const RecordedDrafts& answer = answers_[next_++ % answers_.size()];
+      const core::RecordedDrafts& answer = answers_[next_++ % answers_.size()];
       if (answer.tokens == 0) continue;
       task.tokens->assign(static_cast<size_t>(std::min(answer.tokens, task.most)), 0);
       task.chance = answer.chance;
@@ -46,8 +46,8 @@ class LikeRecordedDrafts final : public DraftSource {
   }
 
  private:
-  const std::vector<RecordedDrafts>& answers_;
+  const std::vector<core::RecordedDrafts>& answers_;
   size_t next_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -7,11 +7,11 @@
 
 #include "base/units.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 // With nine decimals: exact.
 inline std::string ExactSeconds(TimeNs ns) {
   return fmt::format("{}.{:09}", ns / kSecond, ns % kSecond);
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

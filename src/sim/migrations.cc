@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 constexpr int32_t kSpareBlocks = 8;                    // for what it computes meanwhile, at the least
@@ -21,8 +21,8 @@ int32_t Migrations::Coming(int32_t replica) const {
       moves_.begin(), moves_.end(), [replica](const Move& m) { return m.to == replica && m.stage != Stage::kOver; }));
 }
 
-void Migrations::Decide(std::span<const route::ReplicaView> replicas, const std::vector<bool>& draining) {
-  for (const route::MovePair& pair : route::PairReplicas(replicas, draining)) {
+void Migrations::Decide(std::span<const fleet::ReplicaView> replicas, const std::vector<bool>& draining) {
+  for (const fleet::MovePair& pair : fleet::PairReplicas(replicas, draining)) {
     const bool busy = std::any_of(moves_.begin(), moves_.end(), [&](const Move& m) {
       return m.stage != Stage::kOver && (m.from == pair.from || m.to == pair.to || m.to == pair.from);
     });
@@ -30,15 +30,15 @@ void Migrations::Decide(std::span<const route::ReplicaView> replicas, const std:
   }
 }
 
-void Migrations::Begin(const route::MovePair& pair, int64_t room_tokens) {
+void Migrations::Begin(const fleet::MovePair& pair, int64_t room_tokens) {
   host_.loop(pair.from).Movable(&running_);
   movable_.clear();
   // With its whole prompt, also where that is still being computed: what holds little now is not what will be short,
   // and its room would be outgrown before it has moved.
   for (const auto& s : running_) movable_.push_back({s.handle, s.priority, s.known});
-  const int32_t chosen = route::ChooseToMove(movable_, room_tokens);
+  const int32_t chosen = fleet::ChooseToMove(movable_, room_tokens);
   if (chosen < 0) return;
-  const StepLoop::RunningSequence& sequence = running_[static_cast<size_t>(chosen)];
+  const core::StepLoop::RunningSequence& sequence = running_[static_cast<size_t>(chosen)];
   while (!moves_.empty() && moves_.front().stage == Stage::kOver) moves_.pop_front();
   Move& move = moves_.emplace_back();
   move.from = pair.from;
@@ -46,13 +46,14 @@ void Migrations::Begin(const route::MovePair& pair, int64_t room_tokens) {
   move.handle = sequence.handle;
   move.tokens = sequence.tokens;
   move.blocks = BlocksOf(sequence.known + TimeOf(sequence.tokens) / kShortStepNs) + kSpareBlocks;
-  host_.loop(move.to).Transfer(
-      {.kind = TransferKind::kReserve, .blocks = move.blocks, .answer = [this, &move](TransferAnswer answer) {
-         if (!answer.status.ok()) return GiveUp(&move, &Figures::no_room);
-         move.import = answer.import;
-         move.stage = Stage::kFirstRound;
-         move.due_ns = clock_.NowNs() + TimeOf(move.tokens);
-       }});
+  host_.loop(move.to).Transfer({.kind = core::TransferKind::kReserve,
+                                .blocks = move.blocks,
+                                .answer = [this, &move](core::TransferAnswer answer) {
+                                  if (!answer.status.ok()) return GiveUp(&move, &Figures::no_room);
+                                  move.import = answer.import;
+                                  move.stage = Stage::kFirstRound;
+                                  move.due_ns = clock_.NowNs() + TimeOf(move.tokens);
+                                }});
   host_.wake(move.to);
 }
 
@@ -73,7 +74,9 @@ void Migrations::Go(Move* move) {
   if (move->stage == Stage::kFirstRound) {
     move->stage = Stage::kPausing;
     host_.loop(move->from)
-        .Transfer({.kind = TransferKind::kPause, .handle = move->handle, .answer = [this, move](TransferAnswer answer) {
+        .Transfer({.kind = core::TransferKind::kPause,
+                   .handle = move->handle,
+                   .answer = [this, move](core::TransferAnswer answer) {
                      if (!answer.status.ok()) return GiveUp(move, &Figures::ended);
                      move->standing = std::move(answer.standing);
                      move->stage = Stage::kLastRound;
@@ -84,7 +87,7 @@ void Migrations::Go(Move* move) {
     return;
   }
   // Cancels do not come in simulations, and it has been paused: it is still there.
-  StepLoop& from = host_.loop(move->from);
+  core::StepLoop& from = host_.loop(move->from);
   // One that a preemption has met moves without KV, as between servers, and is computed where there is room for it.
   const int32_t tokens = move->standing.computed_tokens;
   const bool fits = BlocksOf(tokens) <= move->blocks;
@@ -93,7 +96,8 @@ void Migrations::Go(Move* move) {
     arrived = host_.arrive(move->from, move->handle, move->to,
                            {.standing = std::move(move->standing), .import = move->import, .generated_keys = {}});
   }
-  from.Transfer({.kind = arrived != 0 ? TransferKind::kLeave : TransferKind::kResume, .handle = move->handle});
+  from.Transfer(
+      {.kind = arrived != 0 ? core::TransferKind::kLeave : core::TransferKind::kResume, .handle = move->handle});
   host_.wake(move->from);
   if (arrived == 0) return GiveUp(move, fits ? &Figures::refused : &Figures::outgrew);
   host_.wake(move->to);
@@ -109,8 +113,8 @@ void Migrations::GiveUp(Move* move, Cause why) {
   move->stage = Stage::kOver;
   move->due_ns = kNever;
   if (move->import == 0) return;
-  host_.loop(move->to).Transfer({.kind = TransferKind::kDrop, .import = move->import});
+  host_.loop(move->to).Transfer({.kind = core::TransferKind::kDrop, .import = move->import});
   host_.wake(move->to);
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

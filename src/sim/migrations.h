@@ -17,24 +17,25 @@
 #include "sim/simulator.h"
 #include "tactus/run_result.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 class Migrations {
  public:
   // What a move asks of the simulation. All by index of replica.
   struct Host {
-    std::function<StepLoop&(int32_t replica)> loop;
+    std::function<core::StepLoop&(int32_t replica)> loop;
     // It has something to do now.
     std::function<void(int32_t replica)> wake;
     // The sequence arrives: its request goes on there. Its handle there; 0: it was refused.
-    std::function<RequestHandle(int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported)> arrive;
+    std::function<RequestHandle(int32_t from, RequestHandle handle, int32_t to, core::ImportedSequence imported)>
+        arrive;
   };
 
   Migrations(const SimulationConfig::Migration& config, int32_t block_size, Clock* clock, Host host)
       : config_(config), block_size_(block_size), clock_(*clock), host_(std::move(host)) {}
 
   // Begins a move for each pair of replicas that are to have one and are in none. `draining`: as PairReplicas.
-  void Decide(std::span<const route::ReplicaView> replicas, const std::vector<bool>& draining);
+  void Decide(std::span<const fleet::ReplicaView> replicas, const std::vector<bool>& draining);
   // Sequences that are on their way to the replica.
   int32_t Coming(int32_t replica) const;
   // Goes on with what is due.
@@ -52,11 +53,11 @@ class Migrations {
     RequestHandle handle = 0;  // there
     Stage stage = Stage::kRoom;
     TimeNs due_ns = kNever;
-    ImportId import = 0;
+    core::ImportId import = 0;
     int32_t blocks = 0, tokens = 0;  // of the room; sent in the first round
-    SequenceStanding standing;
+    core::SequenceStanding standing;
   };
-  void Begin(const route::MovePair& pair, int64_t room_tokens);
+  void Begin(const fleet::MovePair& pair, int64_t room_tokens);
   void Go(Move* move);
   void GiveUp(Move* move, Cause why);
   DurationNs TimeOf(int64_t tokens) const;
@@ -67,9 +68,9 @@ class Migrations {
   Clock& clock_;
   const Host host_;
   std::deque<Move> moves_;  // in order of their beginning; those that are over go from the front
-  std::vector<StepLoop::RunningSequence> running_;  // scratch, as is the next
-  std::vector<route::MovableSequence> movable_;
+  std::vector<core::StepLoop::RunningSequence> running_;  // scratch, as is the next
+  std::vector<fleet::MovableSequence> movable_;
   Figures figures_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

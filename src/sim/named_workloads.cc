@@ -5,7 +5,7 @@
 #include <cmath>
 #include <iterator>
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 #define TACTUS_LIST(...) __VA_ARGS__
@@ -61,4 +61,4 @@ Lengths DrawLengths(const NamedWorkload& w, Rng& rng) {
   return {QuantileAt(w.prompt, NormalToUniform(a)), QuantileAt(w.output, NormalToUniform(b))};
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 struct NamedWorkload {
   const char* name;
@@ -22,4 +22,4 @@ struct Lengths {
 // Both through a Gaussian copula: four numbers of `rng`.
 Lengths DrawLengths(const NamedWorkload& workload, Rng& rng);
 
-}  // namespace tactus
+}  // namespace tactus::sim

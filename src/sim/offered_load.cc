@@ -7,7 +7,7 @@
 
 #include "sim/trace_file.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 // A workload's file is looked up as it is, then in the data folder and its traces.
@@ -59,4 +59,4 @@ Result<ParsedLoad> ParseLoad(const OfferedLoad& o, bool offline) {
   return load;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -6,7 +6,7 @@
 #include "sim/workload.h"
 #include "tactus/option_fields.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 struct OfferedLoad {
   std::string workload = "chat", arrivals = "poisson", data;
@@ -59,4 +59,4 @@ struct ParsedLoad {
 // `offline`: all requests are there from the beginning, so nothing says how fast they come.
 Result<ParsedLoad> ParseLoad(const OfferedLoad& options, bool offline = false);
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -13,7 +13,7 @@
 #include "core/predict/predictor.h"
 #include "core/sched/scheduler.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 using Ranks = std::vector<int32_t>;  // by request index: lower goes first
@@ -112,7 +112,7 @@ class Search {
     base_.config.requests_out.clear();
     base_.config.steps_out.clear();
     base_.config.trace_out.clear();
-    for (const sched::PresetInfo& preset : sched::Presets()) {
+    for (const core::PresetInfo& preset : core::Presets()) {
       if (std::find(options.without.begin(), options.without.end(), preset.name) == options.without.end())
         starts_.push_back(&preset);
     }
@@ -137,14 +137,14 @@ class Search {
   }
 
  private:
-  SimulationJob JobOf(const sched::PresetInfo& preset) const {
+  SimulationJob JobOf(const core::PresetInfo& preset) const {
     SimulationJob job = base_;
-    sched::SchedulerConfig& c = job.config.scheduler;
+    core::SchedulerConfig& c = job.config.scheduler;
     c.preset = preset.name;
     c.order = c.admission = c.composition = c.budget = c.preemption = "";
     c.predictor = "";
-    const auto needs = sched::Scheduler::PredictorFor(c);
-    if (needs.ok() && *needs != kNoPredictor && predict::Learns(*needs)) c.predictor = predict::kTruth;
+    const auto needs = core::Scheduler::PredictorFor(c);
+    if (needs.ok() && *needs != core::kNoPredictor && core::Learns(*needs)) c.predictor = core::kTruth;
     return job;
   }
   SimulationJob JobOf(std::shared_ptr<const Ranks> ranks) const {
@@ -176,7 +176,7 @@ class Search {
 
   Status TryPresets() {
     std::vector<SimulationJob> jobs;
-    for (const sched::PresetInfo* preset : starts_) jobs.push_back(JobOf(*preset));
+    for (const core::PresetInfo* preset : starts_) jobs.push_back(JobOf(*preset));
     const auto results = RunAll(jobs);
     Status first;
     for (size_t i = 0; i < jobs.size(); ++i) {
@@ -197,7 +197,7 @@ class Search {
     job.config.on_submit = [&](const WorkloadRequest& r, TimeNs arrival_ns, const SimRequest& request) {
       load_.Submitted(r, arrival_ns, request);
     };
-    job.config.on_done = [&](const WorkloadRequest& r, int32_t, const RequestDoneEvent& d) {
+    job.config.on_done = [&](const WorkloadRequest& r, int32_t, const core::RequestDoneEvent& d) {
       const auto at = static_cast<size_t>(r.index);
       if (known.size() <= at) known.resize(at + 1);
       const Slo& slo = d.request->slo;
@@ -242,7 +242,7 @@ class Search {
     };
     for (const bool of_best : {true, false}) {
       with_order_ = JobOf(*starts_[best_preset_]).config.scheduler;
-      if (!of_best) with_order_.preset = sched::SchedulerConfig().preset;
+      if (!of_best) with_order_.preset = core::SchedulerConfig().preset;
       with_order_.order = "priority";
       std::vector<SimulationJob> jobs;
       for (const auto& [name, order] : orders) jobs.push_back(JobOf(RanksOf(order)));
@@ -298,11 +298,11 @@ class Search {
   std::optional<Entry> best_, start_;  // of all, and the one that swaps improve
   std::string from_;
   std::vector<std::pair<std::string, std::optional<double>>> presets_;
-  std::vector<const sched::PresetInfo*> starts_;
+  std::vector<const core::PresetInfo*> starts_;
   size_t best_preset_ = 0;  // of them
   Load load_;
   bool looked_ = false;  // the load is known
-  sched::SchedulerConfig with_order_;
+  core::SchedulerConfig with_order_;
   std::vector<int32_t> order_;
   size_t count_ = 0;
   int64_t tried_ = 0, kept_ = 0;
@@ -313,22 +313,21 @@ class Search {
 Result<std::vector<std::string>> ParseOracleWithout(const std::string& names) {
   std::vector<std::string> without;
   std::string known;
-  for (const sched::PresetInfo& preset : sched::Presets())
-    known += std::string(known.empty() ? "" : ", ") + preset.name;
+  for (const core::PresetInfo& preset : core::Presets()) known += std::string(known.empty() ? "" : ", ") + preset.name;
   if (names.empty()) return without;
   for (size_t at = 0; at <= names.size();) {
     const size_t end = std::min(names.find(',', at), names.size());
     const std::string name = names.substr(at, end - at);
     at = end + 1;
-    const auto is = [&](const sched::PresetInfo& preset) { return name == preset.name; };
-    if (std::none_of(sched::Presets().begin(), sched::Presets().end(), is)) {
+    const auto is = [&](const core::PresetInfo& preset) { return name == preset.name; };
+    if (std::none_of(core::Presets().begin(), core::Presets().end(), is)) {
       return InvalidArgument(
           fmt::format("--oracle-without: '{}' is no preset; leave out any of: {}", Printable(name), known),
           "oracle-without");
     }
     if (std::find(without.begin(), without.end(), name) == without.end()) without.push_back(name);
   }
-  if (without.size() == sched::Presets().size()) {
+  if (without.size() == core::Presets().size()) {
     return InvalidArgument("--oracle-without leaves out every preset, and the search begins with one: name fewer",
                            "oracle-without");
   }
@@ -340,4 +339,4 @@ Result<OracleResult> RunOracle(const SimulationJob& base, const OracleOptions& o
   return Search(base, options, keep_going).Run();
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -16,7 +16,7 @@
 #include "sim/kept_bound.h"
 #include "sim/run_many.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 struct OracleOptions {
   std::vector<std::string> without;  // presets that it does not begin with
@@ -51,4 +51,4 @@ Result<std::vector<std::string>> ParseOracleWithout(const std::string& names);
 Result<OracleResult> RunOracle(const SimulationJob& base, const OracleOptions& options,
                                const std::function<bool(const OracleProgress&)>& keep_going = {});
 
-}  // namespace tactus
+}  // namespace tactus::sim

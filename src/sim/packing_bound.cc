@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 constexpr double kTiny = 1e-9;
@@ -136,4 +136,4 @@ PackingBound BoundPacking(const std::vector<PackingRow>& rows, size_t things, co
   return bound;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

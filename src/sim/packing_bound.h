@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-namespace tactus {
+namespace tactus::sim {
 
 // What each thing takes of a resource, and how much there is of it; none is below 0.
 struct PackingRow {
@@ -27,4 +27,4 @@ struct PackingBound {
 PackingBound BoundPacking(const std::vector<PackingRow>& rows, size_t things,
                           const std::function<bool()>& keep_going = {});
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -10,10 +10,10 @@
 #include "offline/plan/shards.h"
 #include "sim/prompt_keys.h"
 
-namespace tactus {
+namespace tactus::sim {
 
-batch::BatchCostModel CostOfSteps(const StepTimeModel& times, const cost::CostModel* meter, int32_t step_tokens) {
-  batch::BatchCostModel cost{.flops_per_token = 1, .kv_bytes_per_token = 1};
+offline::BatchCostModel CostOfSteps(const StepTimeModel& times, const cost::CostModel* meter, int32_t step_tokens) {
+  offline::BatchCostModel cost{.flops_per_token = 1, .kv_bytes_per_token = 1};
   if (meter != nullptr) {
     constexpr int32_t kLong = 4096;
     const auto flops = [&](int32_t tokens) {
@@ -38,14 +38,14 @@ Result<std::unique_ptr<PlannedJob>> PlannedJob::Create(const PlannedLoad& load, 
                                                        WorkloadStream* workload) {
   TACTUS_RETURN_IF_ERROR(load.cost.Check());
   std::unique_ptr<PlannedJob> job(new PlannedJob(load, engine));
-  job->order_ = batch::FindPlanOrder(engine.order).value_or(batch::PlanOrder::kFcfs);
-  auto prompts = std::make_shared<batch::PromptSet>(0, engine.block_size);
+  job->order_ = offline::FindPlanOrder(engine.order).value_or(offline::PlanOrder::kFcfs);
+  auto prompts = std::make_shared<offline::PromptSet>(0, engine.block_size);
   TACTUS_RETURN_IF_ERROR(job->Read(workload, prompts.get()));
   TACTUS_RETURN_IF_ERROR(job->Plan(std::move(prompts)));
   return job;
 }
 
-Status PlannedJob::Read(WorkloadStream* workload, batch::PromptSet* prompts) {
+Status PlannedJob::Read(WorkloadStream* workload, offline::PromptSet* prompts) {
   std::vector<Hash128> keys;
   for (WorkloadRequest r; workload->Next(&r); requests_.push_back(std::move(r))) {
     if (r.conversation >= 0) {
@@ -57,7 +57,7 @@ Status PlannedJob::Read(WorkloadStream* workload, batch::PromptSet* prompts) {
     const auto prompt = static_cast<int32_t>(std::min<int64_t>(r.prompt_tokens, engine_.max_model_len));
     keys.clear();
     if (engine_.prefix_caching && SharesText(r)) AppendPromptKeys(r, prompt, engine_.block_size, &keys);
-    batch::RequestTraits traits;
+    offline::RequestTraits traits;
     const int64_t room = std::max<int64_t>(1, engine_.max_model_len - prompt);
     traits.output_is_known = load_.lengths_known;
     traits.max_output_tokens =
@@ -67,21 +67,21 @@ Status PlannedJob::Read(WorkloadStream* workload, batch::PromptSet* prompts) {
   return Status();
 }
 
-Status PlannedJob::Plan(std::shared_ptr<batch::PromptSet> prompts) {
+Status PlannedJob::Plan(std::shared_ptr<offline::PromptSet> prompts) {
   const TimeNs begin_ns = engine_.stopwatch != nullptr ? engine_.stopwatch->NowNs() : 0;
-  tree_ = batch::PrefixTree::Build(*prompts);
+  tree_ = offline::PrefixTree::Build(*prompts);
   prompts->DropKeys();
   TACTUS_ASSIGN_OR_RETURN(
       const std::vector<int32_t> shard_of,
-      batch::AssignShards(tree_, load_.cost, batch::EstimateOutputs(tree_, *prompts, {}), engine_.replicas));
-  batch::FeedOptions options;
+      offline::AssignShards(tree_, load_.cost, offline::EstimateOutputs(tree_, *prompts, {}), engine_.replicas));
+  offline::FeedOptions options;
   options.plan = PlanOptions();
   options.sample = {.share = load_.sample_share, .seed = load_.seed};
   options.stopwatch = engine_.stopwatch;
   for (int32_t replica = 0; replica < engine_.replicas; ++replica) {
     std::vector<int32_t> elsewhere(shard_of.size(), 0);
     for (size_t i = 0; i < shard_of.size(); ++i) {
-      if (shard_of[i] == replica) elsewhere[i] = batch::kToRun;
+      if (shard_of[i] == replica) elsewhere[i] = offline::kToRun;
     }
     feeds_.emplace_back(prompts, tree_, load_.cost, options, std::move(elsewhere));
     sample_ += feeds_.back().sample_size();
@@ -91,7 +91,7 @@ Status PlannedJob::Plan(std::shared_ptr<batch::PromptSet> prompts) {
   return Status();
 }
 
-batch::PlanOptions PlannedJob::PlanOptions() const {
+offline::PlanOptions PlannedJob::PlanOptions() const {
   return {.order = order_,
           .seed = load_.seed,
           .sequences = engine_.max_num_seqs,
@@ -111,16 +111,16 @@ void PlannedJob::OnDone(int32_t replica, int32_t number, int32_t output_tokens) 
 }
 
 PlanFigures PlannedJob::Figures(double run_s) const {
-  const batch::Plan plan = batch::Plan::Make(tree_, load_.cost, outputs_, PlanOptions());
-  const batch::PlanSummary summary = batch::Summarize(plan, load_.overlap, engine_.kv_tokens);
-  PlanFigures figures = batch::FiguresOf(summary, true, 1.0 / engine_.replicas, run_s);
-  figures.order = batch::NameOf(order_);
+  const offline::Plan plan = offline::Plan::Make(tree_, load_.cost, outputs_, PlanOptions());
+  const offline::PlanSummary summary = offline::Summarize(plan, load_.overlap, engine_.kv_tokens);
+  PlanFigures figures = offline::FiguresOf(summary, true, 1.0 / engine_.replicas, run_s);
+  figures.order = offline::NameOf(order_);
   figures.sample = sample_;
   figures.key_tokens = engine_.block_size;
   DurationNs planning_ns = planning_ns_;
-  for (const batch::JobFeed& feed : feeds_) planning_ns += feed.planning_ns();
+  for (const offline::JobFeed& feed : feeds_) planning_ns += feed.planning_ns();
   figures.planning_s = static_cast<double>(planning_ns) * 1e-9;
   return figures;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

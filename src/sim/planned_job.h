@@ -16,17 +16,17 @@
 #include "sim/workload.h"
 #include "tactus/run_result.h"
 
-namespace tactus {
-
-namespace cost {
+namespace tactus::cost {
 class CostModel;
-}
+}  // namespace tactus::cost
+
+namespace tactus::sim {
 
 struct PlannedLoad {
   double sample_share = 0.01;
   uint64_t seed = 0;           // of the sample, and of order random
   bool lengths_known = false;  // the plan is told true lengths
-  batch::BatchCostModel cost;
+  offline::BatchCostModel cost;
   OverlapFit overlap;
 };
 
@@ -41,7 +41,7 @@ struct PlannedEngine {
 };
 
 // Costs by a step-time model. `meter` says what they are made of; null: that is not known, and only times count.
-batch::BatchCostModel CostOfSteps(const StepTimeModel& times, const cost::CostModel* meter, int32_t step_tokens);
+offline::BatchCostModel CostOfSteps(const StepTimeModel& times, const cost::CostModel* meter, int32_t step_tokens);
 
 class PlannedJob {
  public:
@@ -69,19 +69,19 @@ class PlannedJob {
 
  private:
   PlannedJob(const PlannedLoad& load, const PlannedEngine& engine) : load_(load), engine_(engine) {}
-  Status Read(WorkloadStream* workload, batch::PromptSet* prompts);
-  Status Plan(std::shared_ptr<batch::PromptSet> prompts);
-  batch::PlanOptions PlanOptions() const;
+  Status Read(WorkloadStream* workload, offline::PromptSet* prompts);
+  Status Plan(std::shared_ptr<offline::PromptSet> prompts);
+  offline::PlanOptions PlanOptions() const;
 
   const PlannedLoad load_;
   const PlannedEngine engine_;
-  batch::PlanOrder order_ = batch::PlanOrder::kFcfs;
+  offline::PlanOrder order_ = offline::PlanOrder::kFcfs;
   std::vector<WorkloadRequest> requests_;
-  batch::PrefixTree tree_;
+  offline::PrefixTree tree_;
   std::vector<int32_t> outputs_;  // [request] of those that have ended
-  std::vector<batch::JobFeed> feeds_;
+  std::vector<offline::JobFeed> feeds_;
   DurationNs planning_ns_ = 0;
   int32_t sample_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

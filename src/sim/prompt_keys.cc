@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "sim/trace_file.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 enum class Text : uint64_t { kRequest = 1, kConversation = 2, kPrefix = 3, kHashId = 4 };
@@ -99,4 +99,4 @@ void OwnerTable::Grow() {
   }
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -9,7 +9,7 @@
 #include "sim/workload.h"
 #include "tactus/engine.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 // Whose text a block holds once it is beyond what the request shares with others.
 struct TextOwner {
@@ -45,4 +45,4 @@ class OwnerTable {
   size_t size_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -16,16 +16,16 @@
 #include "sim/like_recorded_drafts.h"
 #include "sim/sim_executor.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 // Latencies and outputs of one side.
-class Watcher final : public EventSink {
+class Watcher final : public core::EventSink {
  public:
   bool wants_tokens() const override { return false; }
-  void OnStep(const StepEvents& events) override {
+  void OnStep(const core::StepEvents& events) override {
     metrics_.OnStep(events);
-    for (const RequestDoneEvent& d : events.done) {
+    for (const core::RequestDoneEvent& d : events.done) {
       outputs[d.handle] = d.completion_tokens;
       if (d.finish == FinishReason::kCancelled) cancelled.insert(d.handle);
     }
@@ -35,7 +35,7 @@ class Watcher final : public EventSink {
   std::set<RequestHandle> cancelled;
 
  private:
-  EngineMetrics metrics_{"", {}, 0, true};
+  core::EngineMetrics metrics_{"", {}, 0, true};
 };
 
 // Compares every recorded step with what the model says of its plan.
@@ -86,9 +86,9 @@ class StepComparison {
 // The recorded requests, with how long their answers became, as a simulation of the same engine takes them.
 class ModelRun {
  public:
-  ModelRun(const TraceHeader& header, const StepTimeModel& model, const std::vector<RecordedRequest>& requests,
-           const std::map<RequestHandle, int32_t>& outputs, const std::vector<RecordedDrafts>& drafts,
-           double draft_acceptance, RunRecorder* recorder)
+  ModelRun(const core::TraceHeader& header, const StepTimeModel& model,
+           const std::vector<core::RecordedRequest>& requests, const std::map<RequestHandle, int32_t>& outputs,
+           const std::vector<core::RecordedDrafts>& drafts, double draft_acceptance, core::RunRecorder* recorder)
       : header_(header),
         model_(model),
         requests_(requests),
@@ -99,11 +99,11 @@ class ModelRun {
 
   Result<RunResult> Go() {
     // What was chosen at the start (a budget, a pivot) stays as recorded; from then on the model answers.
-    RecordedStepTimes step_times(header_.step_tile_tokens, &model_);
+    core::RecordedStepTimes step_times(header_.step_tile_tokens, &model_);
     step_times.Expect(header_.step_times);
-    ReplicaServices services;
+    core::ReplicaServices services;
     if (header_.step_tile_tokens > 0) services.step_time = &step_times;
-    ReplicaConfig config = ReplicaOf(header_);
+    core::ReplicaConfig config = core::ReplicaOf(header_);
     config.true_lengths_known = true;
     // A server is always ready to verify what a grammar leaves no choice about; most runs have nothing to verify.
     const bool guessed = std::any_of(drafts_.begin(), drafts_.end(), [](const auto& d) { return d.tokens > 0; });
@@ -115,25 +115,25 @@ class ModelRun {
     config.max_draft_tokens = std::min(config.max_draft_tokens, executor.traits().max_draft_tokens);
     config.guesses = config.guesses && guessed;
     const bool drafting = config.max_draft_tokens > 0;
-    TACTUS_ASSIGN_OR_RETURN(const auto replica, Replica::Create(std::move(config), std::move(services)));
+    TACTUS_ASSIGN_OR_RETURN(const auto replica, core::Replica::Create(std::move(config), std::move(services)));
     LikeRecordedDrafts drafts(drafts_);
     Watcher watcher;
-    ReplicaParts parts;
+    core::ReplicaParts parts;
     parts.executor = &executor;
     parts.clock = &clock_;
     parts.sink = &watcher;
     if (drafting) parts.drafts = &drafts;
-    std::optional<RecordingSink> recording;
+    std::optional<core::RecordingSink> recording;
     if (recorder_ != nullptr)
       parts.sink = &recording.emplace(recorder_, &watcher, [&replica] { return replica->loop().Stats(); });
     parts.generated_key = [this](RequestHandle handle, int32_t choice, int32_t block) {
       return KeyOf(handle, choice, block);
     };
     TACTUS_RETURN_IF_ERROR(replica->Connect(std::move(parts)));
-    StepLoop& loop = replica->loop();
+    core::StepLoop& loop = replica->loop();
 
     std::vector<std::pair<TimeNs, RequestHandle>> cancels;
-    for (const RecordedRequest& r : requests_) {
+    for (const core::RecordedRequest& r : requests_) {
       if (r.cancelled_ns >= 0) cancels.emplace_back(r.cancelled_ns, r.handle);
     }
     std::sort(cancels.begin(), cancels.end());
@@ -141,7 +141,7 @@ class ModelRun {
     for (;;) {
       const TimeNs now = clock_.NowNs();
       for (; next < requests_.size() && requests_[next].arrival_ns <= now; ++next) {
-        TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, Prepare(requests_[next], replica->limits()));
+        TACTUS_ASSIGN_OR_RETURN(core::PreparedRequest prepared, Prepare(requests_[next], replica->limits()));
         const auto request = std::static_pointer_cast<const SimRequest>(prepared.request);
         const auto submitted = loop.Submit(std::move(prepared));
         // A slower machine has more of them at once: the request waits for a place before the loop.
@@ -167,7 +167,7 @@ class ModelRun {
   }
 
  private:
-  Result<PreparedRequest> Prepare(const RecordedRequest& r, const IntakeLimits& limits) const {
+  Result<core::PreparedRequest> Prepare(const core::RecordedRequest& r, const core::IntakeLimits& limits) const {
     auto request = std::make_shared<SimRequest>();
     static_cast<Request&>(*request) = *r.request;
     request->stop.ignore_eos = false;
@@ -177,10 +177,10 @@ class ModelRun {
     const bool known = r.cancelled_ns < 0 && done != outputs_.end() && done->second > 0;
     request->output_tokens =
         known ? (done->second + request->n - 1) / request->n : static_cast<int32_t>(request->stop.max_tokens);
-    IntakeLimits own = limits;
+    core::IntakeLimits own = limits;
     own.prefix_caching = limits.prefix_caching && r.has_keys;
-    TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared,
-                            PrepareWithoutTokens(request, r.prompt_tokens, r.prompt_keys, own));
+    TACTUS_ASSIGN_OR_RETURN(core::PreparedRequest prepared,
+                            core::PrepareWithoutTokens(request, r.prompt_tokens, r.prompt_keys, own));
     prepared.arrival_ns = r.arrival_ns;
     prepared.client = r.client;
     return prepared;
@@ -188,40 +188,40 @@ class ModelRun {
 
   // The text of an answer is the recorded one, whenever it comes; what was never generated is no other answer's.
   Hash128 KeyOf(RequestHandle handle, int32_t choice, int32_t block) const {
-    for (const RecordedRequest::GeneratedKey& g : requests_[handle - 1].generated_keys) {
+    for (const core::RecordedRequest::GeneratedKey& g : requests_[handle - 1].generated_keys) {
       if (g.choice == choice && g.block == block) return g.key;
     }
     return {handle << 20 | static_cast<uint64_t>(choice), static_cast<uint64_t>(block) | uint64_t{1} << 63};
   }
 
-  const TraceHeader& header_;
+  const core::TraceHeader& header_;
   const StepTimeModel& model_;
-  const std::vector<RecordedRequest>& requests_;
+  const std::vector<core::RecordedRequest>& requests_;
   const std::map<RequestHandle, int32_t>& outputs_;
-  const std::vector<RecordedDrafts>& drafts_;
+  const std::vector<core::RecordedDrafts>& drafts_;
   const double draft_acceptance_;
-  RunRecorder* const recorder_;
+  core::RunRecorder* const recorder_;
   ManualClock clock_;
 };
 
 }  // namespace
 
-Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel& model, RunRecorder* recorder) {
+Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel& model, core::RunRecorder* recorder) {
   ModelReplay out;
   Watcher watcher;
   StepComparison comparison(model);
-  TraceHeader header;
-  std::vector<RecordedRequest> requests;
-  ReplayHooks hooks;
+  core::TraceHeader header;
+  std::vector<core::RecordedRequest> requests;
+  core::ReplayHooks hooks;
   hooks.sink = &watcher;
   hooks.header = &header;
   hooks.requests = &requests;
-  std::vector<RecordedDrafts> drafts;
+  std::vector<core::RecordedDrafts> drafts;
   hooks.drafts = &drafts;
   hooks.on_step = [&](const StepPlan& plan, TimeNs start_ns, TimeNs end_ns) {
     comparison.Add(plan, end_ns - start_ns);
   };
-  TACTUS_ASSIGN_OR_RETURN(out.recorded, ReplayTrace(path, hooks));
+  TACTUS_ASSIGN_OR_RETURN(out.recorded, core::ReplayTrace(path, hooks));
   if (!out.recorded.identical()) {
     return InvalidArgument(
         fmt::format("trace '{}' does not replay: step {} has another plan", path, out.recorded.first_difference));
@@ -241,7 +241,7 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
   out.most_chunk = comparison.most_chunk;
   out.measured = watcher.Outcome(out.recorded.stats);
   // A client that leaves with its whole answer cancels what has ended; by the model that may still be under way.
-  for (RecordedRequest& r : requests) {
+  for (core::RecordedRequest& r : requests) {
     if (!watcher.cancelled.contains(r.handle)) r.cancelled_ns = -1;
   }
   DraftCounts guesses;
@@ -256,4 +256,4 @@ Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel
   return out;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -8,7 +8,7 @@
 #include "core/trace/replay.h"
 #include "tactus/run_result.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 // One recorded step and what the model says of it.
 struct StepPrediction {
@@ -23,7 +23,7 @@ struct StepErrors {
 };
 
 struct ModelReplay {
-  ReplayReport recorded;              // of the replay with recorded times, which this one reads the run from
+  core::ReplayReport recorded;        // of the replay with recorded times, which this one reads the run from
   std::vector<StepPrediction> steps;  // the recorded ones, on their own plans
   StepErrors errors;                  // of these
   RunResult measured, predicted;      // with every latency kept
@@ -34,6 +34,6 @@ struct ModelReplay {
 // `recorder` (may be null) is told of the predicted run; its owner closes it. kInvalidArgument for a recording with
 // more than one step in flight, or that does not replay.
 Result<ModelReplay> ReplayWithModel(const std::string& path, const StepTimeModel& model,
-                                    RunRecorder* recorder = nullptr);
+                                    core::RunRecorder* recorder = nullptr);
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -7,7 +7,7 @@
 
 #include "sim/log_text.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 // Cells hold no comma, no quote and no line's end (base/csv.h).
@@ -44,7 +44,7 @@ RequestLog::~RequestLog() {
   if (file_ != nullptr) std::fclose(file_);
 }
 
-void RequestLog::Ended(const WorkloadRequest& r, int32_t replica, const RequestDoneEvent& d) {
+void RequestLog::Ended(const WorkloadRequest& r, int32_t replica, const core::RequestDoneEvent& d) {
   const auto line =
       fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.index, replica, ExactSeconds(d.arrival_ns),
                   d.prompt_tokens, d.cached_tokens, d.completion_tokens, ExactSeconds(d.scheduled_ns),
@@ -66,4 +66,4 @@ Status RequestLog::Close() {
   return failed || unflushed ? DataLoss(fmt::format("'{}' could not be written completely", path_)) : Status();
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

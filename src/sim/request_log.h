@@ -10,14 +10,14 @@
 #include "sim/workload.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 class RequestLog {
  public:
   // kInvalidArgument when the file cannot be made.
   static Result<std::unique_ptr<RequestLog>> Create(const std::string& path);
   ~RequestLog();
-  void Ended(const WorkloadRequest& request, int32_t replica, const RequestDoneEvent& done);
+  void Ended(const WorkloadRequest& request, int32_t replica, const core::RequestDoneEvent& done);
   // Never ran: too long, or the queue was full.
   void Refused(const WorkloadRequest& request, TimeNs now_ns);
   // kDataLoss: not everything could be written.
@@ -29,4 +29,4 @@ class RequestLog {
   std::FILE* file_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

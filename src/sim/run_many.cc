@@ -6,7 +6,7 @@
 #include <system_error>
 #include <thread>
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 Result<RunResult> RunJob(const SimulationJob& job, const std::function<bool()>& keep_going) {
@@ -45,4 +45,4 @@ std::vector<Result<RunResult>> RunSimulations(std::span<const SimulationJob> job
   return out;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

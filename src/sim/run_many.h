@@ -9,7 +9,7 @@
 
 #include "sim/simulator.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 struct SimulationJob {
   SimulationConfig config;  // callbacks in it are called on the job's thread
@@ -25,4 +25,4 @@ void ForEachOnThreads(size_t count, int32_t threads, const std::function<void(si
 std::vector<Result<RunResult>> RunSimulations(std::span<const SimulationJob> jobs, int32_t threads,
                                               const std::function<bool()>& keep_going = {});
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -7,20 +7,21 @@
 
 #include "core/interfaces/draft_source.h"
 
-namespace tactus {
+namespace tactus::sim {
 
-class SimDrafts final : public DraftSource {
+class SimDrafts final : public core::DraftSource {
  public:
-  SimDrafts(DraftKind kind, int32_t most, double acceptance)
+  SimDrafts(core::DraftKind kind, int32_t most, double acceptance)
       : kind_(kind),
         most_(most),
         // Less than sure: those of a grammar alone are.
-        chance_(static_cast<DraftChance>(std::min<long>(kSureDraft - 1, std::lround(acceptance * kSureDraft)))) {}
+        chance_(static_cast<core::DraftChance>(
+            std::min<long>(core::kSureDraft - 1, std::lround(acceptance * core::kSureDraft)))) {}
   void Begin(SlotId, const Request&, std::span<const TokenId>) override {}
   void End(SlotId) override {}
-  void Propose(std::span<DraftTask> tasks) override {
-    for (DraftTask& task : tasks) {
-      if (static_cast<double>(chance_) / kSureDraft < task.least_chance) continue;
+  void Propose(std::span<core::DraftTask> tasks) override {
+    for (core::DraftTask& task : tasks) {
+      if (static_cast<double>(chance_) / core::kSureDraft < task.least_chance) continue;
       task.tokens->assign(static_cast<size_t>(std::min(task.most, most_)), 0);
       task.waits = true;
       task.kind = kind_;
@@ -29,9 +30,9 @@ class SimDrafts final : public DraftSource {
   }
 
  private:
-  const DraftKind kind_;
+  const core::DraftKind kind_;
   const int32_t most_;
-  const DraftChance chance_;
+  const core::DraftChance chance_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

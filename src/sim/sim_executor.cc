@@ -10,7 +10,7 @@
 #include "base/step_shape.h"
 #include "cost/cost_model.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 namespace {
 
@@ -258,4 +258,4 @@ void SimExecutor::Close() {
   }
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -22,11 +22,11 @@
 #include "results/obs/histogram.h"
 #include "sim/step_noise.h"
 
-namespace tactus {
-
-namespace cost {
+namespace tactus::cost {
 class CostModel;
-}
+}  // namespace tactus::cost
+
+namespace tactus::sim {
 
 // Why a pipeline stage stood idle before a step reached it (Sarathi, section 3.2; the last two are ours).
 enum class BubbleCause : uint8_t {
@@ -49,7 +49,7 @@ struct StageFigures {
 struct SimExecutorFigures {
   std::vector<StageFigures> stages;
   // Per sequence (pp > 1): idle time of all stages before the steps that it was in, without kStarved; by cause, summed.
-  Histogram request_bubble_ns;
+  results::Histogram request_bubble_ns;
   IdleByCause request_bubble_sum_ns{};
   DurationNs step_ns = 0;  // sum over all steps, as are the next two
   int64_t steps = 0, items = 0;
@@ -141,4 +141,4 @@ class SimExecutor final : public Executor {
   SimExecutorFigures figures_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -13,7 +13,7 @@
 #include "tactus/option_fields.h"
 #include "tactus/scheduling_options.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 struct SimOptions : SchedulingOptions, OfferedLoad {
   // Deployment
@@ -253,7 +253,7 @@ struct SimTexts {
   Slo slo;
   SloMix slo_mix;
   DurationNs cpu_overhead_ns = -1, network_latency_ns = -1;
-  RunLength warmup, measure;
+  results::RunLength warmup, measure;
 };
 
 // kInvalidArgument, kNotFound or kDataLoss with the flag at fault as param.
@@ -273,4 +273,4 @@ Result<SequenceRoom> PlanRoom(const SimOptions& options, SimSetup* setup);
 // SetUpStepTimes.
 Result<PlannedLoad> PriceJob(const SimOptions& options, const SimTexts& texts);
 
-}  // namespace tactus
+}  // namespace tactus::sim

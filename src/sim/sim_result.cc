@@ -7,7 +7,7 @@
 #include "cost/step_table.h"
 #include "sim/simulator_impl.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 constexpr double kToMs = 1e-6;
@@ -24,7 +24,7 @@ std::optional<BubbleFigures> Bubbles(const std::vector<const SimExecutorFigures*
   const size_t stages = all[0]->stages.size();
   if (stages < 2) return std::nullopt;
   BubbleFigures out;
-  Histogram per_request;
+  results::Histogram per_request;
   IdleByCause sums{};
   for (const SimExecutorFigures* f : all) {
     per_request.Merge(f->request_bubble_ns);
@@ -160,4 +160,4 @@ RunResult Simulation::Outcome() const {
   return r;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

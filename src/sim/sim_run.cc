@@ -9,7 +9,7 @@
 
 #include "results/obs/run_result.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 double SecondsSince(TimeNs begin_ns, Clock& clock) {
@@ -30,7 +30,7 @@ SimReport MakeReport(const SimOptions& o, const SimSetup& setup, RunResult run, 
                      double wall_s) {
   if (o.rate > 0) run.request_rate_asked = o.rate;
   if (o.concurrency > 0) run.concurrency = o.concurrency;
-  Json j = RunJson(run);
+  Json j = results::RunJson(run);
   j["workload"] = o.workload;
   j["scheduler"] = scheduler;
   j["cost"] = setup.cost_text;
@@ -108,4 +108,4 @@ Status CheckCompleted(const RunResult& run) {
                                      run.first_rejection.empty() ? "" : "; the first: ", run.first_rejection));
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

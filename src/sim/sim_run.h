@@ -12,7 +12,7 @@
 #include "sim/sim_options.h"
 #include "tactus/run_result.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 // Asked and told now and then, on the thread that runs it. Each may be null.
 struct SimWatch {
@@ -36,4 +36,4 @@ Result<SimReport> RunSetup(const SimOptions& options, SimSetup* setup, Clock& cl
 // A run that has completed nothing says nothing of a scheduler: why not.
 Status CheckCompleted(const RunResult& run);
 
-}  // namespace tactus
+}  // namespace tactus::sim

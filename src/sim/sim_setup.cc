@@ -14,7 +14,7 @@
 #include "sim/oracle.h"
 #include "sim/sim_options.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 bool IsCostSource(const std::string& cost) {
@@ -87,10 +87,10 @@ Status MakeCost(const SimOptions& o, const SimTexts& texts, SimSetup* setup) {
   return Status();
 }
 
-Result<sched::SchedulerConfig> AskedScheduler(const SimOptions& o, const SimSetup& setup) {
-  TACTUS_ASSIGN_OR_RETURN(const ReplicaConfig asked, ReplicaOf(o));
-  sched::SchedulerConfig c = asked.scheduler;
-  if (sched::FindSearch(o.scheduler) != nullptr) c.preset = sched::SchedulerConfig().preset;  // memory as the default's
+Result<core::SchedulerConfig> AskedScheduler(const SimOptions& o, const SimSetup& setup) {
+  TACTUS_ASSIGN_OR_RETURN(const core::ReplicaConfig asked, core::ReplicaOf(o));
+  core::SchedulerConfig c = asked.scheduler;
+  if (core::FindSearch(o.scheduler) != nullptr) c.preset = core::SchedulerConfig().preset;  // memory as the default's
   c.limits.block_size = static_cast<int32_t>(o.block_size);
   c.limits.pipeline_steps = setup.step_time->stages();  // of a measured profile 1, whatever --pp says of the memory
   return c;
@@ -104,16 +104,16 @@ struct AskedMemory {
 };
 
 // The scheduler is made once to ask, with KV memory without end.
-Result<AskedMemory> AskMemory(const sched::SchedulerConfig& c, const StepTimeModel* step_time) {
-  ReplicaConfig config;
+Result<AskedMemory> AskMemory(const core::SchedulerConfig& c, const StepTimeModel* step_time) {
+  core::ReplicaConfig config;
   config.scheduler = c;
   config.scheduler.limits.blocks_total = std::numeric_limits<int32_t>::max();
   config.max_queue = 0;
   config.true_lengths_known = true;
-  ReplicaServices services;
+  core::ReplicaServices services;
   services.step_time = step_time;
-  TACTUS_ASSIGN_OR_RETURN(const auto asked, Replica::Create(std::move(config), std::move(services)));
-  const sched::Scheduler& scheduler = asked->scheduler();
+  TACTUS_ASSIGN_OR_RETURN(const auto asked, core::Replica::Create(std::move(config), std::move(services)));
+  const core::Scheduler& scheduler = asked->scheduler();
   return AskedMemory{scheduler.max_step_tokens(), scheduler.swaps(), scheduler.computes_whole_contexts(),
                      scheduler.config().preemption};
 }
@@ -127,7 +127,7 @@ int64_t AskedContext(const SimOptions& o, const SimSetup& setup) {
 
 // Context and KV memory of a replica.
 Status PlanMemory(const SimOptions& o, SimSetup* setup) {
-  sched::SchedulerConfig& c = setup->config.scheduler;
+  core::SchedulerConfig& c = setup->config.scheduler;
   int64_t context = AskedContext(o, *setup);
   if (setup->cost != nullptr && o.max_model_len > context) {
     setup->notes.push_back(fmt::format(
@@ -148,7 +148,7 @@ Status PlanMemory(const SimOptions& o, SimSetup* setup) {
     c.limits.max_model_len = static_cast<int32_t>(std::max<int64_t>(context, 2));
     TACTUS_ASSIGN_OR_RETURN(const AskedMemory asked, AskMemory(c, setup->step_time.get()));
     const int64_t most = asked.max_step_tokens;
-    if (o.swap_space.bytes > 0 && !asked.swaps && sched::FindSearch(o.scheduler) == nullptr) {
+    if (o.swap_space.bytes > 0 && !asked.swaps && core::FindSearch(o.scheduler) == nullptr) {
       setup->notes.push_back(fmt::format(
           "--swap-space is not used: preemption {} recomputes; --preemption swap would use it", asked.preemption));
     }
@@ -209,7 +209,7 @@ Status OpenWorkload(const SimOptions& o, const SimTexts& texts, SimSetup* setup)
                           [times](const WorkloadRequest& r) { return AloneBy(*times, r); });
   };
   TACTUS_ASSIGN_OR_RETURN(setup->workload, setup->open_workload());
-  if (o.predictor == predict::kStated && !setup->workload->predicts_lengths()) {
+  if (o.predictor == core::kStated && !setup->workload->predicts_lengths()) {
     return InvalidArgument(
         fmt::format("--predictor stated answers what the workload predicts, and '{}' predicts nothing: give a "
                     "lengths: or trace: file with a column predicted_output_tokens, or --predictor oracle",
@@ -306,7 +306,7 @@ Status SetUpSpeculation(const SimOptions& o, SimSetup* setup) {
   }
   c.draft_tokens = static_cast<int32_t>(o.draft_tokens);
   c.draft_acceptance = o.draft_acceptance;
-  c.draft_kind = o.speculation == "ngram" ? DraftKind::kNgram : DraftKind::kModel;
+  c.draft_kind = o.speculation == "ngram" ? core::DraftKind::kNgram : core::DraftKind::kModel;
   return Status();
 }
 
@@ -323,7 +323,7 @@ Status SetUpMigration(const SimOptions& o, SimSetup* setup) {
   constexpr double kUsualGbytesPerS = 8;  // 64 Gb/s
   SimulationConfig& c = setup->config;
   const bool asked = o.migration_gbytes_per_s > 0;
-  TACTUS_ASSIGN_OR_RETURN(const route::BalancerInfo* balancer, route::FindBalancer(o.balancer));
+  TACTUS_ASSIGN_OR_RETURN(const fleet::BalancerInfo* balancer, fleet::FindBalancer(o.balancer));
   const double gbytes_per_s = o.migration_gbytes_per_s >= 0 ? o.migration_gbytes_per_s
                               : balancer->moves             ? kUsualGbytesPerS
                                                             : 0;
@@ -393,7 +393,7 @@ Status SetUpHeadroom(const SimOptions& o, SimSetup* setup) {
   const auto bad = [&](const std::string& why) {
     return InvalidArgument(fmt::format("--priority-headroom {} {}", o.priority_headroom, why), "priority-headroom");
   };
-  TACTUS_ASSIGN_OR_RETURN(const route::BalancerInfo* balancer, route::FindBalancer(o.balancer));
+  TACTUS_ASSIGN_OR_RETURN(const fleet::BalancerInfo* balancer, fleet::FindBalancer(o.balancer));
   if (!balancer->moves)
     return bad(
         fmt::format("keeps KV memory free for a balancer that goes by what is free: '{}' does not; give "
@@ -464,7 +464,7 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   TACTUS_ASSIGN_OR_RETURN(c.scheduler, AskedScheduler(o, setup));
   TACTUS_RETURN_IF_ERROR(PlanMemory(o, &setup));
   TACTUS_RETURN_IF_ERROR(OpenWorkload(o, texts, &setup));
-  setup.oracle = sched::FindSearch(o.scheduler) != nullptr;
+  setup.oracle = core::FindSearch(o.scheduler) != nullptr;
   TACTUS_ASSIGN_OR_RETURN(setup.oracle_without, ParseOracleWithout(o.oracle_without));
   if (!setup.oracle && !setup.oracle_without.empty()) {
     return InvalidArgument(fmt::format("--oracle-without {} is for --scheduler oracle, and the scheduler is {}: leave "
@@ -519,4 +519,4 @@ Result<SimSetup> SetUpSimulation(const SimOptions& options, const SimTexts& text
   return setup;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

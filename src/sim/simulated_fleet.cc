@@ -3,10 +3,10 @@
 #include "base/check.h"
 #include "sim/simulator_impl.h"
 
-namespace tactus {
+namespace tactus::sim {
 
-route::RouteRequest Simulation::Impl::RouteOf(const WorkloadRequest& work) {
-  route::RouteRequest route;
+fleet::RouteRequest Simulation::Impl::RouteOf(const WorkloadRequest& work) {
+  fleet::RouteRequest route;
   route.prompt_tokens = RoutedTokens(work);
   route.high_priority = IsHighPriority(work);
   if (!fleet->wants_prefixes() || !limits.prefix_caching) return route;
@@ -44,8 +44,8 @@ void Simulation::Impl::CopyViews() {
 
 void Simulation::Impl::MakeScaler() {
   if (!config.scaling) return;
-  scaler = std::make_unique<route::Scaler>(*config.scaling, config.replicas);
-  for (int32_t i = 0; i < config.replicas; ++i) fleet->SetReady(i, scaler->standing(i) == route::ReplicaStanding::kOn);
+  scaler = std::make_unique<fleet::Scaler>(*config.scaling, config.replicas);
+  for (int32_t i = 0; i < config.replicas; ++i) fleet->SetReady(i, scaler->standing(i) == fleet::ReplicaStanding::kOn);
 }
 
 void Simulation::Impl::Scale() {
@@ -55,24 +55,25 @@ void Simulation::Impl::Scale() {
   for (int32_t i = 0; i < fleet->size() && migrations != nullptr; ++i)
     views[static_cast<size_t>(i)].outstanding_requests += migrations->Coming(i);
   scaler->Look(views, clock.NowNs());
-  for (const int32_t i : scaler->changed()) fleet->SetReady(i, scaler->standing(i) == route::ReplicaStanding::kOn);
+  for (const int32_t i : scaler->changed()) fleet->SetReady(i, scaler->standing(i) == fleet::ReplicaStanding::kOn);
 }
 
 void Simulation::Impl::MakeMigrations() {
   if (!config.migration || replicas.size() < 2 || config.job) return;
   Migrations::Host host;
-  host.loop = [this](int32_t i) -> StepLoop& { return replicas[static_cast<size_t>(i)].loop(); };
+  host.loop = [this](int32_t i) -> core::StepLoop& { return replicas[static_cast<size_t>(i)].loop(); };
   host.wake = [this](int32_t i) {
     SimReplica& r = replicas[static_cast<size_t>(i)];
     r.next_ns = std::min(r.next_ns, clock.NowNs());
   };
-  host.arrive = [this](int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported) {
+  host.arrive = [this](int32_t from, RequestHandle handle, int32_t to, core::ImportedSequence imported) {
     return Arrive(from, handle, to, std::move(imported));
   };
   migrations = std::make_unique<Migrations>(*config.migration, limits.block_size, &clock, std::move(host));
 }
 
-RequestHandle Simulation::Impl::Arrive(int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported) {
+RequestHandle Simulation::Impl::Arrive(int32_t from, RequestHandle handle, int32_t to,
+                                       core::ImportedSequence imported) {
   Live* live = nullptr;
   for (Live& l : live_records) {
     if (l.request != nullptr && l.replica == from && l.handle == handle) live = &l;
@@ -80,7 +81,7 @@ RequestHandle Simulation::Impl::Arrive(int32_t from, RequestHandle handle, int32
   TACTUS_CHECK_MSG(live != nullptr, "a sequence moves that no request of the simulation has");
   SimReplica& r = replicas[static_cast<size_t>(to)];
   auto prepared = Prepare(live->work, live->request);
-  if (!prepared.ok() || !AddImported(std::move(imported), limits, &*prepared).ok()) return 0;
+  if (!prepared.ok() || !core::AddImported(std::move(imported), limits, &*prepared).ok()) return 0;
   prepared->user = live;
   const auto arrived = r.loop().Submit(std::move(prepared).value());
   if (!arrived.ok()) return 0;
@@ -95,11 +96,11 @@ RequestHandle Simulation::Impl::Arrive(int32_t from, RequestHandle handle, int32
 }
 
 // What the replica keeps of a request that goes on at another one.
-void Simulation::Impl::Left(int32_t index, const RequestDoneEvent& d) {
+void Simulation::Impl::Left(int32_t index, const core::RequestDoneEvent& d) {
   SimReplica& r = replicas[static_cast<size_t>(index)];
   fleet->Ended(index, RoutedTokens(static_cast<Live*>(d.user)->work), -1);
   r.executor->Forget(d.handle);
   if (limits.prefix_caching) r.owners.Remove(d.handle);
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

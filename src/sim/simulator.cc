@@ -12,7 +12,7 @@
 #include "core/trace/trace_writer.h"
 #include "sim/simulator_impl.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 constexpr uint64_t kGapStream = uint64_t{0x9a9} << 32;  // of the seed, away from those of workloads and steps
@@ -63,7 +63,7 @@ Status CheckConfig(const SimulationConfig& c, const WorkloadStream& workload) {
 Result<std::unique_ptr<Simulation>> Simulation::Create(const SimulationConfig& config, WorkloadStream* workload) {
   TACTUS_RETURN_IF_ERROR(CheckConfig(config, *workload));
   auto impl = std::make_unique<Impl>(config, workload);
-  TACTUS_ASSIGN_OR_RETURN(impl->fleet, route::Fleet::Create(config.replicas, config.balancer, config.seed));
+  TACTUS_ASSIGN_OR_RETURN(impl->fleet, fleet::Fleet::Create(config.replicas, config.balancer, config.seed));
   if (!config.requests_out.empty()) {
     TACTUS_ASSIGN_OR_RETURN(impl->log, RequestLog::Create(config.requests_out));
   }
@@ -84,7 +84,7 @@ Simulation::Simulation(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Simulation::~Simulation() = default;
 
 Status Simulation::Impl::MakeReplicas() {
-  const sched::SchedulerLimits& l = config.scheduler.limits;
+  const core::SchedulerLimits& l = config.scheduler.limits;
   const int64_t waiting = config.max_queue > 0 ? std::min(workload.count(), config.max_queue) : workload.count();
   if (waiting + l.max_num_seqs > (1 << 24)) {
     return InvalidArgument(
@@ -102,11 +102,11 @@ Status Simulation::Impl::MakeReplicas() {
                     config.replicas, capacity, l.max_model_len, l.blocks_total),
         "max-queue");
   }
-  Replica& first = *replicas[0].core;
+  core::Replica& first = *replicas[0].core;
   limits = first.limits();
-  metrics = std::make_unique<EngineMetrics>(config.model_name, first.kv_config(), first.scheduler().max_step_tokens(),
-                                            config.exact_percentiles,
-                                            RunWindow(config.warmup, config.measure, workload.count()));
+  metrics = std::make_unique<core::EngineMetrics>(config.model_name, first.kv_config(),
+                                                  first.scheduler().max_step_tokens(), config.exact_percentiles,
+                                                  results::RunWindow(config.warmup, config.measure, workload.count()));
   return Status();
 }
 
@@ -132,7 +132,7 @@ Status Simulation::Impl::MakeJob() {
 
 Status Simulation::Impl::MakeReplica(int32_t index) {
   SimReplica& r = replicas[static_cast<size_t>(index)];
-  ReplicaConfig rc;
+  core::ReplicaConfig rc;
   rc.scheduler = config.scheduler;
   rc.scheduler.limits.swap_blocks = config.swap_blocks;
   if (config.migration) rc.import_blocks = config.migration->room_blocks;
@@ -146,12 +146,12 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   rc.model = config.model_name;
   rc.seed = config.seed;
   rc.true_lengths_known = true;
-  ReplicaServices services;
+  core::ReplicaServices services;
   services.step_time = config.step_time;
   services.corrected = config.step_spread.any();  // as in a server; exact steps leave nothing to correct
   services.recorded = !config.trace_out.empty();
   if (config.injected) services.injected = config.injected();
-  TACTUS_ASSIGN_OR_RETURN(r.core, Replica::Create(std::move(rc), std::move(services)));
+  TACTUS_ASSIGN_OR_RETURN(r.core, core::Replica::Create(std::move(rc), std::move(services)));
 
   SimExecutorConfig ec;
   ec.step_time = config.step_time;
@@ -171,7 +171,7 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   r.executor = std::make_unique<SimExecutor>(ec);
   r.sink = std::make_unique<ReplicaSink>(this, index);
 
-  ReplicaParts parts;
+  core::ReplicaParts parts;
   parts.executor = r.executor.get();
   if (config.draft_acceptance > 0) {
     r.drafts = std::make_unique<SimDrafts>(config.draft_kind, config.draft_tokens, config.draft_acceptance);
@@ -183,8 +183,8 @@ Status Simulation::Impl::MakeReplica(int32_t index) {
   parts.sink = r.sink.get();
   parts.about = fmt::format("simulation of {}, replica {}, seed {}\n", config.model_name, index, config.seed);
   if (!config.trace_out.empty()) {
-    parts.tap =
-        RecordTo(config.replicas == 1 ? config.trace_out : fmt::format("{}.{}", config.trace_out, index), "tactus sim");
+    parts.tap = core::RecordTo(config.replicas == 1 ? config.trace_out : fmt::format("{}.{}", config.trace_out, index),
+                               "tactus sim");
   }
   if (config.prefix_caching) {
     parts.generated_key = [&r](RequestHandle handle, int32_t, int32_t block) {
@@ -257,13 +257,14 @@ void Simulation::Impl::FillQueue(int32_t replica) {
   }
 }
 
-Result<PreparedRequest> Simulation::Impl::Prepare(const WorkloadRequest& work,
-                                                  const std::shared_ptr<const SimRequest>& request) const {
+Result<core::PreparedRequest> Simulation::Impl::Prepare(const WorkloadRequest& work,
+                                                        const std::shared_ptr<const SimRequest>& request) const {
   // A recording names the keys, so that a replay needs no workload.
-  if (!SharesText(work) && config.trace_out.empty()) return PrepareWithOwnKeys(request, request->prompt_tokens, limits);
+  if (!SharesText(work) && config.trace_out.empty())
+    return core::PrepareWithOwnKeys(request, request->prompt_tokens, limits);
   std::vector<Hash128> keys;
   if (limits.prefix_caching) AppendPromptKeys(work, request->prompt_tokens, limits.block_size, &keys);
-  return PrepareWithoutTokens(request, request->prompt_tokens, std::move(keys), limits);
+  return core::PrepareWithoutTokens(request, request->prompt_tokens, std::move(keys), limits);
 }
 
 // The request reaches its replica's loop, or is refused as a server would.
@@ -353,14 +354,14 @@ void Simulation::Impl::Followed(const WorkloadRequest& work) {
   later.push({at_ns, std::move(next)});
 }
 
-void Simulation::Impl::OnStep(int32_t index, const StepEvents& events) {
+void Simulation::Impl::OnStep(int32_t index, const core::StepEvents& events) {
   metrics->OnStep(events);
   if (config.observer != nullptr) config.observer->OnStep(events);
   if (config.recorder != nullptr)
     config.recorder->Passed(index, events, replicas[static_cast<size_t>(index)].loop().Stats());
   if (events.done.empty()) return;
   SimReplica& r = replicas[static_cast<size_t>(index)];
-  for (const RequestDoneEvent& d : events.done) {
+  for (const core::RequestDoneEvent& d : events.done) {
     if (d.finish == FinishReason::kMigrated) {
       Left(index, d);
       continue;
@@ -484,4 +485,4 @@ std::vector<uint64_t> Simulation::plan_hashes() const {
   return hashes;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -29,15 +29,15 @@
 #include "sim/workload.h"
 #include "tactus/run_result.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 struct SimulationConfig {
   // Engine, the same for every replica. limits.slot_capacity is set by the simulation.
-  sched::SchedulerConfig scheduler;
-  std::function<sched::InjectedChoices()> injected;  // called once per replica; null: none
-  const StepTimeModel* step_time = nullptr;          // outlives the simulation
-  const cost::CostModel* meter = nullptr;            // flops, bytes, extrapolation; may be null
-  cost::StepSpread step_spread;                      // of the steps about step_time; zeros: each takes just that
+  core::SchedulerConfig scheduler;
+  std::function<core::InjectedChoices()> injected;  // called once per replica; null: none
+  const StepTimeModel* step_time = nullptr;         // outlives the simulation
+  const cost::CostModel* meter = nullptr;           // flops, bytes, extrapolation; may be null
+  cost::StepSpread step_spread;                     // of the steps about step_time; zeros: each takes just that
   std::string model_name = "model";
   bool prefix_caching = true;
   bool cascade_attention = false;  // decodes that share a prefix read it once for all of them
@@ -45,7 +45,7 @@ struct SimulationConfig {
   // Guesses at what follows sequences: of one in one step, and the chance of each to be right; 0: none are made.
   int32_t draft_tokens = 0;
   double draft_acceptance = 0;
-  DraftKind draft_kind = DraftKind::kNgram;
+  core::DraftKind draft_kind = core::DraftKind::kNgram;
 
   int32_t replicas = 1;
   std::string balancer = "round-robin";
@@ -62,7 +62,7 @@ struct SimulationConfig {
   std::optional<Migration> migration;
   // Replicas come and go by load (fleet/balance/scaling.h), at the times at which they are asked; `replicas` is the
   // most there can be. Nothing: all are there from the beginning to the end.
-  std::optional<route::ScalingOptions> scaling;
+  std::optional<fleet::ScalingOptions> scaling;
   int64_t priority_headroom = 0;  // KV tokens (route::Fleet::SetHeadroom), of requests whose priority is below 0
 
   // Load.
@@ -78,7 +78,8 @@ struct SimulationConfig {
   std::string slo_class;
   std::string client;                                      // for predictors by client; empty: not known
   std::shared_ptr<const std::vector<int32_t>> priorities;  // by index in the workload; null: as the workload states
-  RunLength warmup, measure;  // what counts in the result (results/obs/run_window.h); neither given: everything
+  results::RunLength warmup,
+      measure;  // what counts in the result (results/obs/run_window.h); neither given: everything
   uint64_t seed = 0;
 
   // Output.
@@ -88,11 +89,11 @@ struct SimulationConfig {
   std::string steps_out;           // CSV, one line per step; empty: none
   std::string trace_out;           // binary step trace (one replica: this file, else FILE.0, FILE.1, ...)
   std::function<void(int32_t replica, const StepPlan&, TimeNs start_ns, TimeNs end_ns)> on_step;
-  std::function<void(const WorkloadRequest&, int32_t replica, const RequestDoneEvent&)> on_done;
+  std::function<void(const WorkloadRequest&, int32_t replica, const core::RequestDoneEvent&)> on_done;
   // A request that could run, as it reaches the engine; those that no engine of this size takes are not shown.
   std::function<void(const WorkloadRequest&, TimeNs arrival_ns, const SimRequest&)> on_submit;
-  RunRecorder* recorder = nullptr;  // of this one run; outlives it, and is closed by its owner
-  EventSink* observer = nullptr;    // sees every replica's events too
+  core::RunRecorder* recorder = nullptr;  // of this one run; outlives it, and is closed by its owner
+  core::EventSink* observer = nullptr;    // sees every replica's events too
 };
 
 struct SimProgress {
@@ -128,4 +129,4 @@ class Simulation {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -17,7 +17,7 @@
 #include "sim/simulator.h"
 #include "sim/step_log.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 struct Simulation::Impl {
   // What a live request's events lead back to.
@@ -30,11 +30,11 @@ struct Simulation::Impl {
     int32_t job_number = 0;                     // in the planned job
     PlannedPlace place;
   };
-  class ReplicaSink final : public EventSink {
+  class ReplicaSink final : public core::EventSink {
    public:
     ReplicaSink(Impl* sim, int32_t replica) : sim_(sim), replica_(replica) {}
     bool wants_tokens() const override { return false; }
-    void OnStep(const StepEvents& events) override { sim_->OnStep(replica_, events); }
+    void OnStep(const core::StepEvents& events) override { sim_->OnStep(replica_, events); }
 
    private:
     Impl* const sim_;
@@ -44,8 +44,8 @@ struct Simulation::Impl {
     std::unique_ptr<SimExecutor> executor;
     std::unique_ptr<ReplicaSink> sink;
     std::unique_ptr<SimDrafts> drafts;  // null: no guesses
-    std::unique_ptr<Replica> core;
-    StepLoop& loop() const { return core->loop(); }
+    std::unique_ptr<core::Replica> core;
+    core::StepLoop& loop() const { return core->loop(); }
     OwnerTable owners;          // with prefix caching
     TimeNs next_ns = kNever;    // when it has something to do
     int32_t high_priority = 0;  // requests of high priority that are there
@@ -64,19 +64,20 @@ struct Simulation::Impl {
   void Place(const WorkloadRequest& work, TimeNs arrival_ns);
   Live* NewLive(const WorkloadRequest& work, TimeNs arrival_ns, int32_t replica);
   void Enter(Live* live);
-  Result<PreparedRequest> Prepare(const WorkloadRequest& work, const std::shared_ptr<const SimRequest>& request) const;
+  Result<core::PreparedRequest> Prepare(const WorkloadRequest& work,
+                                        const std::shared_ptr<const SimRequest>& request) const;
   void Refuse(const WorkloadRequest& work, const Slo& slo, const std::string& why);
   void Followed(const WorkloadRequest& ended);
-  void OnStep(int32_t replica, const StepEvents& events);
+  void OnStep(int32_t replica, const core::StepEvents& events);
   TimeNs NextEventNs() const;
   void AskReplicas();
   void MakeMigrations();
   void MakeScaler();
   void Scale();
   void CopyViews();
-  RequestHandle Arrive(int32_t from, RequestHandle handle, int32_t to, ImportedSequence imported);
-  void Left(int32_t replica, const RequestDoneEvent& d);
-  route::RouteRequest RouteOf(const WorkloadRequest& work);
+  RequestHandle Arrive(int32_t from, RequestHandle handle, int32_t to, core::ImportedSequence imported);
+  void Left(int32_t replica, const core::RequestDoneEvent& d);
+  fleet::RouteRequest RouteOf(const WorkloadRequest& work);
   static bool IsHighPriority(const WorkloadRequest& work) { return work.priority < 0; }
   int32_t RoutedTokens(const WorkloadRequest& work) const {
     return static_cast<int32_t>(std::min<int64_t>(work.prompt_tokens, limits.max_model_len));
@@ -89,13 +90,13 @@ struct Simulation::Impl {
 
   const SimulationConfig config;
   WorkloadStream& workload;
-  IntakeLimits limits;   // of every replica
-  int32_t capacity = 0;  // sequences per replica
+  core::IntakeLimits limits;  // of every replica
+  int32_t capacity = 0;       // sequences per replica
   ManualClock clock;
-  std::unique_ptr<route::Fleet> fleet;
+  std::unique_ptr<fleet::Fleet> fleet;
   std::unique_ptr<Migrations> migrations;  // null: sequences stay where they are
-  std::unique_ptr<route::Scaler> scaler;   // null: the number of replicas stays as it is
-  std::vector<route::ReplicaView> views;   // scratch
+  std::unique_ptr<fleet::Scaler> scaler;   // null: the number of replicas stays as it is
+  std::vector<fleet::ReplicaView> views;   // scratch
   TimeNs next_poll_ns = kNever;            // when the replicas are asked next what they do
   std::vector<Hash128> placement_keys;     // of the request that is being placed, where the balancer wants them
   std::vector<SimReplica> replicas;
@@ -118,7 +119,7 @@ struct Simulation::Impl {
   std::deque<Live> live_records;
   std::vector<Live*> free_records;
 
-  std::unique_ptr<EngineMetrics> metrics;
+  std::unique_ptr<core::EngineMetrics> metrics;
   std::unique_ptr<RequestLog> log;
   std::unique_ptr<StepLog> step_log;
   int64_t ended = 0, cut_outputs = 0, clipped_prompts = 0, objectives_below_a_step = 0;
@@ -128,4 +129,4 @@ struct Simulation::Impl {
   bool done = false;
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

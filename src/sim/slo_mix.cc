@@ -8,7 +8,7 @@
 #include "base/rng.h"
 #include "sim/named_workloads.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 // Streams of the seed, beside those of lengths and arrivals.
@@ -166,4 +166,4 @@ std::unique_ptr<WorkloadStream> WithObjectives(std::unique_ptr<WorkloadStream> s
   return std::make_unique<MixedStream>(std::move(stream), mix, seed, alone);
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -12,7 +12,7 @@
 #include "base/step_time_model.h"
 #include "sim/workload.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 inline constexpr size_t kMostClassNameBytes = 64;  // of Request::slo_class, as the API has it
 
@@ -56,4 +56,4 @@ void DrawObjectives(const SloMix& mix, uint64_t seed, const LatencyAlone& alone,
 std::unique_ptr<WorkloadStream> WithObjectives(std::unique_ptr<WorkloadStream> stream, const SloMix& mix, uint64_t seed,
                                                const LatencyAlone& alone);
 
-}  // namespace tactus
+}  // namespace tactus::sim

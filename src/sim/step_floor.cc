@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 constexpr double kCertain = 0.99;  // of each floor: what lies between the points that were asked
@@ -214,4 +214,4 @@ int32_t SlowestStage(const StepTimeModel& times, int64_t tokens) {
   return slowest;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

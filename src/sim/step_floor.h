@@ -7,7 +7,7 @@
 
 #include "base/step_time_model.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 // A step of `tokens` tokens takes at least At(tokens, kv_tokens, pairs) nanoseconds, where `kv_tokens` are the contexts
 // of its decodes and of some of its chunks (own tokens included), and `pairs` those of a query and a key of the other
@@ -43,4 +43,4 @@ std::vector<StepFloor> FloorsOf(const StepTimeModel& times, int32_t stage, const
 // The stage that is busy for longest, whose time is the scarcest.
 int32_t SlowestStage(const StepTimeModel& times, int64_t tokens);
 
-}  // namespace tactus
+}  // namespace tactus::sim

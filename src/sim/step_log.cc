@@ -7,7 +7,7 @@
 
 #include "sim/log_text.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 Result<std::unique_ptr<StepLog>> StepLog::Create(const std::string& path) {
   std::FILE* file = std::fopen(path.c_str(), "w");
@@ -39,4 +39,4 @@ Status StepLog::Close() {
   return failed || unflushed ? DataLoss(fmt::format("'{}' could not be written completely", path_)) : Status();
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

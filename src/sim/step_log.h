@@ -13,7 +13,7 @@
 #include "base/step_shape.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 class StepLog {
  public:
@@ -31,4 +31,4 @@ class StepLog {
   std::vector<ChunkShape> chunks_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

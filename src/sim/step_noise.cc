@@ -10,7 +10,7 @@
 #include "base/printable.h"
 #include "base/rng.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 // Streams of the seed, a pair for each replica, away from those of workloads and predictors.
@@ -66,4 +66,4 @@ Result<cost::StepSpread> ParseStepNoise(const std::string& text, const cost::Ste
   return cost::StepSpread{percent / 100, percent / 100};
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

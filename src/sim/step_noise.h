@@ -13,7 +13,7 @@
 #include "cost/step_spread.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 class StepNoise {
  public:
@@ -32,4 +32,4 @@ class StepNoise {
 Result<cost::StepSpread> ParseStepNoise(const std::string& text, const cost::StepProfile* profile,
                                         const std::string& cost);
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -18,7 +18,7 @@
 #include "base/json_text.h"
 #include "base/printable.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 enum Column : size_t {
@@ -469,4 +469,4 @@ Result<std::shared_ptr<const TraceFile>> TraceFile::Read(const std::string& path
   });
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

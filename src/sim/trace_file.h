@@ -18,7 +18,7 @@
 #include "tactus/request.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 inline constexpr int32_t kHashBlockTokens = 512;
 inline constexpr int64_t kMaxTraceTokens = 1 << 24;  // of one prompt or output; beyond it a file is broken, not long
@@ -68,4 +68,4 @@ class TraceFile {
   friend class TraceParser;
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

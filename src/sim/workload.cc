@@ -12,7 +12,7 @@
 #include "sim/named_workloads.h"
 #include "sim/trace_file.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 std::vector<std::string> Split(const std::string& text, char separator) {
@@ -207,4 +207,4 @@ Result<ArrivalSpec> ParseArrivals(const std::string& text, double rate_per_s) {
       "arrivals");
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -11,7 +11,7 @@
 #include "tactus/request.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 class TraceFile;
 
@@ -99,4 +99,4 @@ class WorkloadStream {
 Result<std::vector<WorkloadRequest>> MakeWorkload(const WorkloadSpec& spec, const ArrivalSpec& arrivals, int64_t count,
                                                   uint64_t seed);
 
-}  // namespace tactus
+}  // namespace tactus::sim

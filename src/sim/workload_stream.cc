@@ -11,7 +11,7 @@
 #include "sim/trace_file.h"
 #include "sim/workload.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 constexpr double kMostSeconds = 4e9;  // of an arrival, as in a trace's own times; int64 nanoseconds end at 9.2e9 s
@@ -299,4 +299,4 @@ Result<std::vector<WorkloadRequest>> MakeWorkload(const WorkloadSpec& spec, cons
   return out;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

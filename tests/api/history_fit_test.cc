@@ -19,7 +19,7 @@ using Words = HistoryForm::Words;
 ChatStyle StyleOf(const std::string& message) {
   FakeEngine engine;
   const std::string source = "{{ tools|tojson }}{% for m in messages %}<{{ m.role }}>" + message + "{% endfor %}";
-  const auto compiled = ChatTemplate::Compile(source);
+  const auto compiled = language::ChatTemplate::Compile(source);
   EXPECT_TRUE(compiled.ok()) << compiled.status().message();
   engine.on_template = [&](const std::string& variables) { return (*compiled)->Render(Json::parse(variables)); };
   engine.mutable_model().chat_template = source;

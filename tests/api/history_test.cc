@@ -245,7 +245,7 @@ std::vector<Given> Answers() {
 class History : public testing::TestWithParam<Source> {
  protected:
   void SetUp() override {
-    auto compiled = ChatTemplate::Compile(GetParam().text, 1753362793);
+    auto compiled = language::ChatTemplate::Compile(GetParam().text, 1753362793);
     ASSERT_TRUE(compiled.ok()) << compiled.status().message();
     template_ = std::move(compiled).value();
     engine_.on_template = [this](const std::string& variables_json) -> Result<std::string> {
@@ -462,7 +462,7 @@ class History : public testing::TestWithParam<Source> {
   }
 
   FakeEngine engine_;
-  std::unique_ptr<ChatTemplate> template_;
+  std::unique_ptr<language::ChatTemplate> template_;
   RequestLimits limits_;
   bool takes_none_ = false, takes_tools_ = false;  // questions without tools, with them
   Json more_;                                      // chat_template_kwargs of all

@@ -73,7 +73,7 @@ TEST(LooseSchema, LeavesOutMoreStepByStep) {
 
 TEST(LooseSchema, WhatIsLeftIsTaken) {
   TACTUS_NEEDS_LLGUIDANCE();
-  auto engine = grammar::GrammarEngine::Create(grammar::SmallVocabulary());
+  auto engine = language::GrammarEngine::Create(language::SmallVocabulary());
   ASSERT_TRUE(engine.ok()) << engine.status().message();
   for (const char* schema : {R"j({"type":"string","pattern":"^(?!x)"})j",
                              R"j({"type":"string","pattern":"(?i)^a(?=b)"})j",

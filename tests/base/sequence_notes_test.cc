@@ -19,19 +19,19 @@ struct Odd {
 };
 
 TEST(NoteLayout, WhoNotesNothingTakesNothing) {
-  EXPECT_EQ(NoteLayout().stride(), 0u);
-  EXPECT_FALSE(NoteLayout().Find<Small>());
+  EXPECT_EQ(core::NoteLayout().stride(), 0u);
+  EXPECT_FALSE(core::NoteLayout().Find<Small>());
 }
 
 // Bytes 0, 8 to 23, 24 to 26; rounded up to the widest alignment.
 TEST(NoteLayout, ColumnsLieSideBySideAligned) {
-  NoteLayout layout;
+  core::NoteLayout layout;
   const auto small = layout.Column<Small>();
   const auto wide = layout.Column<Wide>();
   const auto odd = layout.Column<Odd>();
   ASSERT_EQ(layout.stride(), 32u);
   std::vector<std::byte> bytes(3 * layout.stride());
-  const SequenceNotes notes{bytes.data(), layout.stride()};
+  const core::SequenceNotes notes{bytes.data(), layout.stride()};
   std::set<const void*> places;
   for (SlotId s = 0; s < 3; ++s) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(&wide.At(notes, s)) % alignof(Wide), 0u) << "slot " << s;
@@ -48,14 +48,14 @@ TEST(NoteLayout, ColumnsLieSideBySideAligned) {
 }
 
 TEST(NoteLayout, WhoNamesTheSameStructSharesIt) {
-  NoteLayout layout;
+  core::NoteLayout layout;
   const auto first = layout.Column<Wide>();
   layout.Column<Small>();
   const size_t stride = layout.stride();
   const auto second = layout.Column<Wide>();
   EXPECT_EQ(layout.stride(), stride);
   std::vector<std::byte> bytes(stride);
-  const SequenceNotes notes{bytes.data(), stride};
+  const core::SequenceNotes notes{bytes.data(), stride};
   first.At(notes, 0).value = 5;
   EXPECT_EQ(second.At(notes, 0).value, 5);
   ASSERT_TRUE(layout.Find<Wide>());

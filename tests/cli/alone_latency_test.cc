@@ -5,8 +5,8 @@
 namespace tactus::cli {
 namespace {
 
-WorkloadRequest Of(int64_t prompt, int64_t output) {
-  WorkloadRequest r;
+sim::WorkloadRequest Of(int64_t prompt, int64_t output) {
+  sim::WorkloadRequest r;
   r.prompt_tokens = prompt;
   r.output_tokens = output;
   return r;

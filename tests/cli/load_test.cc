@@ -106,8 +106,8 @@ class Endpoint final : public http::Handler {
   std::unique_ptr<http::Server> server_;  // last: its thread calls the rest
 };
 
-std::vector<WorkloadRequest> Requests(size_t count) {
-  std::vector<WorkloadRequest> workload(count);
+std::vector<sim::WorkloadRequest> Requests(size_t count) {
+  std::vector<sim::WorkloadRequest> workload(count);
   for (size_t i = 0; i < count; ++i) {
     workload[i].index = static_cast<int64_t>(i);
     workload[i].prompt_tokens = 4;
@@ -120,14 +120,14 @@ bool GoOn(const LoadProgress&) {
   return true;
 }
 
-std::vector<int64_t> PromptOf(const LoadOptions& o, const WorkloadRequest& r, int64_t index) {
+std::vector<int64_t> PromptOf(const LoadOptions& o, const sim::WorkloadRequest& r, int64_t index) {
   return Json::parse(RequestBody(o, r, index))["prompt"].get<std::vector<int64_t>>();
 }
 
 TEST(LoadGenerator, PromptsHaveExactLengthsAndShareWhatTheWorkloadShares) {
   LoadOptions o;
   o.vocab_size = 1000;
-  WorkloadRequest r;
+  sim::WorkloadRequest r;
   r.prompt_tokens = 20;
   r.prefix_id = 3;
   r.shared_tokens = 12;
@@ -146,14 +146,14 @@ TEST(LoadGenerator, PromptsHaveExactLengthsAndShareWhatTheWorkloadShares) {
 
 TEST(LoadGenerator, TurnsRepeatTheConversationAndTraceBlocksRepeatById) {
   LoadOptions o;
-  WorkloadRequest first, second;
+  sim::WorkloadRequest first, second;
   first.conversation = second.conversation = 5;
   first.prompt_tokens = 10;
   second.prompt_tokens = 25;
   const auto a = PromptOf(o, first, 0), b = PromptOf(o, second, 1);
   EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin()));
 
-  WorkloadRequest x, y;
+  sim::WorkloadRequest x, y;
   x.prompt_tokens = y.prompt_tokens = 1100;
   x.block_ids = {7, 8, 9};
   y.block_ids = {7, 10, 11};
@@ -167,7 +167,7 @@ TEST(LoadGenerator, BodiesAskForExactlyWhatTheOptionsSay) {
   o.model = "m";
   o.send_slo = true;
   o.slo.ttft_ns = 500 * kMillisecond;
-  WorkloadRequest r;
+  sim::WorkloadRequest r;
   r.prompt_tokens = 3;
   r.output_tokens = 7;
   const Json ids = Json::parse(RequestBody(o, r, 0));
@@ -197,7 +197,7 @@ TEST(LoadGenerator, RecordsSayWhatTheWorkloadStated) {
   Endpoint server;
   LoadOptions o = server.Options();
   o.concurrency = 1;
-  std::vector<WorkloadRequest> workload = Requests(2);
+  std::vector<sim::WorkloadRequest> workload = Requests(2);
   workload[1].slo.ttft_ns = 5;
   workload[1].slo_class = "gold";
   const auto result = RunLoad(o, workload, SystemClock(), GoOn);
@@ -211,7 +211,7 @@ TEST(AloneLatency, IsMeasuredOneRequestAfterTheOtherByTheWorkloadsLengths) {
   Endpoint server;
   LoadOptions o = server.Options();
   o.send_slo = true;
-  std::vector<WorkloadRequest> workload = Requests(5);
+  std::vector<sim::WorkloadRequest> workload = Requests(5);
   for (size_t i = 0; i < 5; ++i) workload[i].prompt_tokens = i == 4 ? 90 : i == 0 ? 4 : 30;
   const auto points = MeasureAlone(o, workload, SystemClock(), [] { return true; });
   ASSERT_TRUE(points.ok()) << points.status().message();
@@ -242,7 +242,7 @@ TEST(LoadGenerator, NoServerIsAFailureOfEveryRequestNotAHang) {
   const ClosedPort closed;
   o.url = fmt::format("http://127.0.0.1:{}", closed.number());
   o.concurrency = 2;
-  std::vector<WorkloadRequest> workload(3);
+  std::vector<sim::WorkloadRequest> workload(3);
   for (auto& r : workload) r.prompt_tokens = r.output_tokens = 1;
   auto result = RunLoad(o, workload, SystemClock(), [](const LoadProgress&) { return true; });
   ASSERT_TRUE(result.ok());
@@ -282,7 +282,7 @@ TEST(LoadGenerator, AClosedLoopHasSoManyInFlightAndCountsWhatTheServerSays) {
 
 TEST(LoadGenerator, AnOpenLoopWaitsForNobodyAndForItsTimes) {
   Endpoint endpoint;
-  std::vector<WorkloadRequest> workload = Requests(5);
+  std::vector<sim::WorkloadRequest> workload = Requests(5);
   for (size_t i = 0; i < workload.size(); ++i) workload[i].arrival_ns = static_cast<TimeNs>(i) * kMillisecond;
   const auto result = RunLoad(endpoint.Options(), workload, SystemClock(), GoOn);
   ASSERT_TRUE(result.ok() && result->records.size() == 5);
@@ -296,7 +296,7 @@ TEST(LoadGenerator, AnOpenLoopWaitsForNobodyAndForItsTimes) {
 
 TEST(LoadGenerator, ATurnIsSentWhenTheOneBeforeItHasEnded) {
   Endpoint endpoint;
-  std::vector<WorkloadRequest> workload = Requests(4);
+  std::vector<sim::WorkloadRequest> workload = Requests(4);
   for (size_t i = 0; i < 4; ++i) {
     workload[i].conversation = static_cast<int64_t>(i / 2);
     workload[i].turn = static_cast<int64_t>(i % 2);

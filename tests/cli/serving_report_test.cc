@@ -192,7 +192,7 @@ TEST(ServingReport, TheTableHasTheFiguresOfTheObject) {
   input.records.push_back(Record(kSecond, kSecond + 123 * kMillisecond, {45 * kMillisecond}, 50));
   input.records.push_back(
       {.outcome = RequestRecord::Outcome::kFailed, .due_ns = kSecond, .sent_ns = kSecond, .done_ns = 5 * kSecond});
-  const std::string table = RunTable(ResultOf(input));
+  const std::string table = results::RunTable(ResultOf(input));
   for (const char* text : {"1 completed, 1 failed, 0 rejected in 4.00 s",
                            "0.250 requests/s, 12.5 input tokens/s, 0.5 output tokens/s; goodput - ",
                            "Times (ms)                   mean     median", "TTFT                       123.00",
@@ -207,14 +207,14 @@ TEST(ServingReport, TheResultStatesTheObjectives) {
   input.records.push_back(Record(kSecond, kSecond + 123 * kMillisecond, {45 * kMillisecond}, 50));
   input.records.push_back(Record(kSecond, kSecond + 123 * kMillisecond, {45 * kMillisecond}, 50));
   input.records.back().slo = {.ttft_ns = 2 * kSecond};
-  const std::string table = RunTable(ResultOf(input));
+  const std::string table = results::RunTable(ResultOf(input));
   EXPECT_NE(table.find("\nObjectives: TTFT 500 to 2000 ms, gap 50 ms\n"), std::string::npos) << table;
   const auto objectives = ReportJson(input)["objectives"];
   EXPECT_EQ(objectives["ttft_ms"]["least"], 500);
   EXPECT_EQ(objectives["ttft_ms"]["most"], 2000);
   EXPECT_EQ(objectives["tbt_ms"]["least"], 50);
   EXPECT_TRUE(objectives["jct_ms"].is_null());
-  EXPECT_EQ(RunTable(ResultOf({})).find("Objectives"), std::string::npos) << "no request stated any";
+  EXPECT_EQ(results::RunTable(ResultOf({})).find("Objectives"), std::string::npos) << "no request stated any";
 }
 
 TEST(ServingReport, AFigureThatIsNotKnownIsNull) {
@@ -222,7 +222,7 @@ TEST(ServingReport, AFigureThatIsNotKnownIsNull) {
   for (const char* key : {"ttft_ms", "tbt_ms", "goodput", "slo_attainment", "request_throughput", "preemptions"}) {
     EXPECT_TRUE(report[key].is_null()) << key;
   }
-  EXPECT_NE(RunTable(ResultOf({})).find("\nTTFT  "), std::string::npos);
+  EXPECT_NE(results::RunTable(ResultOf({})).find("\nTTFT  "), std::string::npos);
 }
 
 }  // namespace

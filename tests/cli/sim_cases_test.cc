@@ -39,7 +39,7 @@ TEST(SimCases, AnAliasIsItsOption) {
 }
 
 TEST(SimCases, EveryCombinationInOrder) {
-  SimOptions base;
+  sim::SimOptions base;
   base.rate = 9;
   const auto varied = ParseVaried(base, {"scheduler=vllm,orca", "rate=1,2"});
   ASSERT_TRUE(varied.ok());
@@ -91,7 +91,7 @@ TEST(SimCases, WrongTextIsNamed) {
 }
 
 TEST(SimCases, ABaseIsOfAllThatIsNotVaried) {
-  SimOptions options;
+  sim::SimOptions options;
   const auto base = [&options](const std::string& beyond) { return BaseOf(options, {{"rate", {"1", "2"}}}, beyond); };
   const std::string first = base("a");
   EXPECT_EQ(first.size(), 16u);
@@ -106,7 +106,7 @@ TEST(SimCases, ABaseIsOfAllThatIsNotVaried) {
 TEST(SimCases, ABaseIsOfWhatItsFilesSay) {
   const std::string path = testing::TempDir() + "sim_cases_lengths.csv";
   std::ofstream(path) << "100,10\n";
-  SimOptions options;
+  sim::SimOptions options;
   options.workload = "lengths:" + path + ":scale=2";
   const std::string first = BaseOf(options, {}, "");
   const std::string varied = BaseOf({}, {{"workload", {"chat", "lengths:" + path}}}, "");

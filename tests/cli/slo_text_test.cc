@@ -29,7 +29,7 @@ TEST(SloMixText, ClassesSharesAndRanges) {
   const auto mix = ParseSloMix("chat:0.5:ttft=10x,tbt=140..234ms;batch:0.2:none;job:1:jct=2..3.5x,ttft=0.1s..2s");
   ASSERT_TRUE(mix.ok()) << mix.status().message();
   ASSERT_EQ(mix->classes.size(), 3u);
-  const SloClass &chat = mix->classes[0], &batch = mix->classes[1], &job = mix->classes[2];
+  const sim::SloClass &chat = mix->classes[0], &batch = mix->classes[1], &job = mix->classes[2];
   EXPECT_EQ(chat.name, "chat");
   EXPECT_EQ(chat.share, 0.5);
   EXPECT_TRUE(chat.ttft.times_alone && chat.ttft.low == 10 && chat.ttft.high == 10);

@@ -14,8 +14,8 @@
 namespace tactus {
 namespace {
 
-using sched::Choice;
-using sched::SchedulerConfig;
+using core::Choice;
+using core::SchedulerConfig;
 using testing::ExpectedOutput;
 using testing::MakeWorkload;
 using testing::Outcome;
@@ -26,7 +26,7 @@ using testing::WorkloadOptions;
 
 std::vector<SchedulerConfig> AllPresets() {
   std::vector<SchedulerConfig> all;
-  for (const auto& preset : sched::Presets()) all.push_back({.preset = preset.name});
+  for (const auto& preset : core::Presets()) all.push_back({.preset = preset.name});
   return all;
 }
 
@@ -69,11 +69,11 @@ bool Refused(const SchedulerConfig& names, const Workload& w) {
   c.limits.blocks_total = w.config.num_blocks;
   c.limits.block_size = w.config.block_size;
   c.limits.swap_blocks = w.config.swap_blocks;
-  const auto name = sched::Scheduler::PredictorFor(c);
+  const auto name = core::Scheduler::PredictorFor(c);
   EXPECT_TRUE(name.ok()) << name.status().ToString();
-  static const auto history = predict::MakeHistory({.slot_capacity = 1024});
+  static const auto history = core::MakeHistory({.slot_capacity = 1024});
   if (*name == "history") c.limits.predictor = history.get();
-  const auto made = sched::Scheduler::Create(c);
+  const auto made = core::Scheduler::Create(c);
   EXPECT_TRUE(made.ok() || !made.status().message().empty());
   return !made.ok();
 }
@@ -84,7 +84,7 @@ bool Complete(SchedulerConfig* c, const Workload& w, Rng* rng) {
     SchedulerConfig tried = *c;
     for (const Choice choice : kChoices) {
       if (!NameOf(&tried, choice).empty()) continue;
-      const auto& values = sched::Values(choice);
+      const auto& values = core::Values(choice);
       NameOf(&tried, choice) =
           values[static_cast<size_t>(rng->UniformInt(0, static_cast<int64_t>(values.size()) - 1))].name;
     }
@@ -396,8 +396,8 @@ TEST(Conformance, EveryLegalPairOfChoicesServes) {
   int pairs = 0, played = 0;
   for (size_t i = 0; i < std::size(kChoices); ++i) {
     for (size_t j = i + 1; j < std::size(kChoices); ++j) {
-      for (const auto& first : sched::Values(kChoices[i])) {
-        for (const auto& second : sched::Values(kChoices[j])) {
+      for (const auto& first : core::Values(kChoices[i])) {
+        for (const auto& second : core::Values(kChoices[j])) {
           const std::string name =
               std::string(KindOf(kChoices[i])) + " " + first.name + ", " + KindOf(kChoices[j]) + " " + second.name;
           SCOPED_TRACE(name);
@@ -483,7 +483,7 @@ TEST(Conformance, SameInputSamePlanAlsoFromAFreshInstance) {
 // apart.
 TEST(Conformance, DecodesAreInTheStepsThatThePresetSays) {
   int checked = 0;
-  for (const auto& preset : sched::Presets()) {
+  for (const auto& preset : core::Presets()) {
     const std::string bound = preset.starvation;
     const bool every = bound.find("a decode is in every step") != std::string::npos;
     if (!every && bound.find("a decode is in every other step") == std::string::npos) continue;
@@ -519,8 +519,8 @@ TEST(Conformance, DecodesAreInTheStepsThatThePresetSays) {
 // Presets whose row says that the queue is bounded by those before: first shares of steps come in order of arrival.
 TEST(Conformance, NobodyIsPassedOverWhereThePresetSaysSo) {
   for (const SchedulerConfig& preset : AllPresets()) {
-    const auto row = std::find_if(sched::Presets().begin(), sched::Presets().end(),
-                                  [&](const sched::PresetInfo& p) { return p.name == preset.preset; });
+    const auto row = std::find_if(core::Presets().begin(), core::Presets().end(),
+                                  [&](const core::PresetInfo& p) { return p.name == preset.preset; });
     if (std::string(row->starvation).rfind("queue: bounded by", 0) != 0) continue;
     for (uint64_t seed = 600; seed < 620; ++seed) {
       SCOPED_TRACE(preset.preset + " seed " + std::to_string(seed));

@@ -31,14 +31,14 @@ TEST(GateConformance, WhoPassesIsServedAndWhoDoesNotTakesNothing) {
   const std::string names[] = {"", "shed", "wait", "off"};
   const std::string path = ::testing::TempDir() + "gate_conformance.trace";
   int64_t refused = 0, served = 0;
-  for (const auto& preset : sched::Presets()) {
+  for (const auto& preset : core::Presets()) {
     for (uint64_t seed = 9000; seed < 9012; ++seed) {
       SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed));
       Workload w = MakeWorkload(seed, {.cancels = seed % 3 == 0, .tokens_on_host = seed % 2 == 0});
       w.config.scheduler.limits.step_time = &steps;
       w.config.scheduler.limits.classes = *classes;
       for (size_t i = 0; i < w.arrivals.size(); ++i) w.arrivals[i].request.slo_class = names[i % 4];
-      const sched::SchedulerConfig c{.preset = preset.name, .gate = seed % 2 == 0 ? "predict" : "queue"};
+      const core::SchedulerConfig c{.preset = preset.name, .gate = seed % 2 == 0 ? "predict" : "queue"};
       const Outcome once = Play(w, c, false, path);
       ASSERT_EQ(once.broken, "");
       for (const RequestOutput& out : once.requests) {
@@ -57,7 +57,7 @@ TEST(GateConformance, WhoPassesIsServedAndWhoDoesNotTakesNothing) {
       const Outcome fresh = Play(w, c, /*fresh_policies=*/true);
       ASSERT_EQ(fresh.broken, "");
       EXPECT_EQ(once.hashes, fresh.hashes);
-      const auto replayed = ReplayTrace(path, {});
+      const auto replayed = core::ReplayTrace(path, {});
       ASSERT_TRUE(replayed.ok()) << replayed.status().message();
       EXPECT_TRUE(replayed->identical()) << "first other plan: step " << replayed->first_difference;
     }

@@ -14,7 +14,7 @@
 namespace tactus {
 namespace {
 
-using sched::SchedulerConfig;
+using core::SchedulerConfig;
 using testing::ExpectedOutput;
 using testing::Harness;
 using testing::HarnessConfig;
@@ -44,14 +44,14 @@ class Move {
     switch (next_) {
       case Next::kRound:
         Keep();
-        if (rounds_-- > 0) return Ask(from_, {.kind = TransferKind::kRead, .first_block = sent_, .blocks = 2});
+        if (rounds_-- > 0) return Ask(from_, {.kind = core::TransferKind::kRead, .first_block = sent_, .blocks = 2});
         next_ = Next::kRest;
         paused_ = true;
-        return Ask(from_, {.kind = TransferKind::kPause});
+        return Ask(from_, {.kind = core::TransferKind::kPause});
       case Next::kRest:
         if (!standing_) standing_ = answer_.standing;
         Keep();
-        if (sent_ < Blocks()) return Ask(from_, {.kind = TransferKind::kRead, .first_block = sent_, .blocks = 3});
+        if (sent_ < Blocks()) return Ask(from_, {.kind = core::TransferKind::kRead, .first_block = sent_, .blocks = 3});
         next_ = Next::kRoom;
         return Step();
       case Next::kRoom:
@@ -61,7 +61,7 @@ class Move {
           asked_for_room_ = true;
           const auto left = Blocks() - static_cast<int32_t>(host_.size());
           if (left > 0) {
-            return Ask(to_, {.kind = TransferKind::kReserve, .import = room_, .blocks = (left + 1) / 2});
+            return Ask(to_, {.kind = core::TransferKind::kReserve, .import = room_, .blocks = (left + 1) / 2});
           }
         }
         next_ = Next::kEnd;
@@ -79,10 +79,10 @@ class Move {
     const int32_t b = to_.kv().block_size();
     return (standing_->computed_tokens + b - 1) / b;
   }
-  void Ask(Harness& whom, TransferCommand command) {
+  void Ask(Harness& whom, core::TransferCommand command) {
     if (&whom == &from_) command.handle = handle_;
     waiting_ = true;
-    command.answer = [this](TransferAnswer answer) {
+    command.answer = [this](core::TransferAnswer answer) {
       waiting_ = false;
       answer_ = std::move(answer);
     };
@@ -91,36 +91,36 @@ class Move {
   void Keep() {
     bytes_.insert(bytes_.end(), answer_.bytes.begin(), answer_.bytes.end());
     sent_ += answer_.blocks;
-    answer_ = TransferAnswer();
+    answer_ = core::TransferAnswer();
   }
   void KeepRoom() {
     room_ = answer_.import;
     host_.insert(host_.end(), answer_.host_blocks.begin(), answer_.host_blocks.end());
-    answer_ = TransferAnswer();
+    answer_ = core::TransferAnswer();
   }
   void Arrive() {
     const auto block_bytes = static_cast<size_t>(to_.executor().kv_block_bytes());
     for (size_t i = 0; i < host_.size(); ++i) to_.executor().WriteHostBlock(host_[i], bytes_.data() + i * block_bytes);
-    ImportedSequence imported;
+    core::ImportedSequence imported;
     imported.standing = *standing_;
     imported.import = room_;
     to_.clock().AdvanceTo(from_.clock().NowNs());  // no clock shows times before its beginning
     const DurationNs shift = to_.clock().NowNs() - from_.clock().NowNs();
-    SequenceStanding& s = imported.standing;
+    core::SequenceStanding& s = imported.standing;
     for (TimeNs* at : {&s.arrival_ns, &s.last_token_ns, &s.longest_gap_end_ns}) *at += shift;
     for (TimeNs* at : {&s.scheduled_ns, &s.first_token_ns}) *at = *at == 0 ? 0 : std::max<TimeNs>(1, *at + shift);
     auto handle = to_.SubmitImported(*standing_->request, std::move(imported));
     if (!handle.ok()) return GiveUp(handle.status());
     arrived_ = *handle;
     paused_ = false;
-    Ask(from_, {.kind = TransferKind::kLeave});
+    Ask(from_, {.kind = core::TransferKind::kLeave});
   }
   void GiveUp(Status why) {
     over_ = true;
     why_ = std::move(why);
     if (answer_.status.ok() && answer_.import != 0) room_ = answer_.import;
-    if (room_ != 0 && arrived_ == 0) to_.loop().Transfer({.kind = TransferKind::kDrop, .import = room_});
-    if (paused_) from_.loop().Transfer({.kind = TransferKind::kResume, .handle = handle_});
+    if (room_ != 0 && arrived_ == 0) to_.loop().Transfer({.kind = core::TransferKind::kDrop, .import = room_});
+    if (paused_) from_.loop().Transfer({.kind = core::TransferKind::kResume, .handle = handle_});
     if (arrived_ != 0) to_.Cancel(arrived_);  // it ended there in the same moment
   }
 
@@ -131,11 +131,11 @@ class Move {
   int commands_ = 0;
   Next next_ = Next::kRound;
   bool waiting_ = false, over_ = false, paused_ = false, asked_for_room_ = false;
-  TransferAnswer answer_;
-  std::optional<SequenceStanding> standing_;
+  core::TransferAnswer answer_;
+  std::optional<core::SequenceStanding> standing_;
   std::vector<std::byte> bytes_;
   int32_t sent_ = 0;
-  ImportId room_ = 0;
+  core::ImportId room_ = 0;
   std::vector<BlockId> host_;
   RequestHandle arrived_ = 0;
   Status why_;
@@ -144,7 +144,7 @@ class Move {
 struct Pair {
   Pair(const Workload& w, const SchedulerConfig& names, const std::string& trace) : workload(w) {
     HarnessConfig config = w.config;
-    const sched::SchedulerLimits limits = config.scheduler.limits;
+    const core::SchedulerLimits limits = config.scheduler.limits;
     config.scheduler = names;
     config.scheduler.limits = limits;
     if (!trace.empty()) config.trace_path = trace + ".a";
@@ -256,7 +256,7 @@ void ExpectWholeAnswers(Pair* p, Counts* counts) {
 
 TEST(MigrationConformance, NobodyCanTellThatASequenceHasMoved) {
   Counts counts;
-  for (const auto& preset : sched::Presets()) {
+  for (const auto& preset : core::Presets()) {
     for (uint64_t seed = 0; seed < 24; ++seed) {
       SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed));
       const Workload w =
@@ -283,7 +283,7 @@ TEST(MigrationConformance, BothRecordingsReplay) {
       Pair p(w, {.preset = preset}, path);
       ASSERT_EQ(PlayPair(&p, seed), "") << w.ToString();
       for (const auto& [h, suffix] : {std::pair(&*p.a, ".a"), std::pair(&*p.b, ".b")}) {
-        const auto report = ReplayTrace(path + suffix);
+        const auto report = core::ReplayTrace(path + suffix);
         ASSERT_TRUE(report.ok()) << report.status().ToString();
         EXPECT_TRUE(report->identical()) << suffix << " differs at step " << report->first_difference;
         const EngineStats stats = h->loop().Stats();
@@ -338,8 +338,8 @@ TEST(Migration, KeepsItsFiguresAndComputesNothingTwice) {
   ASSERT_NE(move.arrived(), 0u) << move.why().ToString();
   ASSERT_EQ(a.Run(), "");
   ASSERT_EQ(b.Run(), "");
-  const RequestDoneEvent& left = a.outputs().at(handle).done_event;
-  const RequestDoneEvent& done = b.outputs().at(move.arrived()).done_event;
+  const core::RequestDoneEvent& left = a.outputs().at(handle).done_event;
+  const core::RequestDoneEvent& done = b.outputs().at(move.arrived()).done_event;
   EXPECT_EQ(left.finish, FinishReason::kMigrated);
   EXPECT_EQ(done.finish, FinishReason::kLength);
   EXPECT_EQ(done.completion_tokens, 40);
@@ -401,9 +401,9 @@ TEST(Migration, WhatCannotMoveIsRefusedAndGoesOn) {
   const RequestHandle echoed = a.MustSubmit(echo);
   std::vector<Status> said;
   for (const RequestHandle handle : {several, echoed, RequestHandle{99}}) {
-    a.loop().Transfer({.kind = TransferKind::kPause, .handle = handle, .answer = [&](TransferAnswer answer) {
-                         said.push_back(answer.status);
-                       }});
+    a.loop().Transfer({.kind = core::TransferKind::kPause,
+                       .handle = handle,
+                       .answer = [&](core::TransferAnswer answer) { said.push_back(answer.status); }});
   }
   ASSERT_EQ(a.Run(), "");
   ASSERT_EQ(said.size(), 3u);

@@ -35,7 +35,7 @@ class Store {
  public:
   Store(Disk* disk, Harness* h, uint64_t seed, Counts* counts)
       : disk_(*disk), h_(*h), rng_(seed, 99), counts_(*counts) {
-    h->prepare = [this](PreparedRequest* p) {
+    h->prepare = [this](core::PreparedRequest* p) {
       stored_.clear();
       if (!p->has_keys) return;
       const std::vector<Hash128>& keys = p->choices[0].keys;
@@ -49,9 +49,9 @@ class Store {
   void Submitted(RequestHandle handle) {
     if (stored_.empty()) return;
     waits_.push_back({handle, h_.clock().NowNs() + 20 * kMillisecond});
-    TransferCommand reserve{.kind = TransferKind::kReserve, .handle = handle};
+    core::TransferCommand reserve{.kind = core::TransferKind::kReserve, .handle = handle};
     reserve.blocks = static_cast<int32_t>(stored_.size());
-    reserve.answer = [this, handle, keys = stored_](TransferAnswer answer) {
+    reserve.answer = [this, handle, keys = stored_](core::TransferAnswer answer) {
       if (answer.status.ok()) jobs_.push_back({handle, keys, answer.import, std::move(answer.host_blocks)});
     };
     h_.loop().Transfer(std::move(reserve));
@@ -59,10 +59,10 @@ class Store {
   void Step() {
     if (!asked_) {
       asked_ = true;
-      TransferCommand read{.kind = TransferKind::kReadEntered};
+      core::TransferCommand read{.kind = core::TransferKind::kReadEntered};
       read.blocks = 3;
       read.wanted = [this](const Hash128& key) { return disk_.count(key) == 0; };
-      read.answer = [this](TransferAnswer answer) {
+      read.answer = [this](core::TransferAnswer answer) {
         asked_ = false;
         Keep(answer);
       };
@@ -80,7 +80,7 @@ class Store {
     });
   }
   bool busy() const { return !jobs_.empty() || !waits_.empty(); }
-  void Keep(const TransferAnswer& answer) {
+  void Keep(const core::TransferAnswer& answer) {
     const auto size = static_cast<std::ptrdiff_t>(h_.executor().kv_block_bytes());
     for (size_t i = 0; i < answer.keys.size(); ++i) {
       const auto begin = answer.bytes.begin() + static_cast<std::ptrdiff_t>(i) * size;
@@ -95,7 +95,7 @@ class Store {
   struct Job {
     RequestHandle handle = 0;
     std::vector<Hash128> keys;
-    ImportId room = 0;
+    core::ImportId room = 0;
     std::vector<BlockId> host;
   };
   struct Wait {
@@ -112,8 +112,8 @@ class Store {
     ++(all ? counts_.fetched : counts_.partly);
     Tell(job.handle, job.room, blocks, all ? CacheEnd::kUnknown : CacheEnd::kDamaged);
   }
-  void Tell(RequestHandle handle, ImportId room, int32_t blocks, CacheEnd end) {
-    TransferCommand fetched{.kind = TransferKind::kFetched, .handle = handle, .import = room};
+  void Tell(RequestHandle handle, core::ImportId room, int32_t blocks, CacheEnd end) {
+    core::TransferCommand fetched{.kind = core::TransferKind::kFetched, .handle = handle, .import = room};
     fetched.blocks = blocks;
     fetched.end = end;
     h_.loop().Transfer(std::move(fetched));
@@ -132,7 +132,7 @@ class Store {
 std::string Play(const Workload& w, const char* preset, uint64_t seed, Disk* disk, Counts* counts,
                  const std::string& trace, EngineStats* stats) {
   HarnessConfig config = w.config;
-  const sched::SchedulerLimits limits = config.scheduler.limits;
+  const core::SchedulerLimits limits = config.scheduler.limits;
   config.scheduler = {.preset = preset};
   config.scheduler.limits = limits;
   config.trace_path = trace;
@@ -167,7 +167,8 @@ std::string Play(const Workload& w, const char* preset, uint64_t seed, Disk* dis
   if (!h.loop().idle() || h.loop().live_requests() != 0) return "requests are left";
   // What was not asked for while it ran.
   for (;;) {
-    const TransferAnswer rest = h.loop().ReadEntered(7, [&](const Hash128& key) { return disk->count(key) == 0; });
+    const core::TransferAnswer rest =
+        h.loop().ReadEntered(7, [&](const Hash128& key) { return disk->count(key) == 0; });
     if (rest.keys.empty()) break;
     store.Keep(rest);
   }
@@ -202,7 +203,7 @@ std::string Play(const Workload& w, const char* preset, uint64_t seed, Disk* dis
 TEST(StoredPromptsConformance, NobodyCanTellWhereTheirKvCameFrom) {
   const std::string path = ::testing::TempDir() + "tactus_stored_" + std::to_string(getpid()) + ".trace";
   Counts counts;
-  for (const auto& preset : sched::Presets()) {
+  for (const auto& preset : core::Presets()) {
     for (uint64_t seed = 0; seed < 12; ++seed) {
       const Workload w = MakeWorkload(seed, {.cancels = seed % 3 == 0,
                                              .faults = seed % 4 == 1,
@@ -213,7 +214,7 @@ TEST(StoredPromptsConformance, NobodyCanTellWhereTheirKvCameFrom) {
         SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed) + " run " + std::to_string(run));
         EngineStats stats;
         ASSERT_EQ(Play(w, preset.name, seed, &disk, &counts, path, &stats), "") << w.ToString();
-        const auto report = ReplayTrace(path);
+        const auto report = core::ReplayTrace(path);
         ASSERT_TRUE(report.ok()) << report.status().ToString();
         EXPECT_TRUE(report->identical()) << "differs at step " << report->first_difference << "; " << w.ToString();
         EXPECT_EQ(report->stats.swapped_in_blocks, stats.swapped_in_blocks);
@@ -242,13 +243,13 @@ HarnessConfig Roomy() {
 // A request that waits for its KV: is planned when that has come, not before, and its wait has a name.
 TEST(StoredPrompts, AHeldRequestWaitsAndSaysForWhat) {
   Harness h(Roomy());
-  h.prepare = [](PreparedRequest* p) { p->stored_blocks = 3; };
+  h.prepare = [](core::PreparedRequest* p) { p->stored_blocks = 3; };
   const RequestHandle handle = h.MustSubmit(MakeRequest(Tokens(1, 20), 4));
   ASSERT_EQ(h.Settle(), "");
   EXPECT_FALSE(h.Advance()) << "it was planned without the KV that it waits for";
   EXPECT_EQ(h.loop().Stats().waiting, 1);
   h.clock().AdvanceTo(h.clock().NowNs() + 5 * kMillisecond);
-  TransferCommand fetched{.kind = TransferKind::kFetched, .handle = handle};
+  core::TransferCommand fetched{.kind = core::TransferKind::kFetched, .handle = handle};
   fetched.end = CacheEnd::kLate;
   h.loop().Transfer(std::move(fetched));
   ASSERT_EQ(h.Run(), "");
@@ -265,12 +266,12 @@ TEST(StoredPrompts, WhatThePrefixCacheHasIsNotWaitedFor) {
   Harness h(Roomy());
   h.MustSubmit(MakeRequest(Tokens(1, 20), 4));
   ASSERT_EQ(h.Run(), "");
-  h.prepare = [](PreparedRequest* p) { p->stored_blocks = 4; };
+  h.prepare = [](core::PreparedRequest* p) { p->stored_blocks = 4; };
   const RequestHandle handle = h.MustSubmit(MakeRequest(Tokens(1, 20), 4));
   Status answered;
-  TransferCommand reserve{.kind = TransferKind::kReserve, .handle = handle};
+  core::TransferCommand reserve{.kind = core::TransferKind::kReserve, .handle = handle};
   reserve.blocks = 4;
-  reserve.answer = [&](TransferAnswer answer) { answered = answer.status; };
+  reserve.answer = [&](core::TransferAnswer answer) { answered = answer.status; };
   h.loop().Transfer(std::move(reserve));
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(answered.code(), StatusCode::kNotFound) << "room was kept for nothing";
@@ -280,28 +281,28 @@ TEST(StoredPrompts, WhatThePrefixCacheHasIsNotWaitedFor) {
 
 TEST(StoredPrompts, AHeldRequestDoesNotMove) {
   Harness h(Roomy());
-  h.prepare = [](PreparedRequest* p) { p->stored_blocks = 3; };
+  h.prepare = [](core::PreparedRequest* p) { p->stored_blocks = 3; };
   const RequestHandle handle = h.MustSubmit(MakeRequest(Tokens(1, 20), 4));
   Status answered;
-  h.loop().Transfer({.kind = TransferKind::kPause, .handle = handle, .answer = [&](TransferAnswer answer) {
+  h.loop().Transfer({.kind = core::TransferKind::kPause, .handle = handle, .answer = [&](core::TransferAnswer answer) {
                        answered = answer.status;
                      }});
   ASSERT_EQ(h.Settle(), "");
   EXPECT_EQ(answered.code(), StatusCode::kUnavailable) << answered.ToString();
   EXPECT_NE(answered.message().find("waits for its KV"), std::string::npos) << answered.message();
-  h.loop().Transfer({.kind = TransferKind::kFetched, .handle = handle});
+  h.loop().Transfer({.kind = core::TransferKind::kFetched, .handle = handle});
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.outputs().at(handle).choices[0].tokens.size(), 4u);
 }
 
 TEST(StoredPrompts, WhatWaitsForRoomCanBeWithdrawnAndLetsOthersPass) {
   Harness h(Roomy());  // 16 blocks of room
-  h.prepare = [](PreparedRequest* p) { p->stored_blocks = 9; };
-  std::map<RequestHandle, TransferAnswer> answers;
+  h.prepare = [](core::PreparedRequest* p) { p->stored_blocks = 9; };
+  std::map<RequestHandle, core::TransferAnswer> answers;
   const auto reserve = [&](uint64_t seed, int32_t blocks) {
     const RequestHandle handle = h.MustSubmit(MakeRequest(Tokens(seed, 40), 4));
-    TransferCommand command{.kind = TransferKind::kReserve, .handle = handle, .blocks = blocks};
-    command.answer = [&answers, handle](TransferAnswer answer) { answers[handle] = std::move(answer); };
+    core::TransferCommand command{.kind = core::TransferKind::kReserve, .handle = handle, .blocks = blocks};
+    command.answer = [&answers, handle](core::TransferAnswer answer) { answers[handle] = std::move(answer); };
     h.loop().Transfer(std::move(command));
     return handle;
   };
@@ -310,7 +311,7 @@ TEST(StoredPrompts, WhatWaitsForRoomCanBeWithdrawnAndLetsOthersPass) {
   ASSERT_EQ(answers.size(), 1u);
   ASSERT_TRUE(answers.at(first).status.ok());
   for (const RequestHandle handle : {first, second})  // the first has its room: nothing is withdrawn
-    h.loop().Transfer({.kind = TransferKind::kWithdraw, .handle = handle});
+    h.loop().Transfer({.kind = core::TransferKind::kWithdraw, .handle = handle});
   ASSERT_EQ(h.Settle(), "");
   EXPECT_TRUE(answers.at(first).status.ok());
   ASSERT_EQ(answers.count(second), 1u) << "it waits for others' room still";
@@ -318,7 +319,7 @@ TEST(StoredPrompts, WhatWaitsForRoomCanBeWithdrawnAndLetsOthersPass) {
   ASSERT_EQ(answers.count(third), 1u) << "there is room for it, and none is ahead of it";
   EXPECT_TRUE(answers.at(third).status.ok());
   for (const RequestHandle handle : {first, second, third})
-    h.loop().Transfer({.kind = TransferKind::kFetched, .handle = handle, .import = answers.at(handle).import});
+    h.loop().Transfer({.kind = core::TransferKind::kFetched, .handle = handle, .import = answers.at(handle).import});
   ASSERT_EQ(h.Run(), "");
   EXPECT_EQ(h.kv().Stats().swap_blocks_used, 0);
 }
@@ -333,12 +334,12 @@ TEST(StoredPrompts, ManyBlocksThatNobodyWantsHideNoneThatIsWanted) {
   ASSERT_EQ(h.Run(), "");
   int asked = 0, read = 0;
   const auto wanted = [&asked](const Hash128&) { return ++asked == 8400; };
-  const TransferAnswer first = h.loop().ReadEntered(1, [](const Hash128&) { return true; });
+  const core::TransferAnswer first = h.loop().ReadEntered(1, [](const Hash128&) { return true; });
   EXPECT_EQ(first.blocks, 1);
   EXPECT_FALSE(first.more);
-  TransferCommand command{.kind = TransferKind::kReadEntered, .blocks = 1};
+  core::TransferCommand command{.kind = core::TransferKind::kReadEntered, .blocks = 1};
   command.wanted = wanted;
-  command.answer = [&read](TransferAnswer answer) { read = answer.blocks; };
+  command.answer = [&read](core::TransferAnswer answer) { read = answer.blocks; };
   h.loop().Transfer(std::move(command));
   ASSERT_EQ(h.Settle(), "");
   EXPECT_EQ(read, 1) << "the look ended after " << asked;

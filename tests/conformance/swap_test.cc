@@ -11,7 +11,7 @@
 namespace tactus::swap_test {
 namespace {
 
-using sched::SchedulerConfig;
+using core::SchedulerConfig;
 using testing::ExpectedOutput;
 using testing::Harness;
 using testing::HarnessConfig;
@@ -84,7 +84,7 @@ TEST(SwapConformance, ARecordedRunReplays) {
       const Workload w = MakeWorkload(seed, {.cancels = true, .faults = seed % 2 == 1});
       const Outcome recorded = Play(w, names, false, path);
       ASSERT_EQ(recorded.broken, "");
-      const auto report = ReplayTrace(path);
+      const auto report = core::ReplayTrace(path);
       ASSERT_TRUE(report.ok()) << report.status().ToString();
       EXPECT_TRUE(report->identical());
       EXPECT_EQ(report->stats.swapped_out_blocks, recorded.stats.swapped_out_blocks);

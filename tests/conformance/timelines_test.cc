@@ -18,7 +18,7 @@ TEST(TimelineConformance, CausesAddUpToTheLatency) {
   std::array<DurationNs, kNumCauses> total_ns{};
   std::array<int, kNumCauses> blamed{};
   int64_t requests = 0, choices = 0, swapped = 0, cancelled = 0, failed = 0;
-  for (const auto& preset : sched::Presets()) {
+  for (const auto& preset : core::Presets()) {
     for (uint64_t seed = 7000; seed < 7040; ++seed) {
       SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed));
       Workload w = MakeWorkload(seed, {.cancels = seed % 3 == 0,

@@ -120,13 +120,13 @@ std::string Workload::ToString() const {
          std::to_string(arrivals.size());
 }
 
-Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool fresh_policies,
+Outcome Play(const Workload& workload, const core::SchedulerConfig& names, bool fresh_policies,
              const std::string& trace_path) {
   Outcome outcome;
   HarnessConfig config = workload.config;
   config.fresh_policies = fresh_policies;
   config.trace_path = trace_path;
-  const sched::SchedulerLimits limits = config.scheduler.limits;
+  const core::SchedulerLimits limits = config.scheduler.limits;
   config.scheduler = names;
   config.scheduler.limits = limits;
   Harness h(config);

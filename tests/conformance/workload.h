@@ -41,7 +41,7 @@ struct Outcome {
   int64_t chained_items = 0, chained_on_host = 0;  // the second: of those whose tokens must be on the host
 };
 
-Outcome Play(const Workload& workload, const sched::SchedulerConfig& names, bool fresh_policies = false,
+Outcome Play(const Workload& workload, const core::SchedulerConfig& names, bool fresh_policies = false,
              const std::string& trace_path = {});
 
 }  // namespace tactus::testing

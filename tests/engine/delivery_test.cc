@@ -9,14 +9,14 @@
 #include "base/rng.h"
 #include "core/seq/stop_matcher.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 constexpr TokenId kEndToken = 256;    // special
 constexpr TokenId kFirstPiece = 257;  // and so on: the pieces given
 
 // Token id = byte, then one special token, then pieces of several bytes.
-class ByteTokenizer final : public Tokenizer {
+class ByteTokenizer final : public language::Tokenizer {
  public:
   explicit ByteTokenizer(const std::vector<std::string>& pieces = {}, bool strips_leading_space = false)
       : strips_leading_space_(strips_leading_space) {
@@ -90,13 +90,13 @@ class Feed {
   }
   void Token(void* user, TokenId token, FinishReason finish = FinishReason::kNone, int32_t stop_string = -1,
              int32_t choice = 0) {
-    TokenEvent event;
+    core::TokenEvent event;
     event.user = user;
     event.choice = choice;
     event.token = token;
     event.finish = finish;
     event.stop_string = stop_string;
-    StepEvents events;
+    core::StepEvents events;
     events.tokens = {&event, 1};
     delivery_->OnStep(events);
   }
@@ -108,7 +108,7 @@ class Feed {
   }
   void AnswerTokens(void* user, const std::vector<TokenId>& tokens, const std::vector<std::string>& stops,
                     size_t min_tokens = 0) {
-    StopMatcher matcher(&stops);
+    core::StopMatcher matcher(&stops);
     for (size_t i = 0; i < tokens.size(); ++i) {
       int hit = matcher.Append(tokenizer_.TokenBytes(tokens[i]));
       if (i + 1 < min_tokens) hit = -1;
@@ -119,12 +119,12 @@ class Feed {
     Done(user);
   }
   void Done(void* user, Usage usage = {}) {
-    RequestDoneEvent done;
+    core::RequestDoneEvent done;
     done.user = user;
     done.prompt_tokens = static_cast<int32_t>(usage.prompt_tokens);
     done.cached_tokens = static_cast<int32_t>(usage.cached_tokens);
     done.completion_tokens = static_cast<int32_t>(usage.completion_tokens);
-    StepEvents events;
+    core::StepEvents events;
     events.done = {&done, 1};
     delivery_->OnStep(events);
   }
@@ -255,14 +255,15 @@ TEST(Delivery, RepeatedPromptRowsAreDeliveredOnce) {
   auto sink = std::make_shared<Recorder>();
   void* user = feed.Open({}, sink);
   const auto rows = [](int32_t first, int32_t count) {
-    PromptLogprobsEvent event;
+    core::PromptLogprobsEvent event;
     event.first_row = first;
     for (int32_t i = 0; i < count; ++i) event.rows.push_back({{first + i, -1.0f}});
     return event;
   };
-  for (PromptLogprobsEvent event : {rows(0, 3), rows(0, 2), rows(0, 3), rows(2, 4), rows(6, 1)}) {  // preempted after 3
+  for (core::PromptLogprobsEvent event :
+       {rows(0, 3), rows(0, 2), rows(0, 3), rows(2, 4), rows(6, 1)}) {  // preempted after 3
     event.user = user;
-    StepEvents events;
+    core::StepEvents events;
     events.prompt_logprobs = {&event, 1};
     feed.delivery().OnStep(events);
   }
@@ -412,7 +413,7 @@ TEST(Delivery, AStopIdsLogprobsAndErrorsGoWithTheirToken) {
   Feed feed;
   auto sink = std::make_shared<Recorder>();
   void* user = feed.Open({}, sink);
-  TokenEvent tokens[2];
+  core::TokenEvent tokens[2];
   tokens[0].user = tokens[1].user = user;
   tokens[0].token = 'a';
   tokens[0].logprobs = 0;
@@ -420,7 +421,7 @@ TEST(Delivery, AStopIdsLogprobsAndErrorsGoWithTheirToken) {
   tokens[1].error = 0;
   const std::vector<TokenLogprob> row = {{'a', -0.25f}, {'b', -2.0f}};
   const Status error = Internal("broken");
-  StepEvents events;
+  core::StepEvents events;
   std::vector<std::vector<TokenLogprob>> rows = {row};
   std::vector<Status> errors = {error};
   events.tokens = tokens;
@@ -454,15 +455,15 @@ TEST(Delivery, AnEndWithoutATokenBringsWhatWasHeldBack) {
 }
 
 TEST(Delivery, WhoForwardsSeesEveryStepFirst) {
-  class Counter final : public EventSink {
+  class Counter final : public core::EventSink {
    public:
-    void OnStep(const StepEvents&) override { ++steps; }
+    void OnStep(const core::StepEvents&) override { ++steps; }
     int steps = 0;
   } counter;
   ByteTokenizer tokenizer;
   Delivery delivery(&tokenizer, &counter);
-  delivery.OnStep(StepEvents());
-  delivery.OnStep(StepEvents());
+  delivery.OnStep(core::StepEvents());
+  delivery.OnStep(core::StepEvents());
   EXPECT_EQ(counter.steps, 2);
   delivery.WaitUntilEmpty();  // nothing is registered: returns at once
 }
@@ -476,4 +477,4 @@ TEST(Delivery, WithheldLengthIsTheLongestProperBeginning) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::engine

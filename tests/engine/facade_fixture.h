@@ -16,7 +16,7 @@
 #include "support/tiny_config.h"
 #include "tactus/engine.h"
 
-namespace tactus {
+namespace tactus::engine {
 constexpr std::chrono::seconds kWaitLimit{60};               // what is waited for comes within milliseconds
 constexpr int64_t kNoLimitNs = int64_t{60} * 1'000'000'000;  // for what ends within milliseconds
 
@@ -136,4 +136,4 @@ class FacadeTest : public testing::Test {
   static inline std::filesystem::path folder_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::engine

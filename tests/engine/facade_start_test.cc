@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 TEST_F(FacadeTest, WhatCannotStartSaysWhy) {
@@ -399,4 +399,4 @@ TEST_F(FacadeTest, SpecialTokensLeaveTheSpaceAroundThem) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -7,7 +7,7 @@
 
 #include "time_limit.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 TEST_F(FacadeTest, StreamsExactlyTheTokensItWasAskedFor) {
@@ -453,4 +453,4 @@ TEST_F(FacadeTest, ARecordingThatCouldNotBeWrittenIsSaidAtTheEnd) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -5,7 +5,7 @@
 #include "engine/facade_fixture.h"
 #include "support/listed_grammar.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 using test::ListedGrammar;
@@ -118,4 +118,4 @@ TEST_F(EngineGrammarTest, StatesGoWithTheirSequences) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::engine

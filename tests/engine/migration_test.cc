@@ -10,7 +10,7 @@
 #include "tactus/migration.h"
 #include "time_limit.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 constexpr const char* kSecret = "a secret of enough bytes";
@@ -66,9 +66,9 @@ class MigrationTest : public FacadeTest {
  protected:
   // A step takes a millisecond more, so that nothing ends before it has moved.
   static std::unique_ptr<Engine> MakeSlow(const EngineOptions& options) {
-    auto description = DescribeModel(options.model);
+    auto description = compute::DescribeModel(options.model);
     EXPECT_TRUE(description.ok()) << description.status().ToString();
-    auto backend = MakeBackend(options, *description, SystemClock());
+    auto backend = compute::MakeBackend(options, *description, SystemClock());
     EXPECT_TRUE(backend.ok()) << backend.status().ToString();
     EngineParts parts{.clock = &SystemClock(), .stopwatch = nullptr, .backend = nullptr};
     parts.backend = std::make_unique<SlowBackend>(std::move(*backend), std::chrono::milliseconds(1));
@@ -113,7 +113,7 @@ TEST_F(MigrationTest, TokensAreThoseOfASequenceThatStayed) {
   const test::TimeLimit limit("a move does not come to its end");
   std::vector<std::string> kernels;
   for (const char* name : {"scalar", "avx2", "avxvnni", "avx512", "amx"}) {
-    if (kernels::SelectOps(name) != nullptr) kernels.push_back(name);
+    if (compute::SelectOps(name) != nullptr) kernels.push_back(name);
   }
   ASSERT_FALSE(kernels.empty());
   for (const std::string& name : kernels) {
@@ -375,4 +375,4 @@ TEST_F(MigrationTest, ASequenceThatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::engine

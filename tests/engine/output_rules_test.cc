@@ -12,7 +12,7 @@
 #include "engine/model_text.h"
 #include "language/grammar/needs_llguidance.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 using Kind = OutputRule::Kind;
@@ -23,7 +23,7 @@ class OutputRulesTest : public testing::Test {
     const char* path = std::getenv("TACTUS_DEFAULT_MODEL");
     if (path == nullptr) GTEST_SKIP() << "TACTUS_DEFAULT_MODEL does not name the default model's file";
     TACTUS_NEEDS_LLGUIDANCE();
-    auto model = DescribeModel(path);
+    auto model = compute::DescribeModel(path);
     ASSERT_TRUE(model.ok()) << model.status().message();
     auto text = LoadModelText(*model, {});
     ASSERT_TRUE(text.ok()) << text.status().message();
@@ -104,28 +104,28 @@ TEST_F(OutputRulesTest, SpecialTokensAreNoText) {
 
 // SentencePiece puts a space before a text. Forced text goes on in the middle of one.
 TEST(VocabularyOfTest, NoSpaceIsPutBeforeForcedText) {
-  TokenizerSpec spec;
-  spec.algorithm = TokenizerSpec::Algorithm::kSentencePieceBpe;
-  const auto add = [&](std::string token, TokenKind kind, float score) {
+  language::TokenizerSpec spec;
+  spec.algorithm = language::TokenizerSpec::Algorithm::kSentencePieceBpe;
+  const auto add = [&](std::string token, language::TokenKind kind, float score) {
     spec.tokens.push_back(std::move(token));
     spec.kinds.push_back(kind);
     spec.scores.push_back(score);
   };
-  add("<unk>", TokenKind::kUnknown, 0);
-  add("</s>", TokenKind::kControl, 0);
+  add("<unk>", language::TokenKind::kUnknown, 0);
+  add("</s>", language::TokenKind::kControl, 0);
   for (int byte = 0; byte < 256; ++byte) {
     constexpr const char* kHex = "0123456789ABCDEF";
-    add(std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">", TokenKind::kByte, 0);
+    add(std::string("<0x") + kHex[byte / 16] + kHex[byte % 16] + ">", language::TokenKind::kByte, 0);
   }
   const auto first = static_cast<TokenId>(spec.tokens.size());
   const std::vector<std::string> words = {"\u2581ab", "ab", "\u2581", "a", "b"};
-  for (size_t i = 0; i < words.size(); ++i) add(words[i], TokenKind::kNormal, -static_cast<float>(i));
+  for (size_t i = 0; i < words.size(); ++i) add(words[i], language::TokenKind::kNormal, -static_cast<float>(i));
   spec.unk_id = 0;
   spec.add_prefix_space = true;
-  auto tokenizer = MakeTokenizer(std::move(spec));
+  auto tokenizer = language::MakeTokenizer(std::move(spec));
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   ASSERT_EQ((*tokenizer)->Encode("ab", false, false), std::vector<TokenId>{first});
-  const grammar::Vocabulary v = VocabularyOf(tokenizer->get(), 300, std::vector<TokenId>{1, 999});
+  const language::Vocabulary v = VocabularyOf(tokenizer->get(), 300, std::vector<TokenId>{1, 999});
   EXPECT_EQ(v.encode("ab"), std::vector<TokenId>{first + 1});
   EXPECT_EQ(v.encode(" ab"), std::vector<TokenId>{first});
   EXPECT_EQ(v.encode(""), std::vector<TokenId>{});
@@ -135,4 +135,4 @@ TEST(VocabularyOfTest, NoSpaceIsPutBeforeForcedText) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::engine

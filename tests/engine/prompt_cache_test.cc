@@ -11,7 +11,7 @@
 namespace tactus::prompt_cache_test {
 namespace {
 
-class PromptCacheTest : public FacadeTest {
+class PromptCacheTest : public engine::FacadeTest {
  protected:
   void SetUp() override {
     dir_ = folder_ / ("kv_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
@@ -35,7 +35,7 @@ class PromptCacheTest : public FacadeTest {
     return r;
   }
   // Whole blocks before the last token.
-  static int64_t Shareable(const Collector& answer) { return (answer.usage.prompt_tokens - 1) / 16 * 16; }
+  static int64_t Shareable(const engine::Collector& answer) { return (answer.usage.prompt_tokens - 1) / 16 * 16; }
   static CacheMatch MatchOf(const Engine& engine, const std::string& id) {
     const auto lines = engine.Timelines({.handle = 0, .id = id, .owner = {}, .arrival_ns = -1});
     EXPECT_EQ(lines.size(), 1u);
@@ -57,7 +57,7 @@ class PromptCacheTest : public FacadeTest {
   std::filesystem::path dir_;
 };
 
-void ExpectSame(const Collector& cold, const Collector& warm) {
+void ExpectSame(const engine::Collector& cold, const engine::Collector& warm) {
   const auto &a = cold.choices[0], &b = warm.choices[0];
   EXPECT_EQ(a.tokens, b.tokens);
   EXPECT_EQ(a.text, b.text);
@@ -73,7 +73,7 @@ void ExpectSame(const Collector& cold, const Collector& warm) {
 TEST_F(PromptCacheTest, AKnownPrefixIsAHitAfterARestartBitForBit) {
   std::vector<std::string> kernels;
   for (const char* name : {"scalar", "avx2", "avxvnni", "avx512", "amx"}) {
-    if (kernels::SelectOps(name) != nullptr) kernels.push_back(name);
+    if (compute::SelectOps(name) != nullptr) kernels.push_back(name);
   }
   for (const std::string& name : kernels) {
     for (const char* kv : {"bfloat16", "int8", "float32"}) {
@@ -85,7 +85,7 @@ TEST_F(PromptCacheTest, AKnownPrefixIsAHitAfterARestartBitForBit) {
       if (std::string(kv) == "float32") o.dtype = "float32";
       if (o.dtype == "float32" && name != kernels.front()) continue;  // the reference mode has kernels of its own
       if (o.dtype == "float32") o.kernels.clear();
-      std::vector<std::shared_ptr<Collector>> cold;
+      std::vector<std::shared_ptr<engine::Collector>> cold;
       {
         const auto plain = Make(o);
         ASSERT_NE(plain, nullptr);
@@ -119,7 +119,7 @@ TEST_F(PromptCacheTest, AKnownPrefixIsAHitAfterARestartBitForBit) {
 TEST_F(PromptCacheTest, ManyAtOnceWithEveryPresetAndTheirRecordingsReplay) {
   const test::TimeLimit limit("prompts from disk do not come to their end");
   constexpr int kRequests = 24;
-  std::vector<std::shared_ptr<Collector>> cold;
+  std::vector<std::shared_ptr<engine::Collector>> cold;
   {
     const auto first = Make(OnDisk());
     ASSERT_NE(first, nullptr);
@@ -134,10 +134,10 @@ TEST_F(PromptCacheTest, ManyAtOnceWithEveryPresetAndTheirRecordingsReplay) {
     o.swap_space.bytes = 1 << 18;
     const auto engine = Make(o);
     ASSERT_NE(engine, nullptr);
-    std::vector<std::shared_ptr<Collector>> warm;
+    std::vector<std::shared_ptr<engine::Collector>> warm;
     std::vector<RequestHandle> handles;
     for (int i = 0; i < kRequests; ++i) {
-      warm.push_back(std::make_shared<Collector>());
+      warm.push_back(std::make_shared<engine::Collector>());
       const auto handle = engine->Submit(Sampled(*engine, i), warm.back());
       ASSERT_TRUE(handle.ok()) << handle.status().ToString();
       handles.push_back(*handle);
@@ -156,7 +156,7 @@ TEST_F(PromptCacheTest, ManyAtOnceWithEveryPresetAndTheirRecordingsReplay) {
     EXPECT_EQ(engine->Stats().swap_blocks_used, 0) << "host blocks are still held";
     const uint64_t plan_hash = engine->Stats().plan_hash;
     ASSERT_TRUE(engine->Close().ok());
-    const auto replay = ReplayTrace(o.trace_out);
+    const auto replay = core::ReplayTrace(o.trace_out);
     ASSERT_TRUE(replay.ok()) << replay.status().ToString();
     EXPECT_TRUE(replay->identical()) << "they differ from step " << replay->first_difference << " on";
     EXPECT_EQ(replay->plan_hash_replayed, plan_hash);
@@ -165,7 +165,7 @@ TEST_F(PromptCacheTest, ManyAtOnceWithEveryPresetAndTheirRecordingsReplay) {
 
 TEST_F(PromptCacheTest, WhatIsDamagedIsComputedAgainAndTold) {
   const test::TimeLimit limit("a damaged folder holds a request up");
-  std::shared_ptr<Collector> cold;
+  std::shared_ptr<engine::Collector> cold;
   {
     const auto first = Make(OnDisk());
     cold = Run(*first, Sampled(*first, 1));

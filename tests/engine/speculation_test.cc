@@ -6,7 +6,7 @@
 #include "engine/facade_fixture.h"
 #include "support/listed_grammar.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 class SpeculationTest : public FacadeTest {
@@ -249,4 +249,4 @@ TEST_F(SpeculationTest, TheDistributionOverSeedsIsTheSame) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -5,7 +5,7 @@
 
 #include "engine/model_text.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 constexpr const char* kChatMl =
@@ -13,10 +13,10 @@ constexpr const char* kChatMl =
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 // Letters, and markers at the end: <|endoftext|> 27, <|im_start|> 28, <|im_end|> 29.
-ModelDescription Gguf(const std::string& chat_template, int64_t eos, std::vector<std::string> markers = {},
-                      int32_t marker_type = 3) {
-  ModelDescription d;
-  d.source = ModelDescription::Source::kGguf;
+compute::ModelDescription Gguf(const std::string& chat_template, int64_t eos, std::vector<std::string> markers = {},
+                               int32_t marker_type = 3) {
+  compute::ModelDescription d;
+  d.source = compute::ModelDescription::Source::kGguf;
   auto& t = d.gguf_tokenizer;
   t.model = "gpt2";
   t.pre = "gpt-2";
@@ -35,14 +35,14 @@ ModelDescription Gguf(const std::string& chat_template, int64_t eos, std::vector
   return d;
 }
 
-TurnEnds EndsOf(const ModelDescription& d) {
+TurnEnds EndsOf(const compute::ModelDescription& d) {
   const auto text = LoadModelText(d, {});
   EXPECT_TRUE(text.ok()) << text.status().ToString();
   return text.ok() ? FindTurnEnds(d, *text) : TurnEnds();
 }
 
 std::string SourceOf(const TurnEnds& ends, TokenId id) {
-  for (const EndToken& end : ends.tokens) {
+  for (const compute::EndToken& end : ends.tokens) {
     if (end.id == id) return end.source;
   }
   return "none";
@@ -117,7 +117,7 @@ TEST(TurnEnds, ATemplateThatRefusesEndsNothing) {
 
 // A folder whose config.json names no end has the one that transformers assumes, unless that is an ordinary token.
 TEST(TurnEnds, FoldersWithoutGenerationConfig) {
-  ModelDescription d;
+  compute::ModelDescription d;
   d.config.vocab_size = 8;
   d.config.stop_ids = {2};
   d.config.assumed_stop_id = 2;
@@ -141,4 +141,4 @@ TEST(TurnEnds, FoldersWithoutGenerationConfig) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::engine

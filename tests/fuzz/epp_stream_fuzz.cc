@@ -10,7 +10,7 @@
 namespace {
 
 using namespace tactus;
-using namespace tactus::gateway;
+using namespace tactus::fleet;
 
 void Require(bool condition) {
   if (!condition) std::abort();
@@ -18,7 +18,7 @@ void Require(bool condition) {
 
 class CountingFleet final : public EndpointSource {
  public:
-  std::optional<Picked> Pick(const route::RouteRequest&, std::span<const std::string> subset,
+  std::optional<Picked> Pick(const fleet::RouteRequest&, std::span<const std::string> subset,
                              std::span<const int32_t>) override {
     if (ticket_ % 5 == 4 || (!subset.empty() && subset[0] != kAddress)) return ++ticket_, std::nullopt;
     open_.insert(++ticket_);
@@ -28,7 +28,7 @@ class CountingFleet final : public EndpointSource {
     Require(open_.erase(ticket) == 1 && output_tokens >= -1);
   }
   void Answered(int32_t, bool) override {}
-  void AppendMetrics(PrometheusText*) const override {}
+  void AppendMetrics(results::PrometheusText*) const override {}
   std::vector<Endpoint> Endpoints() const override {
     return {{.url = "http://a:1", .address = kAddress, .ready = true}};
   }

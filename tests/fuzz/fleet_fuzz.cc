@@ -19,7 +19,7 @@ void Require(bool holds) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace tactus::router;
+  using namespace tactus::fleet;
   if (size == 0) return 0;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   for (const auto& report : {ParseTactusState(text), ParseVllmMetrics(text, 100)}) {

@@ -7,24 +7,24 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;
-  const auto file = ParseGguf(std::as_bytes(std::span(data, size)), "fuzz.gguf");
+  const auto file = compute::ParseGguf(std::as_bytes(std::span(data, size)), "fuzz.gguf");
   if (!file.ok()) return 0;
   [[maybe_unused]] static volatile uint8_t sink;
   for (const auto& [name, tensor] : file->tensors) {
     if (tensor.bytes > 0) sink = static_cast<uint8_t>(tensor.data[tensor.bytes - 1]);
   }
-  GgufFields fields(*file);
+  compute::GgufFields fields(*file);
   for (const auto& [key, value] : file->metadata) {
     static_cast<void>(fields.Int(key));
     static_cast<void>(fields.Strings(key));
     static_cast<void>(fields.Numbers(key));
   }
-  const auto config = ConfigFromGguf(*file);
+  const auto config = compute::ConfigFromGguf(*file);
   if (!config.ok()) return 0;
-  ModelDescription description;
-  static_cast<void>(TokenizerFromGguf(*file, config->vocab_size, &description));
-  MemoryPlanInput input;
+  compute::ModelDescription description;
+  static_cast<void>(compute::TokenizerFromGguf(*file, config->vocab_size, &description));
+  compute::MemoryPlanInput input;
   input.available_bytes = int64_t{1} << 36;
-  static_cast<void>(PlanMemory(*config, input));
+  static_cast<void>(compute::PlanMemory(*config, input));
   return 0;
 }

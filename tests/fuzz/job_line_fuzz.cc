@@ -25,19 +25,19 @@ tactus::SortedJson Parsed(const std::string& text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  batch::JobLine line;
-  const Status status = batch::ParseLine(text, 7, &line);
+  offline::JobLine line;
+  const Status status = offline::ParseLine(text, 7, &line);
   if (status.ok()) {
-    Require(line.custom_id && !line.custom_id->empty() && line.custom_id->size() <= batch::kMostCustomIdBytes);
+    Require(line.custom_id && !line.custom_id->empty() && line.custom_id->size() <= offline::kMostCustomIdBytes);
     Require(line.body != nullptr && line.body->is_object());
   } else {
     Require(!status.message().empty());
   }
-  const batch::ResultNames names{"job", 7, line.custom_id};
+  const offline::ResultNames names{"job", 7, line.custom_id};
   const tactus::SortedJson failure =
-      Parsed(batch::FailureText(names, status.ok() ? Internal("x") : status, status.ok()));
+      Parsed(offline::FailureText(names, status.ok() ? Internal("x") : status, status.ok()));
   Require(failure.contains("error") && failure["custom_id"].is_null() == !line.custom_id.has_value());
-  const tactus::SortedJson answer = Parsed(batch::AnswerText(names, "{}"));
+  const tactus::SortedJson answer = Parsed(offline::AnswerText(names, "{}"));
   if (line.custom_id) Require(answer["custom_id"] == failure["custom_id"]);
   return 0;
 }

@@ -33,9 +33,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tactus;
   static const std::string stem =
       (std::filesystem::temp_directory_path() / ("kv_segment_fuzz_" + std::to_string(getpid()))).string();
-  const SegmentFormat format{{1, 2}, {3, 4}, kBlockBytes};
+  const engine::SegmentFormat format{{1, 2}, {3, 4}, kBlockBytes};
   static const auto sound = [&] {
-    auto segment = Segment::Create(stem, format);
+    auto segment = engine::Segment::Create(stem, format);
     if (!segment.ok()) std::abort();
     for (int i = 0; i < kBlocks; ++i) {
       if (!(*segment)->Append(Key(i), reinterpret_cast<const std::byte*>(Bytes(i).data())).ok()) std::abort();
@@ -57,12 +57,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   std::ofstream(stem + ".index", std::ios::binary) << index;
   std::ofstream(stem + ".blocks", std::ios::binary) << blocks;
-  std::vector<StoredBlock> found;
+  std::vector<engine::StoredBlock> found;
   int64_t dropped = 0;
-  const auto segment = Segment::Open(stem, format, &found, &dropped);
+  const auto segment = engine::Segment::Open(stem, format, &found, &dropped);
   if (!segment.ok()) return 0;
   std::string bytes(kBlockBytes, '\0');
-  for (const StoredBlock& block : found) {
+  for (const engine::StoredBlock& block : found) {
     if (block.place < 0 || block.place >= (*segment)->size()) std::abort();
     if (!(*segment)->Read(block, reinterpret_cast<std::byte*>(bytes.data()))) continue;
     const auto i = static_cast<int>(block.key.low) - 1;

@@ -51,12 +51,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     WriteArchive(file, text);
   }
   const std::string path = "/proc/self/fd/" + std::to_string(file);
-  auto run = tactus::report::ViewRun(path);
+  auto run = tactus::results::ViewRun(path);
   if (run.ok()) {
-    std::vector<tactus::report::RunView> runs = {*run, std::move(*run)};
-    tactus::report::LabelRuns(&runs);
-    if (tactus::report::Page(tactus::report::MakeReport(std::move(runs))).size() > 4'000'000) std::abort();
-    if (!tactus::report::WritePerfetto(path, "/dev/null").ok()) std::abort();
+    std::vector<tactus::results::RunView> runs = {*run, std::move(*run)};
+    tactus::results::LabelRuns(&runs);
+    if (tactus::results::Page(tactus::results::MakeReport(std::move(runs))).size() > 4'000'000) std::abort();
+    if (!tactus::results::WritePerfetto(path, "/dev/null").ok()) std::abort();
   }
   close(file);
   return 0;

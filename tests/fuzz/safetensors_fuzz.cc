@@ -11,8 +11,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const uint64_t length = data[0] * uint64_t{size - 8} / 255;
     __builtin_memcpy(bytes.data(), &length, 8);
   }
-  TensorSet set;
-  if (!ParseSafetensors(std::as_bytes(std::span(bytes.data(), bytes.size())), "fuzz.safetensors", &set).ok()) return 0;
+  compute::TensorSet set;
+  if (!compute::ParseSafetensors(std::as_bytes(std::span(bytes.data(), bytes.size())), "fuzz.safetensors", &set).ok())
+    return 0;
   [[maybe_unused]] static volatile uint8_t sink;
   for (const auto& [name, tensor] : set.tensors) {
     if (tensor.bytes == 0) continue;

@@ -18,17 +18,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t split = data[0] == 's' ? std::string_view::npos : input.find(std::string_view("\0\0", 2));
   const std::string_view file = input.substr(0, split);
   const std::string_view text = split == std::string_view::npos ? input.substr(0, 200) : input.substr(split + 2);
-  Result<TokenizerSpec> spec = data[0] == 's' ? ParseSentencePieceModel(file) : ParseTokenizerJson(file);
+  Result<language::TokenizerSpec> spec =
+      data[0] == 's' ? language::ParseSentencePieceModel(file) : language::ParseTokenizerJson(file);
   if (!spec.ok()) return 0;
   // A large but legal id makes a large vocabulary; time is spent on the rest.
   if (spec->tokens.size() > 20'000) return 0;
-  const Result<std::unique_ptr<Tokenizer>> made = MakeTokenizer(std::move(*spec));
+  const Result<std::unique_ptr<language::Tokenizer>> made = language::MakeTokenizer(std::move(*spec));
   if (!made.ok()) return 0;
-  const Tokenizer& tokenizer = **made;
+  const language::Tokenizer& tokenizer = **made;
   for (const bool special : {false, true}) {
     const std::vector<TokenId> ids = tokenizer.Encode(text, special, special);
     std::string streamed;
-    Detokenizer detokenizer(&tokenizer, special);
+    language::Detokenizer detokenizer(&tokenizer, special);
     for (const TokenId id : ids) {
       if (id < 0 || id >= tokenizer.vocab_size()) std::abort();
       streamed += detokenizer.Append(id);

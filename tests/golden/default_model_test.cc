@@ -20,31 +20,31 @@ class DefaultModelTest : public testing::Test {
  protected:
   void SetUp() override {
     const char* path = std::getenv("TACTUS_DEFAULT_MODEL");
-    auto resolved = ResolveModel(path != nullptr ? path : "");
+    auto resolved = compute::ResolveModel(path != nullptr ? path : "");
     if (!resolved.ok()) GTEST_SKIP() << "no default model: " << resolved.status().message();
-    auto description = DescribeModel(*resolved);
+    auto description = compute::DescribeModel(*resolved);
     ASSERT_TRUE(description.ok()) << description.status().ToString();
     description_ = std::move(*description);
     auto cases = ReadGoldenCases(test::SourcePath("tests/golden/data/smollm2-135m.json"));
     ASSERT_TRUE(cases.ok()) << cases.status().ToString();
     cases_ = std::move(*cases);
   }
-  Result<ModelWeights> Load(const Numerics& numerics) {
-    LoadWeightsOptions load = LoadOptionsFor(numerics);
+  Result<compute::ModelWeights> Load(const compute::Numerics& numerics) {
+    compute::LoadWeightsOptions load = compute::LoadOptionsFor(numerics);
     load.threads = 2;
-    return LoadWeights(description_, load, SystemClock());
+    return compute::LoadWeights(description_, load, SystemClock());
   }
-  ModelDescription description_;
+  compute::ModelDescription description_;
   std::vector<GoldenCase> cases_;
 };
 
 TEST_F(DefaultModelTest, ReferenceModeAgreesWithTransformers) {
-  auto numerics = ChooseNumerics({.dtype = "float32"}, description_.config.weight_dtype);
+  auto numerics = compute::ChooseNumerics({.dtype = "float32"}, description_.config.weight_dtype);
   auto weights = Load(*numerics);
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   for (const GoldenCase& golden : cases_) {
     SCOPED_TRACE(golden.name);
-    auto run = RunGoldenCase(description_.config, *weights, golden, *numerics, kernels::SelectOps());
+    auto run = RunGoldenCase(description_.config, *weights, golden, *numerics, compute::SelectOps());
     ASSERT_TRUE(run.ok()) << run.status().ToString();
     EXPECT_LE(run->logits_error, kTolerance);
     size_t binding = 0;
@@ -54,12 +54,12 @@ TEST_F(DefaultModelTest, ReferenceModeAgreesWithTransformers) {
 }
 
 TEST_F(DefaultModelTest, DefaultNumericsNameTheCapitalOfFrance) {
-  auto numerics = ChooseNumerics({.dtype = "auto"}, description_.config.weight_dtype);
+  auto numerics = compute::ChooseNumerics({.dtype = "auto"}, description_.config.weight_dtype);
   auto weights = Load(*numerics);
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
   GoldenCase golden = cases_.front();
   golden.greedy.resize(8);  // "The capital of France is Paris.", end
-  for (const kernels::Ops* ops : kernels::RunnableOps()) {
+  for (const compute::Ops* ops : compute::RunnableOps()) {
     if (std::string_view(ops->name) == "ref") continue;  // minutes; kernels' tests hold every set to its bits
     SCOPED_TRACE(ops->name);
     auto run = RunGoldenCase(description_.config, *weights, golden, *numerics, ops);
@@ -73,24 +73,24 @@ TEST_F(DefaultModelTest, DefaultNumericsNameTheCapitalOfFrance) {
 // Coarser numerics on request: no answer is promised, nearness is. Logits are of order 25.
 TEST_F(DefaultModelTest, CoarserNumericsStayNear) {
   struct Variant {
-    NumericsOptions options;
+    compute::NumericsOptions options;
     double tolerance;
   };
   for (const Variant& v :
        {Variant{{.activation_dtype = "int8"}, kInt8}, Variant{{.activation_dtype = "bfloat16"}, kBf16},
         Variant{{.quantization = "q8_0"}, kInt8}, Variant{{.quantization = "int8", .kv_cache_dtype = "int8"}, kRows}}) {
-    auto numerics = ChooseNumerics(v.options, description_.config.weight_dtype);
+    auto numerics = compute::ChooseNumerics(v.options, description_.config.weight_dtype);
     auto weights = Load(*numerics);
     ASSERT_TRUE(weights.ok()) << weights.status().ToString();
     double error = 0.0;
     for (GoldenCase golden : cases_) {
       golden.greedy.resize(1);
-      auto run = RunGoldenCase(description_.config, *weights, golden, *numerics, kernels::SelectOps());
+      auto run = RunGoldenCase(description_.config, *weights, golden, *numerics, compute::SelectOps());
       ASSERT_TRUE(run.ok()) << run.status().ToString();
       error = std::max(error, run->logits_error);
     }
-    EXPECT_LE(error, v.tolerance) << NumericsText(*numerics);
-    EXPECT_GT(error, 1e-3) << NumericsText(*numerics) << ": it is coarser";
+    EXPECT_LE(error, v.tolerance) << compute::NumericsText(*numerics);
+    EXPECT_GT(error, 1e-3) << compute::NumericsText(*numerics) << ": it is coarser";
   }
 }
 

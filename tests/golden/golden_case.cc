@@ -85,10 +85,10 @@ Status CompareLogit(double ours, double reference, int32_t position, size_t toke
   return Status();
 }
 
-Result<GoldenRun> RunGoldenCase(const ModelConfig& config, const ModelWeights& weights, const GoldenCase& golden,
-                                const Numerics& numerics, const kernels::Ops* ops) {
+Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const compute::ModelWeights& weights,
+                                const GoldenCase& golden, const compute::Numerics& numerics, const compute::Ops* ops) {
   const auto length = static_cast<int64_t>(golden.prompt.size() + golden.greedy.size());
-  CpuExecutorOptions options;
+  compute::CpuExecutorOptions options;
   options.clock = &SystemClock();
   options.ops = ops;
   options.kv_dtype = numerics.kv_dtype;
@@ -98,8 +98,8 @@ Result<GoldenRun> RunGoldenCase(const ModelConfig& config, const ModelWeights& w
   options.max_step_items = static_cast<int32_t>(length);
   options.max_model_len = std::max(golden.max_model_len, length);
   // Dynamic scaling: the base follows from the length the reference was run with, the block table may be longer.
-  if (config.rope.scaling == RopeScaling::kDynamic) options.max_model_len = golden.max_model_len;
-  TACTUS_ASSIGN_OR_RETURN(auto runner, StepRunner::Create(config, weights, options));
+  if (config.rope.scaling == compute::RopeScaling::kDynamic) options.max_model_len = golden.max_model_len;
+  TACTUS_ASSIGN_OR_RETURN(auto runner, compute::StepRunner::Create(config, weights, options));
   StepDriver driver(*runner, options.num_blocks, options.block_size, true);
   const int32_t s = driver.Add(MakeRequest(golden.prompt, Greedy(), static_cast<int64_t>(golden.greedy.size())));
   const StepResult first = driver.Step({{s, driver.at(s).pending()}}, !golden.logits.empty());

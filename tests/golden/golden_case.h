@@ -35,7 +35,7 @@ struct GoldenRun {
   std::vector<TokenId> greedy;
 };
 // A step that fails, logits that are not finite and an answer cut short are errors.
-Result<GoldenRun> RunGoldenCase(const ModelConfig& config, const ModelWeights& weights, const GoldenCase& golden,
-                                const Numerics& numerics, const kernels::Ops* ops);
+Result<GoldenRun> RunGoldenCase(const compute::ModelConfig& config, const compute::ModelWeights& weights,
+                                const GoldenCase& golden, const compute::Numerics& numerics, const compute::Ops* ops);
 
 }  // namespace tactus::test

@@ -35,17 +35,17 @@ class GoldenTest : public testing::TestWithParam<std::string> {};
 TEST_P(GoldenTest, ReferenceModeAgreesWithTransformers) {
   const std::filesystem::path folder = std::filesystem::path(test::SourcePath("tests/golden/data")) / GetParam();
   const auto gguf = folder / "model.gguf";
-  auto description = DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
+  auto description = compute::DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
   ASSERT_TRUE(description.ok()) << description.status().ToString();
-  LoadWeightsOptions load;
+  compute::LoadWeightsOptions load;
   load.dequantize_to_f32 = true;
-  auto weights = LoadWeights(*description, load, SystemClock());
+  auto weights = compute::LoadWeights(*description, load, SystemClock());
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
-  auto numerics = ChooseNumerics({.dtype = "float32"}, description->config.weight_dtype);
+  auto numerics = compute::ChooseNumerics({.dtype = "float32"}, description->config.weight_dtype);
   ASSERT_TRUE(numerics.ok());
   const auto cases = ReadGoldenCases((folder / "golden.json").string());
   ASSERT_TRUE(cases.ok()) << cases.status().ToString();
-  for (const kernels::Ops* ops : kernels::RunnableOps()) {
+  for (const compute::Ops* ops : compute::RunnableOps()) {
     for (const GoldenCase& golden : *cases) {
       SCOPED_TRACE(golden.name + " with kernels " + ops->name);
       ASSERT_FALSE(golden.logits.empty());
@@ -69,12 +69,12 @@ TEST_P(GoldenTest, PackedNumericsStayNear) {
   constexpr double kExact = 1e-4, kBf16 = 0.2, kInt8 = 0.3, kMixed = 0.15;
   const std::filesystem::path folder = std::filesystem::path(test::SourcePath("tests/golden/data")) / GetParam();
   const auto gguf = folder / "model.gguf";
-  auto description = DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
+  auto description = compute::DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
   ASSERT_TRUE(description.ok()) << description.status().ToString();
-  const DType stored = description->config.weight_dtype;
-  const bool integers = InfoOf(stored).block_elements > 1;
+  const compute::DType stored = description->config.weight_dtype;
+  const bool integers = compute::InfoOf(stored).block_elements > 1;
   struct Variant {
-    NumericsOptions options;
+    compute::NumericsOptions options;
     double tolerance;
   };
   std::vector<Variant> variants;
@@ -86,25 +86,25 @@ TEST_P(GoldenTest, PackedNumericsStayNear) {
   } else {
     variants = {{{.dtype = "bfloat16", .kv_cache_dtype = "float32"}, kBf16},
                 {{.quantization = "q8_0", .kv_cache_dtype = "float32"}, kInt8}};
-    if (stored != DType::kBF16) variants.push_back({{.kv_cache_dtype = "float32"}, kExact});
+    if (stored != compute::DType::kBF16) variants.push_back({{.kv_cache_dtype = "float32"}, kExact});
   }
   variants.push_back({{.activation_dtype = "float32", .kv_cache_dtype = "float32"}, kExact});
   const auto cases = ReadGoldenCases((folder / "golden.json").string());
   ASSERT_TRUE(cases.ok()) << cases.status().ToString();
   for (const Variant& v : variants) {
-    auto numerics = ChooseNumerics(v.options, stored);
+    auto numerics = compute::ChooseNumerics(v.options, stored);
     ASSERT_TRUE(numerics.ok()) << numerics.status().ToString();
-    auto weights = LoadWeights(*description, LoadOptionsFor(*numerics), SystemClock());
+    auto weights = compute::LoadWeights(*description, compute::LoadOptionsFor(*numerics), SystemClock());
     ASSERT_TRUE(weights.ok()) << weights.status().ToString();
     ASSERT_NE(weights->packed, nullptr);
-    for (const kernels::Ops* ops : kernels::RunnableOps()) {
+    for (const compute::Ops* ops : compute::RunnableOps()) {
       double error = 0.0;
       for (const GoldenCase& golden : *cases) {
         auto run = RunGoldenCase(description->config, *weights, golden, *numerics, ops);
         ASSERT_TRUE(run.ok()) << run.status().ToString();
         error = std::max(error, run->logits_error);
       }
-      SCOPED_TRACE(NumericsText(*numerics) + " with kernels " + ops->name);
+      SCOPED_TRACE(compute::NumericsText(*numerics) + " with kernels " + ops->name);
       EXPECT_LE(error, v.tolerance);
     }
   }
@@ -132,11 +132,11 @@ TEST(GoldenData, EveryArchitectureHasAModel) {
   for (const std::string& name : TinyModels()) {
     const std::filesystem::path folder = std::filesystem::path(test::SourcePath("tests/golden/data")) / name;
     const auto gguf = folder / "model.gguf";
-    const auto description = DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
+    const auto description = compute::DescribeModel((std::filesystem::exists(gguf) ? gguf : folder).string());
     ASSERT_TRUE(description.ok()) << description.status().ToString();
     run.insert(description->config.architecture);
   }
-  for (const Architecture* architecture : Architectures()) {
+  for (const compute::Architecture* architecture : compute::Architectures()) {
     EXPECT_TRUE(run.contains(architecture->name))
         << "no folder of tests/golden/data is a '" << architecture->name << "': tools/make_tiny_models.py";
   }
@@ -203,29 +203,29 @@ TEST(GoldenRun, ALogitThatIsNotFiniteIsAnErrorThatSaysWhere) {
 // One weight of the last matrix, then one that reaches every logit.
 TEST(GoldenRun, AModelWithAWeightThatIsNotANumberFails) {
   const std::string folder = test::SourcePath("tests/golden/data/llama-mha");
-  auto description = DescribeModel(folder);
+  auto description = compute::DescribeModel(folder);
   ASSERT_TRUE(description.ok()) << description.status().ToString();
-  LoadWeightsOptions load;
+  compute::LoadWeightsOptions load;
   load.dequantize_to_f32 = true;
-  auto weights = LoadWeights(*description, load, SystemClock());
+  auto weights = compute::LoadWeights(*description, load, SystemClock());
   ASSERT_TRUE(weights.ok()) << weights.status().ToString();
-  auto numerics = ChooseNumerics({.dtype = "float32"}, description->config.weight_dtype);
+  auto numerics = compute::ChooseNumerics({.dtype = "float32"}, description->config.weight_dtype);
   const auto cases = ReadGoldenCases(folder + "/golden.json");
   ASSERT_TRUE(cases.ok()) << cases.status().ToString();
   const GoldenCase& golden = cases->front();
-  const auto poisoned = [&](MatrixView ModelWeights::* matrix, int64_t row) {
-    ModelWeights bad = *weights;
-    const MatrixView& m = bad.*matrix;
+  const auto poisoned = [&](compute::MatrixView compute::ModelWeights::* matrix, int64_t row) {
+    compute::ModelWeights bad = *weights;
+    const compute::MatrixView& m = bad.*matrix;
     std::vector<float> copy(static_cast<const float*>(m.data), static_cast<const float*>(m.data) + m.rows * m.cols);
     copy[static_cast<size_t>(row * m.cols)] = std::numeric_limits<float>::quiet_NaN();
     (bad.*matrix).data = copy.data();
-    const auto run = RunGoldenCase(description->config, bad, golden, *numerics, kernels::SelectOps());
+    const auto run = RunGoldenCase(description->config, bad, golden, *numerics, compute::SelectOps());
     return run.ok() ? std::string("no error") : run.status().message();
   };
-  const std::string one = poisoned(&ModelWeights::lm_head, 7);
+  const std::string one = poisoned(&compute::ModelWeights::lm_head, 7);
   EXPECT_NE(one.find("token 7 at position " + std::to_string(golden.logit_positions.front())), std::string::npos)
       << one;
-  const std::string all = poisoned(&ModelWeights::embedding, golden.prompt.front());
+  const std::string all = poisoned(&compute::ModelWeights::embedding, golden.prompt.front());
   EXPECT_NE(all.find("token 0 at position"), std::string::npos) << all;
 }
 

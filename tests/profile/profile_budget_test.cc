@@ -3,7 +3,7 @@
 
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 // 10 ms + 0.1 ms per token + 1 us per KV token of decodes + what a prompt chunk's context costs, over some stages.
@@ -100,4 +100,4 @@ TEST(ProfileBudget, SaysWhyItIsWhatItIs) {
 }
 
 }  // namespace
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -27,12 +27,12 @@ class LinearSteps final : public StepTimeModel {
 // A run with preemptions, shared prefixes and conversations, recorded.
 std::string Record(const StepTimeModel& model, const std::string& workload) {
   const std::string path = ::testing::TempDir() + "replay_model_test.trace";
-  auto spec = ParseWorkload(workload);
-  auto arrivals = ParseArrivals("poisson", 6);
+  auto spec = sim::ParseWorkload(workload);
+  auto arrivals = sim::ParseArrivals("poisson", 6);
   EXPECT_TRUE(spec.ok() && arrivals.ok());
-  auto stream = WorkloadStream::Open(*spec, *arrivals, 150, 7);
+  auto stream = sim::WorkloadStream::Open(*spec, *arrivals, 150, 7);
   EXPECT_TRUE(stream.ok());
-  SimulationConfig config;
+  sim::SimulationConfig config;
   config.scheduler.limits.unlimited_steps = true;
   config.scheduler.limits.max_num_seqs = 16;
   config.scheduler.limits.max_model_len = 4096;
@@ -42,7 +42,7 @@ std::string Record(const StepTimeModel& model, const std::string& workload) {
   config.clip_prompts = true;
   config.default_max_tokens = 1024;
   config.trace_out = path;
-  auto simulation = Simulation::Create(config, stream->get());
+  auto simulation = sim::Simulation::Create(config, stream->get());
   EXPECT_TRUE(simulation.ok()) << simulation.status().ToString();
   EXPECT_TRUE((*simulation)->Run().ok());
   EXPECT_GT((*simulation)->Stats().steps, 100);
@@ -53,7 +53,7 @@ TEST(ReplayModel, TheSameModelPredictsTheRunExactly) {
   const LinearSteps model(1);
   for (const char* workload : {"prefix:shared=200,unique=100,out=60", "chat"}) {
     const std::string path = Record(model, workload);
-    const auto replay = ReplayWithModel(path, model);
+    const auto replay = sim::ReplayWithModel(path, model);
     std::remove(path.c_str());
     ASSERT_TRUE(replay.ok()) << workload << ": " << replay.status().ToString();
     EXPECT_TRUE(replay->recorded.identical());
@@ -79,7 +79,7 @@ TEST(ReplayModel, TheSameModelPredictsTheRunExactly) {
 TEST(ReplayModel, ConversationsToAStep) {
   const LinearSteps model(1);
   const std::string path = Record(model, "multi-turn");
-  const auto replay = ReplayWithModel(path, model);
+  const auto replay = sim::ReplayWithModel(path, model);
   std::remove(path.c_str());
   ASSERT_TRUE(replay.ok()) << replay.status().ToString();
   EXPECT_EQ(replay->errors.median_abs, 0);
@@ -92,7 +92,7 @@ TEST(ReplayModel, ConversationsToAStep) {
 TEST(ReplayModel, ASlowerModelIsOffBySoMuch) {
   const std::string path = Record(LinearSteps(1), "chat");
   const LinearSteps slow(1.1);
-  const auto replay = ReplayWithModel(path, slow);
+  const auto replay = sim::ReplayWithModel(path, slow);
   std::remove(path.c_str());
   ASSERT_TRUE(replay.ok()) << replay.status().ToString();
   EXPECT_NEAR(replay->errors.median_abs, 0.1, 1e-6);
@@ -123,7 +123,7 @@ TEST(ReplayModel, ACancelBehindAWholeAnswerCancelsNothing) {
   h.Cancel(left);
   ASSERT_EQ(h.Run(), "");
   ASSERT_TRUE(h.CloseTrace().ok());
-  const auto replay = ReplayWithModel(config.trace_path, LinearSteps(1000));
+  const auto replay = sim::ReplayWithModel(config.trace_path, LinearSteps(1000));
   std::remove(config.trace_path.c_str());
   ASSERT_TRUE(replay.ok()) << replay.status().ToString();
   for (const RunResult* run : {&replay->measured, &replay->predicted}) {
@@ -134,7 +134,7 @@ TEST(ReplayModel, ACancelBehindAWholeAnswerCancelsNothing) {
 
 TEST(ReplayModel, WhatIsNoTraceIsRefused) {
   const LinearSteps model(1);
-  EXPECT_EQ(ReplayWithModel("/no/such/file", model).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(sim::ReplayWithModel("/no/such/file", model).status().code(), StatusCode::kNotFound);
 }
 
 }  // namespace

@@ -16,8 +16,8 @@
 namespace tactus {
 namespace {
 
-ProfileLimits Limits() {
-  ProfileLimits l;
+engine::ProfileLimits Limits() {
+  engine::ProfileLimits l;
   l.max_step_tokens = 512;
   l.max_decodes = 64;
   l.max_context = 2048;
@@ -27,20 +27,20 @@ ProfileLimits Limits() {
   return l;
 }
 
-int64_t BlocksOf(const ProfileLimits& l, const ProfilePoint& p) {
+int64_t BlocksOf(const engine::ProfileLimits& l, const engine::ProfilePoint& p) {
   const auto blocks = [&l](int64_t tokens) { return (tokens + l.block_size - 1) / l.block_size; };
   return blocks(p.prefill_tokens + p.prefill_context) + p.decodes * blocks(p.decode_context);
 }
 
 TEST(DesignProfile, StaysWithinTheLimitsAndRepeatsNothing) {
-  ProfileLimits small = Limits();
+  engine::ProfileLimits small = Limits();
   small.num_blocks = 40;
   small.max_step_tokens = 48;
-  for (const ProfileLimits& l : {Limits(), small}) {
-    const auto points = DesignProfile(l, 300);
+  for (const engine::ProfileLimits& l : {Limits(), small}) {
+    const auto points = engine::DesignProfile(l, 300);
     EXPECT_GT(points.size(), 100u);
     std::set<std::vector<int32_t>> seen;
-    for (const ProfilePoint& p : points) {
+    for (const engine::ProfilePoint& p : points) {
       EXPECT_TRUE(seen.insert({p.prefill_tokens, p.prefill_context, p.decodes, p.decode_context}).second);
       EXPECT_GE(p.prefill_tokens + p.decodes, 1);
       EXPECT_LE(p.prefill_tokens + p.decodes, l.max_step_tokens);
@@ -55,28 +55,28 @@ TEST(DesignProfile, StaysWithinTheLimitsAndRepeatsNothing) {
 
 // Whoever stops early has the range already, and points all over it.
 TEST(DesignProfile, EveryBeginningCoversTheSpace) {
-  const auto points = DesignProfile(Limits(), 36);
+  const auto points = engine::DesignProfile(Limits(), 36);
   ASSERT_EQ(points.size(), 36u);
   const auto most = [&](auto field) {
     int32_t value = 0;
     for (size_t i = 0; i < 12; ++i) value = std::max(value, points[i].*field);
     return value;
   };
-  EXPECT_EQ(most(&ProfilePoint::prefill_tokens), 512);
-  EXPECT_EQ(most(&ProfilePoint::prefill_context), 2032);
-  EXPECT_EQ(most(&ProfilePoint::decodes), 64);
-  EXPECT_EQ(most(&ProfilePoint::decode_context), 2048);
+  EXPECT_EQ(most(&engine::ProfilePoint::prefill_tokens), 512);
+  EXPECT_EQ(most(&engine::ProfilePoint::prefill_context), 2032);
+  EXPECT_EQ(most(&engine::ProfilePoint::decodes), 64);
+  EXPECT_EQ(most(&engine::ProfilePoint::decode_context), 2048);
   // Each third of an axis (in ratios) is met by the first 36.
   const auto thirds = [&](auto field, double high) {
     std::set<int> met;
-    for (const ProfilePoint& p : points) {
+    for (const engine::ProfilePoint& p : points) {
       if (p.*field > 0) met.insert(std::min(2, static_cast<int>(3 * std::log(p.*field) / std::log(high))));
     }
     return met.size();
   };
-  EXPECT_EQ(thirds(&ProfilePoint::prefill_tokens, 512), 3u);
-  EXPECT_EQ(thirds(&ProfilePoint::decodes, 64), 3u);
-  EXPECT_EQ(thirds(&ProfilePoint::prefill_context, 2048),
+  EXPECT_EQ(thirds(&engine::ProfilePoint::prefill_tokens, 512), 3u);
+  EXPECT_EQ(thirds(&engine::ProfilePoint::decodes, 64), 3u);
+  EXPECT_EQ(thirds(&engine::ProfilePoint::prefill_context, 2048),
             2u);  // a context is none, or at least 16: beyond the first third
 }
 
@@ -139,12 +139,12 @@ class ScriptedExecutor final : public Executor {
 };
 
 TEST(StepProfiler, MedianOfSoundPlansAndAFileThatPredicts) {
-  const ProfileLimits limits = Limits();
+  const engine::ProfileLimits limits = Limits();
   ScriptedExecutor executor(limits.block_size);
-  StepProfiler profiler(&executor, limits);
-  MeasuredProfile profile;
+  engine::StepProfiler profiler(&executor, limits);
+  engine::MeasuredProfile profile;
   profile.remarks = {{"model", "made up"}, {"threads", "2"}};
-  for (const ProfilePoint& p : DesignProfile(limits, 150)) {
+  for (const engine::ProfilePoint& p : engine::DesignProfile(limits, 150)) {
     const auto sample = profiler.Measure(p, 20 * kMillisecond);
     ASSERT_TRUE(sample.ok()) << sample.status().ToString();
     ASSERT_EQ(executor.violation, "");
@@ -156,7 +156,7 @@ TEST(StepProfiler, MedianOfSoundPlansAndAFileThatPredicts) {
     profile.samples.push_back(*sample);
   }
   const std::string path = ::testing::TempDir() + "profile_test.csv";
-  std::ofstream(path) << ProfileText(profile);
+  std::ofstream(path) << engine::ProfileText(profile);
   const auto loaded = cost::LoadStepProfile(path);
   std::remove(path.c_str());
   ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
@@ -197,7 +197,7 @@ TEST(StepProfiler, TheFirstRunOfAVisitDoesNotCountUnlessThreeMoreWouldTakeTooLon
   for (const auto& [enough_ns, counted] :
        {std::pair{2 * kMillisecond, std::vector<DurationNs>(3, kMillisecond)}, {kMillisecond, {10 * kMillisecond}}}) {
     ColdExecutor executor;
-    StepProfiler profiler(&executor, Limits());
+    engine::StepProfiler profiler(&executor, Limits());
     std::vector<DurationNs> times;
     ASSERT_TRUE(profiler.Visit({.decodes = 1, .decode_context = 1}, enough_ns, &times).ok());
     EXPECT_EQ(times, counted) << enough_ns;
@@ -214,19 +214,19 @@ EngineOptions TinyModel() {
 }
 
 TEST(ProfileModel, MeasuresARealModelAndKeepsWhatItHasWhenStopped) {
-  ProfileOptions options;
+  engine::ProfileOptions options;
   options.time_limit_ns = 60 * kSecond;  // never reached: the points run out
   options.max_points = 12;
   options.max_rounds = 2;
-  auto all = ProfileModel(TinyModel(), options, SystemClock());
+  auto all = engine::ProfileModel(TinyModel(), options, SystemClock());
   ASSERT_TRUE(all.ok()) << all.status().ToString();
   EXPECT_FALSE(all->interrupted);
   EXPECT_GE(all->samples.size(), 8u);
   for (const cost::StepSample& s : all->samples) EXPECT_GT(s.step_ms, 0);
   EXPECT_EQ(all->remarks.at("threads"), "1");
 
-  options.progress = [](const ProfileProgress& p) { return p.points < 3; };
-  auto some = ProfileModel(TinyModel(), options, SystemClock());
+  options.progress = [](const engine::ProfileProgress& p) { return p.points < 3; };
+  auto some = engine::ProfileModel(TinyModel(), options, SystemClock());
   ASSERT_TRUE(some.ok());
   EXPECT_TRUE(some->interrupted);
   EXPECT_EQ(some->samples.size(), 3u);
@@ -237,20 +237,20 @@ TEST(ProfileModel, MeasuresARealModelAndKeepsWhatItHasWhenStopped) {
 TEST(ProfileModel, AProfileSaysHowMuchSingleStepsVary) {
   ScriptedExecutor executor(Limits().block_size);
   ManualClock clock;
-  ProfileOptions options;
+  engine::ProfileOptions options;
   options.max_points = 60;
   options.max_rounds = 2;
-  auto profile = MeasureSteps(&executor, Limits(), options, clock);
+  auto profile = engine::MeasureSteps(&executor, Limits(), options, clock);
   ASSERT_TRUE(profile.ok()) << profile.status().ToString();
   EXPECT_EQ(profile->samples.size(), 60u);
   EXPECT_GE(profile->single_steps.size(), 60u * 2 * 3) << "three runs a visit, two visits a point";
-  const auto fitted = FitMeasured(&*profile);
+  const auto fitted = engine::FitMeasured(&*profile);
   ASSERT_TRUE(fitted.ok()) << fitted.status().ToString();
   EXPECT_LT((*fitted)->error().fit_median, 0.02) << "the medians are undisturbed";
-  const auto read = cost::ParseStepProfile("profile.csv", ProfileText(*profile));
+  const auto read = cost::ParseStepProfile("profile.csv", engine::ProfileText(*profile));
   ASSERT_TRUE(read.ok()) << read.status().ToString();
   const auto spread = cost::NotedSpread((*read)->remarks());
-  ASSERT_TRUE(spread.ok() && spread->has_value()) << ProfileText(*profile).substr(0, 300);
+  ASSERT_TRUE(spread.ok() && spread->has_value()) << engine::ProfileText(*profile).substr(0, 300);
   EXPECT_NEAR((*spread)->with_prompts, 0.485, 0.06);
   EXPECT_NEAR((*spread)->decodes_only, 0.485, 0.06);
 }
@@ -258,15 +258,15 @@ TEST(ProfileModel, AProfileSaysHowMuchSingleStepsVary) {
 TEST(ProfileModel, UnknownModelsSayWhatThereIs) {
   EngineOptions engine = TinyModel();
   engine.model = "no-such-model";
-  const auto measured = ProfileModel(engine, {}, SystemClock());
+  const auto measured = engine::ProfileModel(engine, {}, SystemClock());
   ASSERT_FALSE(measured.ok());
   EXPECT_EQ(measured.status().code(), StatusCode::kNotFound);
 }
 
 TEST(ProfileModel, PlaceByModelAndThreads) {
-  EXPECT_NE(DefaultProfilePath("/models/a/SmolLM2.Q4_1.gguf", 2).find("/profiles/SmolLM2.Q4_1-2t.csv"),
+  EXPECT_NE(engine::DefaultProfilePath("/models/a/SmolLM2.Q4_1.gguf", 2).find("/profiles/SmolLM2.Q4_1-2t.csv"),
             std::string::npos);
-  EXPECT_NE(DefaultProfilePath("/models/llama-1b/", 8).find("/profiles/llama-1b-8t.csv"), std::string::npos);
+  EXPECT_NE(engine::DefaultProfilePath("/models/llama-1b/", 8).find("/profiles/llama-1b-8t.csv"), std::string::npos);
 }
 
 }  // namespace

@@ -75,13 +75,13 @@ class FleetTest : public testing::Test {
   static Replica Start(const EngineOptions& options, const ServeOptions& serve,
                        std::chrono::microseconds pause = std::chrono::microseconds(1500)) {
     Replica r;
-    auto description = DescribeModel(options.model);
+    auto description = compute::DescribeModel(options.model);
     EXPECT_TRUE(description.ok()) << description.status().ToString();
-    auto backend = MakeBackend(options, *description, SystemClock());
+    auto backend = compute::MakeBackend(options, *description, SystemClock());
     EXPECT_TRUE(backend.ok()) << backend.status().ToString();
-    EngineParts parts{.clock = &SystemClock(), .stopwatch = nullptr, .backend = nullptr};
+    engine::EngineParts parts{.clock = &SystemClock(), .stopwatch = nullptr, .backend = nullptr};
     parts.backend = std::make_unique<SlowBackend>(std::move(*backend), pause);
-    auto engine = CreateEngine(options, {}, std::move(parts));
+    auto engine = engine::CreateEngine(options, {}, std::move(parts));
     EXPECT_TRUE(engine.ok()) << engine.status().ToString();
     r.engine = std::move(*engine);
     auto server = serve::ApiServer::Listen(serve, SystemClock());

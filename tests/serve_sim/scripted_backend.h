@@ -128,7 +128,7 @@ class ScriptedExecutor final : public Executor {
   GatedClock& time_;
   Script& script_;
   ManualClock clock_;  // the gated clock's time, for calls on the engine's thread
-  SimExecutor inner_;
+  sim::SimExecutor inner_;
   std::vector<const StepPlan*> plans_;
   std::map<SlotId, RequestHandle> requests_;
   StepResult short_form_;

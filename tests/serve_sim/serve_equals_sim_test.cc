@@ -112,7 +112,7 @@ class ServeEqualsSim : public testing::Test {
   // Puts the profile where a server of the model looks for one.
   static void Store(const Case& c) {
     setenv("TACTUS_CACHE_DIR", (folder_ / "cache").c_str(), 1);
-    const std::filesystem::path stored = DefaultProfilePath(folder_.string(), 1);
+    const std::filesystem::path stored = engine::DefaultProfilePath(folder_.string(), 1);
     std::filesystem::create_directories(stored.parent_path());
     std::filesystem::copy_file(Profile(c), stored, std::filesystem::copy_options::overwrite_existing);
   }
@@ -130,9 +130,9 @@ class ServeEqualsSim : public testing::Test {
     EXPECT_TRUE(setup.ok()) << setup.status().ToString();
     if (!setup.ok()) return out;
     std::vector<std::string> plans;
-    SimulationConfig config = setup->config;
+    sim::SimulationConfig config = setup->config;
     config.on_step = [&plans](int32_t, const StepPlan& plan, TimeNs, TimeNs) { plans.push_back(PlanText(plan)); };
-    auto sim = Simulation::Create(config, setup->workload.get());
+    auto sim = sim::Simulation::Create(config, setup->workload.get());
     EXPECT_TRUE(sim.ok()) << sim.status().ToString();
     if (!sim.ok()) return out;
     EXPECT_TRUE((*sim)->Run().ok());
@@ -172,7 +172,7 @@ class ServeEqualsSim : public testing::Test {
         << "of " << plans.size() << " simulated and " << served->plans.size() << " served steps the first " << same
         << " are equal; then\nsimulated " << (same < plans.size() ? plans[same] : "none") << "\nserved    "
         << (same < served->plans.size() ? served->plans[same] : "none");
-    ExpectEqual(RunJson(out.served), RunJson(out.simulated));
+    ExpectEqual(results::RunJson(out.served), results::RunJson(out.simulated));
     return out;
   }
 
@@ -203,7 +203,7 @@ TEST(SharedOptions, FlagsOfServeAndSimHaveTheSameDefaults) {
     }
   }
   EXPECT_GT(shared, 20);
-  EXPECT_EQ(cli::LoadOptions().ignore_eos, SimOptions().ignore_eos) << "tactus bench and tactus sim";
+  EXPECT_EQ(cli::LoadOptions().ignore_eos, sim::SimOptions().ignore_eos) << "tactus bench and tactus sim";
 }
 
 TEST(SharedOptions, AsPaperStandsForOtherOptions) {
@@ -212,7 +212,7 @@ TEST(SharedOptions, AsPaperStandsForOtherOptions) {
     EXPECT_EQ(cli::SimLine(&options).Parse(args), cli::CommandLine::Outcome::kRun);
     return options.sim;
   };
-  const SimOptions paper = parsed({"--as-paper"});
+  const sim::SimOptions paper = parsed({"--as-paper"});
   EXPECT_EQ(paper.step_limit, "none");
   EXPECT_EQ(paper.max_queue, 1 << 20);
   EXPECT_FALSE(paper.ignore_eos);
@@ -221,7 +221,7 @@ TEST(SharedOptions, AsPaperStandsForOtherOptions) {
   EXPECT_EQ(parsed({}).tbt_slo.ns, kAutoDuration);
   EXPECT_EQ(parsed({"--as-paper", "--tbt-slo", "auto"}).tbt_slo.ns, kAutoDuration);
   EXPECT_TRUE(paper.prefix_caching);
-  const SimOptions some = parsed({"--as-paper", "--ignore-eos", "on", "--identities", "all", "--max-queue", "5"});
+  const sim::SimOptions some = parsed({"--as-paper", "--ignore-eos", "on", "--identities", "all", "--max-queue", "5"});
   EXPECT_EQ(some.step_limit, "none");
   EXPECT_TRUE(some.ignore_eos && some.identities == "all" && some.max_queue == 5);
 }
@@ -378,7 +378,7 @@ TEST_F(ServeEqualsSim, TurnsOfConversationsFindWhatWasSaidBefore) {
 TEST_F(ServeEqualsSim, EveryPresetKnowsTheSameInBothFrontDoorsAndIsPredicted) {
   const std::string trace = "trace:" + Trace(40, 11, 0.08);
   int objectives = 0;
-  for (const sched::PresetInfo& preset : sched::Presets()) {
+  for (const core::PresetInfo& preset : core::Presets()) {
     if (!std::string(preset.predictor).empty()) continue;  // of simulations alone
     SCOPED_TRACE(preset.name);
     const std::string file = (folder_ / "known.trace").string();
@@ -389,7 +389,7 @@ TEST_F(ServeEqualsSim, EveryPresetKnowsTheSameInBothFrontDoorsAndIsPredicted) {
     EXPECT_EQ(out.served_by, out.simulated_by);
     EXPECT_GT(out.served.completed, 30);
     objectives += out.served.objectives.ttft.least_ns == 400 * kMillisecond;
-    const auto predicted = ReplayWithModel(file, *out.step_time);
+    const auto predicted = sim::ReplayWithModel(file, *out.step_time);
     ASSERT_TRUE(predicted.ok()) << predicted.status().ToString();
     EXPECT_EQ(predicted->errors.median_abs, 0);
     EXPECT_EQ(predicted->errors.p90_abs, 0);
@@ -408,7 +408,7 @@ TEST_F(ServeEqualsSim, RecordingsOfBothReplayToTheSamePlans) {
                .sim = {"--kv-blocks", "150", "--workload", "trace:" + Trace(80, 7, 0.08), "--trace-out", simulated},
                .serve = {"--trace-out", served}});
   for (const std::string& file : {served, simulated}) {
-    const auto replay = ReplayTrace(file);
+    const auto replay = core::ReplayTrace(file);
     ASSERT_TRUE(replay.ok()) << replay.status().ToString();
     EXPECT_TRUE(replay->identical() && replay->complete) << file << " differs at " << replay->first_difference;
     EXPECT_EQ(replay->plan_hash_replayed, out.served.engine->plan_hash) << file;

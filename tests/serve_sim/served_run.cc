@@ -55,9 +55,9 @@ class Driver {
         script_(*script),
         client_({"127.0.0.1", port, "/"}, {.timeout_ns = kCallLimit}, SystemClock()) {}
 
-  Status Run(WorkloadStream* workload) {
+  Status Run(sim::WorkloadStream* workload) {
     workload_ = workload;
-    WorkloadRequest next;
+    sim::WorkloadRequest next;
     if (concurrency_ > 0) {
       for (int64_t i = 0; i < concurrency_ && workload_->Next(&next); ++i) due_.push_back(next);
       TACTUS_RETURN_IF_ERROR(SendDue());
@@ -97,8 +97,8 @@ class Driver {
 
  private:
   // What an end brings about: the conversation's next turn, else in a closed loop the next request.
-  void Followed(const WorkloadRequest& ended) {
-    WorkloadRequest next;
+  void Followed(const sim::WorkloadRequest& ended) {
+    sim::WorkloadRequest next;
     if (workload_->NextTurn(ended, &next) || (concurrency_ > 0 && workload_->Next(&next))) due_.push_back(next);
   }
   Status SendDue() {
@@ -107,7 +107,7 @@ class Driver {
   }
 
   // Returns when the server has taken the request into its loop's queue, or refused it.
-  Status Send(const WorkloadRequest work) {
+  Status Send(const sim::WorkloadRequest work) {
     const std::string id = fmt::format("request-{}", work.index);
     auto answer = std::make_shared<Answer>(&client_);
     answers_.push_back(answer);
@@ -132,7 +132,7 @@ class Driver {
 
   // Prompt and answer: what RequestBody would write if all of it were the prompt. So the next turn of a conversation
   // repeats what was answered.
-  std::vector<TokenId> TextOf(WorkloadRequest work) const {
+  std::vector<TokenId> TextOf(sim::WorkloadRequest work) const {
     work.prompt_tokens += work.output_tokens;
     const auto body = SortedJson::parse(cli::RequestBody(load_, work, work.index));
     return body["prompt"].get<std::vector<TokenId>>();
@@ -143,12 +143,12 @@ class Driver {
   GatedClock& time_;
   Script& script_;
   http::Client client_;
-  WorkloadStream* workload_ = nullptr;
-  WorkloadRequest arriving_;
+  sim::WorkloadStream* workload_ = nullptr;
+  sim::WorkloadRequest arriving_;
   bool has_arriving_ = false;
-  bool pass_due_ = false;               // something is in the loop's queue
-  std::deque<WorkloadRequest> due_;     // follow from ends at this instant
-  std::vector<WorkloadRequest> taken_;  // by handle - 1
+  bool pass_due_ = false;                    // something is in the loop's queue
+  std::deque<sim::WorkloadRequest> due_;     // follow from ends at this instant
+  std::vector<sim::WorkloadRequest> taken_;  // by handle - 1
   std::vector<std::shared_ptr<Answer>> answers_;
   int64_t refused_ = 0;
 };
@@ -161,13 +161,13 @@ struct OpenAtEnd {
 
 }  // namespace
 
-Result<ServedRun> Serve(const std::vector<std::string>& args, const SimSetup& sim, cli::LoadOptions load) {
+Result<ServedRun> Serve(const std::vector<std::string>& args, const sim::SimSetup& sim, cli::LoadOptions load) {
   cli::ServeCommandOptions options;
   if (cli::ServeLine(&options).Parse(args) != cli::CommandLine::Outcome::kRun)
     return InvalidArgument("tactus serve does not take these arguments");
   GatedClock time;
   Script script;
-  EngineParts parts;
+  engine::EngineParts parts;
   parts.clock = &time;
   parts.stopwatch = &SystemClock();
   parts.backend = std::make_unique<ScriptedBackend>(*sim.config.step_time, sim.config.scheduler.limits.blocks_total,
@@ -177,7 +177,7 @@ Result<ServedRun> Serve(const std::vector<std::string>& args, const SimSetup& si
     constexpr std::string_view kScheduler = "scheduler ";
     if (line.starts_with(kScheduler)) run.scheduler = line.substr(kScheduler.size());
   };
-  TACTUS_ASSIGN_OR_RETURN(auto engine, CreateEngine(options.engine, start_up, std::move(parts)));
+  TACTUS_ASSIGN_OR_RETURN(auto engine, engine::CreateEngine(options.engine, start_up, std::move(parts)));
   const OpenAtEnd open{time};
   TACTUS_ASSIGN_OR_RETURN(auto server, serve::ApiServer::Listen(options.serve, time));
   server->SetEngine(engine.get(), options.engine);

@@ -21,6 +21,6 @@ struct ServedRun {
 
 // `args`: of `tactus serve`, MODEL included. `sim`: the simulation that is compared with; its step times, KV memory and
 // closed loop are the server's too. `load`: how requests are written.
-Result<ServedRun> Serve(const std::vector<std::string>& args, const SimSetup& sim, cli::LoadOptions load);
+Result<ServedRun> Serve(const std::vector<std::string>& args, const sim::SimSetup& sim, cli::LoadOptions load);
 
 }  // namespace tactus

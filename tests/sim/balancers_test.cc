@@ -7,8 +7,8 @@
 namespace tactus::balancers_test {
 namespace {
 
-SimulationConfig Config(const StepTimeModel& model, const std::string& balancer) {
-  SimulationConfig c = SmallFleet(model, 4, balancer);
+sim::SimulationConfig Config(const StepTimeModel& model, const std::string& balancer) {
+  sim::SimulationConfig c = sim::SmallFleet(model, 4, balancer);
   c.scheduler.limits.max_num_seqs = 32;
   c.scheduler.limits.blocks_total = 600;
   c.scheduler.limits.unlimited_steps = true;
@@ -16,21 +16,21 @@ SimulationConfig Config(const StepTimeModel& model, const std::string& balancer)
 }
 
 TEST(SimulatedBalancers, ServeEveryRequestAndFollowTheSeed) {
-  LinearModel model;
-  for (const route::BalancerInfo& info : route::Balancers()) {
+  sim::LinearModel model;
+  for (const fleet::BalancerInfo& info : fleet::Balancers()) {
     SCOPED_TRACE(info.name);
-    const SimulationConfig c = Config(model, info.name);
-    const FleetRun first = RunFleet(c, "multi-turn:turns=3,in=200,out=30", 20, 300);
+    const sim::SimulationConfig c = Config(model, info.name);
+    const sim::FleetRun first = sim::RunFleet(c, "multi-turn:turns=3,in=200,out=30", 20, 300);
     EXPECT_EQ(first.json["requests"]["completed"], 300);
-    EXPECT_EQ(first.plan_hashes, RunFleet(c, "multi-turn:turns=3,in=200,out=30", 20, 300).plan_hashes);
+    EXPECT_EQ(first.plan_hashes, sim::RunFleet(c, "multi-turn:turns=3,in=200,out=30", 20, 300).plan_hashes);
   }
 }
 
 // Later turns of a conversation find the earlier ones where those ran.
 TEST(SimulatedBalancers, PrefixAffinityFindsWhatWasComputedBefore) {
-  LinearModel model;
+  sim::LinearModel model;
   const auto sharing = [&](const char* balancer) {
-    return RunFleet(Config(model, balancer), "multi-turn:turns=4,in=300,out=30", 10, 400)
+    return sim::RunFleet(Config(model, balancer), "multi-turn:turns=4,in=300,out=30", 10, 400)
         .json["prefix_sharing"]
         .get<double>();
   };
@@ -40,21 +40,22 @@ TEST(SimulatedBalancers, PrefixAffinityFindsWhatWasComputedBefore) {
 
 // Requests of very different lengths: who knows queues in tokens keeps the longest waits short.
 TEST(SimulatedBalancers, SalKeepsTheLongestWaitsShort) {
-  LinearModel model;
+  sim::LinearModel model;
   const auto p95 = [&](const char* balancer) {
-    return RunFleet(Config(model, balancer), "code", 130, 3000).json["ttft_ms"]["p95"].get<double>();
+    return sim::RunFleet(Config(model, balancer), "code", 130, 3000).json["ttft_ms"]["p95"].get<double>();
   };
   EXPECT_LT(p95("sal"), 0.6 * p95("random"));
 }
 
 // Replicas are asked by those only who go by the answer: nothing else changes with how often.
 TEST(SimulatedBalancers, OthersAskNobody) {
-  LinearModel model;
+  sim::LinearModel model;
   for (const char* balancer : {"round-robin", "p2c", "prefix-affinity"}) {
-    SimulationConfig often = Config(model, balancer), seldom = often;
+    sim::SimulationConfig often = Config(model, balancer), seldom = often;
     often.balancer_polls = 1000;
     seldom.balancer_polls = 0.01;
-    EXPECT_EQ(RunFleet(often, "chat", 20, 200).plan_hashes, RunFleet(seldom, "chat", 20, 200).plan_hashes) << balancer;
+    EXPECT_EQ(sim::RunFleet(often, "chat", 20, 200).plan_hashes, sim::RunFleet(seldom, "chat", 20, 200).plan_hashes)
+        << balancer;
   }
 }
 

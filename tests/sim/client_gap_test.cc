@@ -5,7 +5,7 @@
 #include "sim/simulator.h"
 #include "sim/small_engine.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 constexpr int64_t kRequests = 400;
@@ -18,7 +18,7 @@ std::vector<DurationNs> Gaps(const std::string& preset, DurationNs gap_ns, int64
   c.concurrency = clients;
   c.client_gap_ns = gap_ns;
   std::vector<TimeNs> arrivals(kRequests), ends;
-  c.on_done = [&](const WorkloadRequest& work, int32_t, const RequestDoneEvent& d) {
+  c.on_done = [&](const WorkloadRequest& work, int32_t, const core::RequestDoneEvent& d) {
     arrivals[static_cast<size_t>(work.index)] = d.arrival_ns;
     ends.push_back(d.done_ns);
   };
@@ -59,4 +59,4 @@ TEST(ClientGap, EachRequestComesLaterThanTheEndBeforeIt) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

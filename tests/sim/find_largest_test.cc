@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 struct Asked {
@@ -72,4 +72,4 @@ TEST(FindLargest, AStopKeepsWhatIsKnownAndAnErrorIsTheAnswer) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -14,7 +14,7 @@
 #include "sim/linear_model.h"
 #include "sim/simulator.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 // Replicas of 64 sequences and 300 blocks of 16 tokens, which is little KV memory.
 inline SimulationConfig SmallFleet(const StepTimeModel& model, int32_t replicas, const std::string& balancer) {
@@ -48,7 +48,7 @@ struct FleetRun {
 
 inline FleetRun RunFleet(SimulationConfig c, const std::string& workload, double rate, int64_t count) {
   FleetRun run;
-  c.on_done = [&](const WorkloadRequest& work, int32_t replica, const RequestDoneEvent& d) {
+  c.on_done = [&](const WorkloadRequest& work, int32_t replica, const core::RequestDoneEvent& d) {
     const double gap_ms =
         static_cast<double>(d.done_ns - d.first_token_ns) * 1e-6 / std::max(1, d.completion_tokens - 1);
     const FleetAnswer answer{replica, d.completion_tokens, gap_ms};
@@ -66,4 +66,4 @@ inline FleetRun RunFleet(SimulationConfig c, const std::string& workload, double
   return run;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -16,7 +16,7 @@
 #include "sim/step_floor.h"
 #include "sim/trace_file.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 TEST(PackingBound, IsThatOfTheLinearRelaxationByHand) {
@@ -420,18 +420,18 @@ TEST(MostKept, NoPresetAndNoOracleKeepsMore) {
     EXPECT_LE(oracle->run.objectives.kept, *oracle->most_kept) << "the oracle, seed " << seed;
     below_all += *oracle->most_kept < oracle->run.objectives.stated;
     std::vector<SimulationJob> jobs;
-    for (const sched::PresetInfo& preset : sched::Presets()) {
+    for (const core::PresetInfo& preset : core::Presets()) {
       jobs.push_back(job);
       jobs.back().config.scheduler.preset = preset.name;
     }
     const auto results = RunSimulations(jobs, 1);
     for (size_t i = 0; i < results.size(); ++i) {
-      ASSERT_TRUE(results[i].ok()) << sched::Presets()[i].name << ": " << results[i].status().ToString();
-      EXPECT_LE(results[i]->objectives.kept, *oracle->most_kept) << sched::Presets()[i].name << ", seed " << seed;
+      ASSERT_TRUE(results[i].ok()) << core::Presets()[i].name << ": " << results[i].status().ToString();
+      EXPECT_LE(results[i]->objectives.kept, *oracle->most_kept) << core::Presets()[i].name << ", seed " << seed;
     }
   }
   EXPECT_GE(below_all, 3) << "the bound says that all could be kept";
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -4,7 +4,7 @@
 
 #include "base/step_time_model.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 struct LinearModel final : StepTimeModel {
   DurationNs base_ns = 1'000'000, prefill_ns = 10'000, decode_ns = 100'000, context_ns = 0, swap_ns = 0, padding_ns = 0,
@@ -22,4 +22,4 @@ struct LinearModel final : StepTimeModel {
   int32_t stages() const override { return num_stages; }
 };
 
-}  // namespace tactus
+}  // namespace tactus::sim

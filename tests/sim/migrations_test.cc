@@ -14,28 +14,28 @@ namespace {
 constexpr int32_t kReplicas = 4;
 
 // Little KV memory, and a balancer that goes by nothing: some replicas are short of it while others have room.
-SimulationConfig Config(const StepTimeModel& model, double bytes_per_s) {
-  SimulationConfig c = SmallFleet(model, kReplicas, "random");
+sim::SimulationConfig Config(const StepTimeModel& model, double bytes_per_s) {
+  sim::SimulationConfig c = sim::SmallFleet(model, kReplicas, "random");
   c.scheduler.preset = "vllm";
   c.seed = 5;
-  if (bytes_per_s > 0) c.migration = MovesAt(bytes_per_s);
+  if (bytes_per_s > 0) c.migration = sim::MovesAt(bytes_per_s);
   return c;
 }
 
-FleetRun Simulate(const SimulationConfig& c, double rate = 60, int64_t count = 400,
-                  const std::string& workload = "random:in=300,out=200") {
-  return RunFleet(c, workload, rate, count);
+sim::FleetRun Simulate(const sim::SimulationConfig& c, double rate = 60, int64_t count = 400,
+                       const std::string& workload = "random:in=300,out=200") {
+  return sim::RunFleet(c, workload, rate, count);
 }
 
-std::map<int64_t, int32_t> LengthsOf(const FleetRun& run) {
+std::map<int64_t, int32_t> LengthsOf(const sim::FleetRun& run) {
   std::map<int64_t, int32_t> lengths;
   for (const auto& [index, answer] : run.answers) lengths[index] = answer.tokens;
   return lengths;
 }
 
 TEST(SimulatedMigrations, MoveSequencesToWhereThereIsRoom) {
-  LinearModel model;
-  const FleetRun stay = Simulate(Config(model, 0)), move = Simulate(Config(model, 8e9));
+  sim::LinearModel model;
+  const sim::FleetRun stay = Simulate(Config(model, 0)), move = Simulate(Config(model, 8e9));
   EXPECT_TRUE(stay.json["migrations"].is_null());
   ASSERT_FALSE(move.json["migrations"].is_null());
   EXPECT_GT(move.json["migrations"]["moved"], 10);
@@ -51,7 +51,7 @@ TEST(SimulatedMigrations, MoveSequencesToWhereThereIsRoom) {
 // What is chosen counts with its whole prompt and finds its room, and what loses its KV on the way moves without it:
 // few moves come to nothing, though every replica is short of memory now and then and prompts are long.
 TEST(SimulatedMigrations, FewMovesFail) {
-  LinearModel model;
+  sim::LinearModel model;
   for (const char* prompts : {"random:in=300,out=200", "random:in=2000,out=60"}) {
     SCOPED_TRACE(prompts);
     const auto moves = Simulate(Config(model, 8e9), 60, 400, prompts).json["migrations"];
@@ -66,24 +66,24 @@ TEST(SimulatedMigrations, FewMovesFail) {
 }
 
 TEST(SimulatedMigrations, FollowTheSeedAndTheBandwidth) {
-  LinearModel model;
+  sim::LinearModel model;
   EXPECT_EQ(Simulate(Config(model, 8e9)).plan_hashes, Simulate(Config(model, 8e9)).plan_hashes);
-  const FleetRun slow = Simulate(Config(model, 1e7));  // seconds for each
+  const sim::FleetRun slow = Simulate(Config(model, 1e7));  // seconds for each
   EXPECT_EQ(slow.json["requests"]["completed"], 400);
   EXPECT_LT(slow.json["migrations"]["moved"], Simulate(Config(model, 8e9)).json["migrations"]["moved"]);
 }
 
 TEST(SimulatedMigrations, EveryReplicasRecordingReplays) {
-  LinearModel model;
+  sim::LinearModel model;
   const std::string path = ::testing::TempDir() + "tactus_sim_migrations_" + std::to_string(getpid());
-  SimulationConfig c = Config(model, 8e9);
+  sim::SimulationConfig c = Config(model, 8e9);
   c.trace_out = path;
-  const FleetRun outcome = Simulate(c, 60, 150);
+  const sim::FleetRun outcome = Simulate(c, 60, 150);
   EXPECT_GT(outcome.json["migrations"]["moved"], 3);
   int64_t moved = 0;
   for (int32_t i = 0; i < kReplicas; ++i) {
     const std::string file = path + "." + std::to_string(i);
-    const auto report = ReplayTrace(file);
+    const auto report = core::ReplayTrace(file);
     ASSERT_TRUE(report.ok()) << report.status().ToString();
     EXPECT_TRUE(report->identical()) << "replica " << i << " differs at step " << report->first_difference;
     moved += report->stats.migrated_in;

@@ -5,7 +5,7 @@
 #include "sim/linear_model.h"
 #include "sim/trace_file.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 // Long prompts just before short ones with a tight objective, again and again: the order decides who keeps it.
@@ -52,7 +52,7 @@ TEST(Oracle, IsAtLeastAsGoodAsEveryPresetAndTheSameOnAnyNumberOfThreads) {
   EXPECT_EQ(one.swaps_kept, three.swaps_kept);
   const double goodput = *one.run.goodput();
   double fcfs = 0;
-  EXPECT_EQ(one.presets.size(), sched::Presets().size());
+  EXPECT_EQ(one.presets.size(), core::Presets().size());
   for (const auto& [name, value] : one.presets) {
     ASSERT_TRUE(value.has_value()) << name;
     EXPECT_GE(goodput, *value) << name;
@@ -83,7 +83,7 @@ TEST(Oracle, BeginsWithoutThePresetsThatAreLeftOut) {
   const auto all = Checked(RunOracle(Job(model), {.swaps = 0, .threads = 1}));
   const std::string best = all.from.starts_with("preset ") ? all.from.substr(7) : "tactus";
   const auto without = Checked(RunOracle(Job(model), {.without = {best, "vllm"}, .swaps = 0, .threads = 1}));
-  EXPECT_EQ(without.presets.size(), sched::Presets().size() - 2);
+  EXPECT_EQ(without.presets.size(), core::Presets().size() - 2);
   for (const auto& [name, value] : without.presets) {
     EXPECT_NE(name, best);
     EXPECT_NE(name, "vllm");
@@ -100,7 +100,7 @@ TEST(Oracle, NamesThatAreLeftOutArePresets) {
   EXPECT_NE(unknown.message().find("larry, "), std::string::npos) << unknown.message();
   EXPECT_FALSE(ParseOracleWithout("tactus,").ok());
   std::string every;
-  for (const sched::PresetInfo& preset : sched::Presets()) every += std::string(every.empty() ? "" : ",") + preset.name;
+  for (const core::PresetInfo& preset : core::Presets()) every += std::string(every.empty() ? "" : ",") + preset.name;
   EXPECT_EQ(ParseOracleWithout(every).status().param(), "oracle-without");
 }
 
@@ -167,4 +167,4 @@ TEST(Oracle, TheBoundSaysHowFarItIsAndCanBeStopped) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -11,7 +11,7 @@
 #include "sim/linear_model.h"
 #include "sim/simulator.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 // A workload of these requests, all at once.
@@ -81,7 +81,7 @@ struct Simulated {
 Simulated Simulate(SimulationConfig c, std::vector<WorkloadRequest> requests) {
   Simulated run;
   run.by_replica.resize(static_cast<size_t>(c.replicas));
-  c.on_done = [&run](const WorkloadRequest& r, int32_t replica, const RequestDoneEvent& done) {
+  c.on_done = [&run](const WorkloadRequest& r, int32_t replica, const core::RequestDoneEvent& done) {
     run.done.insert(r.index);
     run.without_place += done.request->planned.position < 0;
     run.by_replica[static_cast<size_t>(replica)].push_back(r.index);
@@ -247,4 +247,4 @@ TEST(PlannedJob, LoadsThatAreNoJobAreRefusedWithTheFix) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

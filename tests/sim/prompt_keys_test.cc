@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 std::vector<Hash128> Keys(const WorkloadRequest& r, int32_t block_size = 16) {
@@ -114,4 +114,4 @@ TEST(OwnerTable, AgreesWithAMap) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -16,8 +16,8 @@
 namespace tactus::result_test {
 namespace {
 
-SimulationConfig Config(const StepTimeModel& model) {
-  SimulationConfig c;
+sim::SimulationConfig Config(const StepTimeModel& model) {
+  sim::SimulationConfig c;
   c.step_time = &model;
   c.scheduler.limits.unlimited_steps = true;
   c.scheduler.limits.max_num_seqs = 16;
@@ -28,21 +28,21 @@ SimulationConfig Config(const StepTimeModel& model) {
   return c;
 }
 
-std::unique_ptr<WorkloadStream> Rows(const std::string& text) {
-  WorkloadSpec spec;
-  spec.kind = WorkloadSpec::Kind::kTrace;
+std::unique_ptr<sim::WorkloadStream> Rows(const std::string& text) {
+  sim::WorkloadSpec spec;
+  spec.kind = sim::WorkloadSpec::Kind::kTrace;
   spec.text = spec.file = "rows.csv";
-  spec.rows = *TraceFile::Parse("rows.csv", text);
-  return WorkloadStream::Open(spec, {}, 0, 1).value();
+  spec.rows = *sim::TraceFile::Parse("rows.csv", text);
+  return sim::WorkloadStream::Open(spec, {}, 0, 1).value();
 }
 
 struct Simulated {
   SortedJson json;
   EngineStats stats;
 };
-Simulated Simulate(const SimulationConfig& config, const std::string& rows) {
+Simulated Simulate(const sim::SimulationConfig& config, const std::string& rows) {
   const auto workload = Rows("arrival_s,prompt_tokens,output_tokens\n" + rows);
-  auto sim = Simulation::Create(config, workload.get());
+  auto sim = sim::Simulation::Create(config, workload.get());
   EXPECT_TRUE(sim.ok()) << sim.status().ToString();
   EXPECT_TRUE((*sim)->Run().ok());
   return {SortedJson::parse(ToJson((*sim)->Outcome())), (*sim)->Stats()};
@@ -51,8 +51,8 @@ Simulated Simulate(const SimulationConfig& config, const std::string& rows) {
 // One request a second for 20 s, 2 ms of base and prompt and 0.1 ms of a decode each: never two at once. From 5 s to 15
 // s ten came and ten ended; over the whole run MFU and the steps are the same.
 TEST(SimResult, AMeasuredPartLeavesWarmUpAndDrainOut) {
-  const LinearModel model;
-  SimulationConfig c = Config(model);
+  const sim::LinearModel model;
+  sim::SimulationConfig c = Config(model);
   std::string rows;
   for (int i = 0; i < 20; ++i) rows += std::to_string(i) + (i == 19 ? ",100,3000\n" : ",100,2\n");  // a long last one
   const Simulated whole = Simulate(c, rows);
@@ -79,8 +79,8 @@ TEST(SimResult, AMeasuredPartLeavesWarmUpAndDrainOut) {
 // Two replicas that know nothing of each other, of very different numbers of steps: the mean over steps is that of all
 // steps.
 TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
-  const LinearModel model;
-  SimulationConfig c = Config(model);
+  const sim::LinearModel model;
+  sim::SimulationConfig c = Config(model);
   const std::string small = "0,16,2\n", large = "0,2000,400\n";
   const Simulated a = Simulate(c, small), b = Simulate(c, large);
   // The small one holds 1 block of 1000 in its first step and 2 in its second, and takes 16 + 1 tokens of two budgets
@@ -114,7 +114,7 @@ TEST(SimResult, UseOfMemoryAndBudgetIsTheMeanOverTheStepsOfAllReplicas) {
 // Two replicas that do the same, each row once: every count is twice one replica's. KV for 960 tokens and six sequences
 // of 300 preempt each other.
 TEST(SimResult, CountsAreOfAllReplicas) {
-  const LinearModel model;
+  const sim::LinearModel model;
   std::string once, twice;
   for (int i = 0; i < 6; ++i) {
     const std::string row = "0,100,200\n";
@@ -122,7 +122,7 @@ TEST(SimResult, CountsAreOfAllReplicas) {
     twice += row + row;
   }
   for (const char* preemption : {"youngest-recompute", "swap"}) {
-    SimulationConfig c = Config(model);
+    sim::SimulationConfig c = Config(model);
     c.scheduler.limits.blocks_total = 60;
     c.scheduler.limits.max_model_len = 960;
     c.scheduler.preemption = preemption;
@@ -160,8 +160,8 @@ TEST(SimResult, CountsAreOfAllReplicas) {
 
 // Three requests 2 s apart, each alone: 40 tokens in 1.4 ms, two decodes of 1.1 ms.
 TEST(SimResult, RatesAndMeansOfRequestsThatAreAlone) {
-  const LinearModel model;
-  SimulationConfig c = Config(model);
+  const sim::LinearModel model;
+  sim::SimulationConfig c = Config(model);
   const Simulated run = Simulate(c, "10,40,3\n12,40,3\n14,40,3\n");
   EXPECT_DOUBLE_EQ(run.json["duration_s"], 4.0036);              // from the first arrival
   EXPECT_DOUBLE_EQ(run.json["request_rate_achieved"], 2 / 4.0);  // two gaps in 4 s
@@ -184,8 +184,8 @@ TEST(SimResult, DeviceUseIsOfAllReplicasDevices) {
   d.device = "h100";
   const auto meter = cost::CostModel::Create(d);
   ASSERT_TRUE(meter.ok()) << meter.status().ToString();
-  const LinearModel model;
-  SimulationConfig c = Config(model);
+  const sim::LinearModel model;
+  sim::SimulationConfig c = Config(model);
   c.meter = meter->get();
   const Simulated one = Simulate(c, "0,1000,20\n");
   c.replicas = 2;  // the second has nothing to do
@@ -207,8 +207,8 @@ TEST(SimResult, DeviceUseIsTheSumOverTheSteps) {
   d.device = "h100";
   const auto meter = cost::CostModel::Create(d);
   ASSERT_TRUE(meter.ok()) << meter.status().ToString();
-  const LinearModel model;
-  SimulationConfig c = Config(model);
+  const sim::LinearModel model;
+  sim::SimulationConfig c = Config(model);
   c.meter = meter->get();
   const Simulated run = Simulate(c, "0,1000,3\n");
   const ChunkShape first{0, 512}, second{512, 488};
@@ -231,8 +231,8 @@ TEST(SimResult, DeviceUseIsTheSumOverTheSteps) {
 }
 
 TEST(SimResult, ThePromptThatJustFitsRunsAndOneTokenMoreDoesNot) {
-  const LinearModel model;
-  SimulationConfig c = Config(model);
+  const sim::LinearModel model;
+  sim::SimulationConfig c = Config(model);
   c.scheduler.limits.max_model_len = 100;
   EXPECT_EQ(Simulate(c, "0,99,5\n").json["requests"]["completed"], 1);
   EXPECT_EQ(Simulate(c, "0,99,5\n").stats.generation_tokens, 1);  // what the context leaves
@@ -248,8 +248,8 @@ TEST(SimResult, ThePromptThatJustFitsRunsAndOneTokenMoreDoesNot) {
 }
 
 TEST(SimResult, AnAnswerOfExactlyMaxTokensIsNotCut) {
-  const LinearModel model;
-  SimulationConfig c = Config(model);
+  const sim::LinearModel model;
+  sim::SimulationConfig c = Config(model);
   c.default_max_tokens = 10;
   EXPECT_EQ(Simulate(c, "0,50,10\n").json["cut_outputs"], 0);
   EXPECT_EQ(Simulate(c, "0,50,11\n").json["cut_outputs"], 1);
@@ -260,12 +260,12 @@ TEST(SimResult, AnAnswerOfExactlyMaxTokensIsNotCut) {
 }
 
 TEST(SimResult, LimitsOfAConfigurationAreWhereTheySay) {
-  const LinearModel model;
-  const auto param = [&](const std::function<void(SimulationConfig*)>& change) {
-    SimulationConfig c = Config(model);
+  const sim::LinearModel model;
+  const auto param = [&](const std::function<void(sim::SimulationConfig*)>& change) {
+    sim::SimulationConfig c = Config(model);
     change(&c);
     const auto workload = Rows("arrival_s,prompt_tokens,output_tokens\n0,5,5\n");
-    return Simulation::Create(c, workload.get()).status().param();
+    return sim::Simulation::Create(c, workload.get()).status().param();
   };
   EXPECT_EQ(param([](auto* c) { c->replicas = 4097; }), "replicas");
   EXPECT_EQ(param([](auto* c) { c->scheduler.limits.blocks_total = (int64_t{1} << 27) + 1; }), "kv-blocks");
@@ -283,22 +283,22 @@ TEST(SimResult, LimitsOfAConfigurationAreWhereTheySay) {
 TEST(RequestLog, OneLineOfEveryRequest) {
   const auto path =
       (std::filesystem::path(testing::TempDir()) / ("requests_" + std::to_string(getpid()) + ".csv")).string();
-  auto log = RequestLog::Create(path);
+  auto log = sim::RequestLog::Create(path);
   ASSERT_TRUE(log.ok());
-  WorkloadRequest r;
+  sim::WorkloadRequest r;
   r.index = 7;
   r.prompt_tokens = 33;
-  RequestDoneEvent d{.arrival_ns = 1'500'000'000,
-                     .scheduled_ns = 2'000'000'001,
-                     .first_token_ns = 3'000'000'000,
-                     .done_ns = 4'020'000'000,
-                     .prompt_tokens = 32,
-                     .cached_tokens = 16,
-                     .completion_tokens = 5,
-                     .preemptions = 2,
-                     .recomputed_tokens = 9,
-                     .finish = FinishReason::kLength,
-                     .longest_gap_ns = 250'000};
+  core::RequestDoneEvent d{.arrival_ns = 1'500'000'000,
+                           .scheduled_ns = 2'000'000'001,
+                           .first_token_ns = 3'000'000'000,
+                           .done_ns = 4'020'000'000,
+                           .prompt_tokens = 32,
+                           .cached_tokens = 16,
+                           .completion_tokens = 5,
+                           .preemptions = 2,
+                           .recomputed_tokens = 9,
+                           .finish = FinishReason::kLength,
+                           .longest_gap_ns = 250'000};
   (*log)->Ended(r, 3, d);
   (*log)->Refused(r, 2 * kSecond);
   ASSERT_TRUE((*log)->Close().ok());
@@ -314,7 +314,7 @@ TEST(RequestLog, OneLineOfEveryRequest) {
 
 TEST(RequestLog, AFullDiskIsSaid) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
-  auto log = RequestLog::Create("/dev/full");
+  auto log = sim::RequestLog::Create("/dev/full");
   ASSERT_TRUE(log.ok());
   EXPECT_EQ((*log)->Close().code(), StatusCode::kDataLoss);
 }

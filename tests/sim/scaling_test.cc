@@ -10,22 +10,22 @@
 namespace tactus::scaling_test {
 namespace {
 
-SimulationConfig Config(const StepTimeModel& model) {
-  SimulationConfig c = SmallFleet(model, 6, "llumnix");
-  c.migration = MovesAt(8e9);
+sim::SimulationConfig Config(const StepTimeModel& model) {
+  sim::SimulationConfig c = sim::SmallFleet(model, 6, "llumnix");
+  c.migration = sim::MovesAt(8e9);
   c.seed = 5;
   return c;
 }
 
-SimulationConfig Scaled(const StepTimeModel& model) {
-  SimulationConfig c = Config(model);
+sim::SimulationConfig Scaled(const StepTimeModel& model) {
+  sim::SimulationConfig c = Config(model);
   c.scaling = {.least = 1, .start_below = 10, .drain_above = 60, .after_ns = kSecond / 2, .starting_ns = 2 * kSecond};
   return c;
 }
 
 TEST(SimulatedScaling, TheFleetFollowsTheLoad) {
-  LinearModel model;
-  const FleetRun busy = RunFleet(Scaled(model), "random:in=300,out=200", 60, 600);
+  sim::LinearModel model;
+  const sim::FleetRun busy = sim::RunFleet(Scaled(model), "random:in=300,out=200", 60, 600);
   ASSERT_FALSE(busy.json["scaling"].is_null());
   EXPECT_EQ(busy.json["requests"]["completed"], 600);
   EXPECT_EQ(busy.json["scaling"]["least"], 1);
@@ -37,7 +37,7 @@ TEST(SimulatedScaling, TheFleetFollowsTheLoad) {
   const double used = busy.json["scaling"]["mean_replicas"];
   EXPECT_GT(used, 1.5);
   EXPECT_LT(used, 6) << "all from the beginning to the end";
-  const FleetRun calm = RunFleet(Scaled(model), "random:in=300,out=200", 1, 100);
+  const sim::FleetRun calm = sim::RunFleet(Scaled(model), "random:in=300,out=200", 1, 100);
   EXPECT_EQ(calm.json["scaling"]["started"], 0);
   EXPECT_EQ(calm.json["scaling"]["mean_replicas"], 1.0);
   for (const auto& [index, answer] : calm.answers)
@@ -46,8 +46,8 @@ TEST(SimulatedScaling, TheFleetFollowsTheLoad) {
 
 // With two at the least and one enough, what was started goes again, and what ran there has ended elsewhere.
 TEST(SimulatedScaling, WhatIsNotNeededIsDrained) {
-  LinearModel model;
-  SimulationConfig c = Scaled(model);
+  sim::LinearModel model;
+  sim::SimulationConfig c = Scaled(model);
   // A burst at the beginning, then one by one.
   const std::string path = ::testing::TempDir() + "tactus_scaling_" + std::to_string(getpid()) + ".csv";
   {
@@ -56,7 +56,7 @@ TEST(SimulatedScaling, WhatIsNotNeededIsDrained) {
     for (int i = 0; i < 200; ++i) file << "0,300,200\n";
     for (int i = 0; i < 60; ++i) file << 20 + i << ",100,20\n";
   }
-  const FleetRun outcome = RunFleet(c, "trace:" + path, 0, 260);
+  const sim::FleetRun outcome = sim::RunFleet(c, "trace:" + path, 0, 260);
   std::remove(path.c_str());
   EXPECT_EQ(outcome.json["requests"]["completed"], 260);
   const auto& scaling = outcome.json["scaling"];
@@ -65,16 +65,16 @@ TEST(SimulatedScaling, WhatIsNotNeededIsDrained) {
 }
 
 TEST(SimulatedScaling, FollowsTheSeed) {
-  LinearModel model;
-  EXPECT_EQ(RunFleet(Scaled(model), "random:in=300,out=200", 60, 300).plan_hashes,
-            RunFleet(Scaled(model), "random:in=300,out=200", 60, 300).plan_hashes);
-  EXPECT_TRUE(RunFleet(Config(model), "random:in=300,out=200", 60, 100).json["scaling"].is_null());
+  sim::LinearModel model;
+  EXPECT_EQ(sim::RunFleet(Scaled(model), "random:in=300,out=200", 60, 300).plan_hashes,
+            sim::RunFleet(Scaled(model), "random:in=300,out=200", 60, 300).plan_hashes);
+  EXPECT_TRUE(sim::RunFleet(Config(model), "random:in=300,out=200", 60, 100).json["scaling"].is_null());
 }
 
 // One request in ten is of high priority. With headroom they share their replica with fewer, and their tokens come
 // faster; without they are as all others.
 TEST(SimulatedHeadroom, HighPriorityHasFasterSteps) {
-  LinearModel model;
+  sim::LinearModel model;
   model.decode_ns = kMillisecond;  // a step takes as long as those that are in it
   const std::string path = ::testing::TempDir() + "tactus_headroom_" + std::to_string(getpid()) + ".csv";
   {
@@ -83,9 +83,9 @@ TEST(SimulatedHeadroom, HighPriorityHasFasterSteps) {
     for (int i = 0; i < 500; ++i) file << "200,150," << (i % 10 == 0 ? -1 : 0) << "\n";
   }
   const auto mean_gap = [&](int64_t headroom, bool high) {
-    SimulationConfig c = Config(model);
+    sim::SimulationConfig c = Config(model);
     c.priority_headroom = headroom;
-    const FleetRun outcome = RunFleet(c, "lengths:" + path, 30, 500);
+    const sim::FleetRun outcome = sim::RunFleet(c, "lengths:" + path, 30, 500);
     EXPECT_EQ(outcome.json["requests"]["completed"], 500);
     double sum = 0;
     int count = 0;

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "sim/sim_options.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 SimOptions Options() {
@@ -39,7 +39,7 @@ SortedJson RunOptions(const SimOptions& o) {
 TEST(SetUp, AModelOnADeviceHasItsContextAndMemoryPlan) {
   const auto setup = SetUpSimulation(Options(), {});
   ASSERT_TRUE(setup.ok()) << setup.status().ToString();
-  const sched::SchedulerLimits& l = setup->config.scheduler.limits;
+  const core::SchedulerLimits& l = setup->config.scheduler.limits;
   EXPECT_EQ(l.max_model_len, 131072);
   // 80 GB less 16 GB of weights, at 131,072 bytes per token (32 layers, 8 heads of 128, K and V, 2 bytes): about 28,000
   // blocks.
@@ -119,7 +119,7 @@ TEST(SetUp, OverlapReachesTheCostModel) {
 }
 
 TEST(SetUp, EveryPresetSimulates) {
-  for (const sched::PresetInfo& preset : sched::Presets()) {
+  for (const core::PresetInfo& preset : core::Presets()) {
     SimOptions o = Options();
     o.scheduler = preset.name;
     o.rate = 20;
@@ -278,7 +278,7 @@ TEST(SetUp, EveryOptionReachesTheSimulation) {
   EXPECT_EQ(c.meter, setup->cost.get());
   EXPECT_EQ(c.step_time, setup->step_time.get());
   EXPECT_EQ(c.scheduler.order, "fcfs");
-  const sched::SchedulerLimits& l = c.scheduler.limits;
+  const core::SchedulerLimits& l = c.scheduler.limits;
   EXPECT_EQ(l.max_num_seqs, 33);
   EXPECT_EQ(l.block_size, 32);
   EXPECT_EQ(l.token_budget, 700);
@@ -519,4 +519,4 @@ TEST(SetUp, AFleetThatGrowsIsPlannedOrRefused) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

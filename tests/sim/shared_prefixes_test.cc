@@ -6,7 +6,7 @@
 #include "sim/simulator.h"
 #include "sim/small_engine.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 // Requests behind one prompt of 256 tokens: with cascade attention the plans say which decodes share it, and nothing
@@ -46,4 +46,4 @@ TEST(SharedPrefixes, PlansSayWhatDecodesShareWhereItIsReadOnce) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

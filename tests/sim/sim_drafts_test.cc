@@ -29,7 +29,7 @@ struct Simulated {
 
 Simulated Simulate(int64_t concurrency, double acceptance, const std::string& trace = {}) {
   static const Device device;
-  SimulationConfig c;
+  sim::SimulationConfig c;
   c.step_time = &device;
   c.scheduler.preset = "sarathi-serve";
   c.scheduler.limits.max_num_seqs = 64;
@@ -45,11 +45,11 @@ Simulated Simulate(int64_t concurrency, double acceptance, const std::string& tr
   c.on_step = [&run](int32_t, const StepPlan& plan, TimeNs, TimeNs) {
     run.most_drafts = std::max(run.most_drafts, plan.draft_tokens);
   };
-  auto spec = ParseWorkload("random:in=20,out=200");
-  auto arrivals = ParseArrivals("poisson", 0);
-  auto stream = WorkloadStream::Open(*spec, *arrivals, 4 * concurrency, 1);
+  auto spec = sim::ParseWorkload("random:in=20,out=200");
+  auto arrivals = sim::ParseArrivals("poisson", 0);
+  auto stream = sim::WorkloadStream::Open(*spec, *arrivals, 4 * concurrency, 1);
   EXPECT_TRUE(stream.ok()) << stream.status().ToString();
-  auto sim = Simulation::Create(c, stream->get());
+  auto sim = sim::Simulation::Create(c, stream->get());
   EXPECT_TRUE(sim.ok()) << sim.status().ToString();
   EXPECT_TRUE((*sim)->Run().ok());
   EXPECT_TRUE((*sim)->finished());
@@ -74,12 +74,12 @@ TEST(SimDrafts, OneStreamIsAsMuchFasterAsGuessesAreRight) {
 
 // What is sure is always taken; a guess, however likely, is weighed.
 TEST(SimDrafts, AGuessIsNeverSure) {
-  SimDrafts drafts(DraftKind::kModel, 4, 0.9999);
+  sim::SimDrafts drafts(core::DraftKind::kModel, 4, 0.9999);
   std::vector<TokenId> guesses;
-  DraftTask task{.slot = 0, .most = 4, .tokens = &guesses};
+  core::DraftTask task{.slot = 0, .most = 4, .tokens = &guesses};
   drafts.Propose({&task, 1});
   EXPECT_EQ(guesses.size(), 4u);
-  EXPECT_EQ(task.chance, kSureDraft - 1);
+  EXPECT_EQ(task.chance, core::kSureDraft - 1);
 }
 
 TEST(SimDrafts, UnderLoadThereAreNone) {
@@ -92,7 +92,7 @@ TEST(SimDrafts, UnderLoadThereAreNone) {
 TEST(SimDrafts, ARecordingReplaysToTheSamePlans) {
   const std::string path = ::testing::TempDir() + "tactus_sim_drafts_" + std::to_string(getpid()) + ".trace";
   const Simulated run = Simulate(3, 0.6, path);
-  const auto report = ReplayTrace(path);
+  const auto report = core::ReplayTrace(path);
   std::remove(path.c_str());
   ASSERT_TRUE(report.ok()) << report.status().ToString();
   EXPECT_TRUE(report->identical()) << "the first step that differs is " << report->first_difference;

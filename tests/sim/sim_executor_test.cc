@@ -7,7 +7,7 @@
 
 #include "sim/linear_model.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 // Hand-made plans: every sequence starts by itself the first time it is named.
@@ -250,7 +250,7 @@ TEST(SimExecutor, BubblesAreWorkedOutByHandAndHaveTheirCauses) {
   EXPECT_EQ(Bubble(mixed->executor_, 1, BubbleCause::kPrefillDecode), 2 * kMillisecond);
   EXPECT_EQ(Bubble(mixed->executor_, 0, BubbleCause::kPrefillDecode), 2 * kMillisecond);
   // Sequences 1 and 4 waited 2 ms each, 0 and 3 not at all.
-  const Histogram& per_request = prefills->executor_.figures().request_bubble_ns;
+  const results::Histogram& per_request = prefills->executor_.figures().request_bubble_ns;
   EXPECT_EQ(per_request.count(), 5);  // slot 2 started and never ran
   EXPECT_NEAR(per_request.sum(), 4e6, 10);
   EXPECT_EQ(prefills->executor_.figures().request_bubble_sum_ns[0], 4'000'000);
@@ -349,4 +349,4 @@ TEST(SimExecutor, APipelineThatIsNotFullStarves) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -4,7 +4,7 @@
 #include "sim/sim_options.h"
 
 int main() {
-  tactus::SimOptions options;
+  tactus::sim::SimOptions options;
   // Knobs are reached through the rows of the scheduler's choices: a program of the simulator has them all.
   if (options.policy.Find<double>("larry-lambda") == nullptr || options.policy.Find<bool>("pad") == nullptr) {
     return std::fprintf(stderr, "the policies' knobs are not linked\n"), 1;
@@ -13,9 +13,9 @@ int main() {
   options.device = "h100";
   options.concurrency = 4;
   options.requests = 20;
-  auto setup = tactus::SetUpSimulation(options, {});
+  auto setup = tactus::sim::SetUpSimulation(options, {});
   if (!setup.ok()) return std::fprintf(stderr, "%s\n", setup.status().message().c_str()), 1;
-  auto simulation = tactus::Simulation::Create(setup->config, setup->workload.get());
+  auto simulation = tactus::sim::Simulation::Create(setup->config, setup->workload.get());
   if (!simulation.ok()) return std::fprintf(stderr, "%s\n", simulation.status().message().c_str()), 1;
   if (!(*simulation)->Run().ok()) return 1;
   std::printf("%s\n", ToJson((*simulation)->Outcome()).c_str());

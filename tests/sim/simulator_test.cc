@@ -14,7 +14,7 @@
 #include "sim/run_many.h"
 #include "sim/small_engine.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 SimulationConfig Config(const StepTimeModel& model, const std::string& preset = "sarathi-serve") {
@@ -77,7 +77,7 @@ TEST(Simulation, AClosedLoopStartsEverybodyAtOnceAndReplacesWhoEnds) {
   std::vector<std::pair<TimeNs, TimeNs>> steps;
   c.on_step = [&](int32_t, const StepPlan& plan, TimeNs start, TimeNs) { steps.emplace_back(start, plan.num_tokens); };
   std::vector<double> delays;
-  c.on_done = [&](const WorkloadRequest&, int32_t, const RequestDoneEvent& d) {
+  c.on_done = [&](const WorkloadRequest&, int32_t, const core::RequestDoneEvent& d) {
     delays.push_back(static_cast<double>(d.scheduled_ns - d.arrival_ns));
   };
   const Outcome run = Simulate(c, Stream("random:in=300,out=3", 0, 4));
@@ -404,7 +404,7 @@ TEST(Simulation, ARecordedSimulationReplaysToTheSamePlans) {
     c.scheduler.limits.max_model_len = 300 * 16;
     c.trace_out = ::testing::TempDir() + "/sim.trace";
     const Outcome run = Simulate(c, Stream("multi-turn:turns=4,in=200,out=100", 20, 100));
-    const auto report = ReplayTrace(c.trace_out);
+    const auto report = core::ReplayTrace(c.trace_out);
     ASSERT_TRUE(report.ok()) << report.status().ToString();
     EXPECT_TRUE(report->identical()) << "first difference at step " << report->first_difference;
     EXPECT_EQ(report->plan_hash_replayed, run.sim->plan_hashes()[0]);
@@ -424,7 +424,7 @@ TEST(Simulation, ATraceChangesNoDecisionOfAPipeline) {
   c.trace_out = ::testing::TempDir() + "/pipeline.trace";
   const Outcome traced = Simulate(c, Stream("random:in=2000,out=20", 4, 60));
   EXPECT_EQ(traced.json["plan_hash"], plain.json["plan_hash"]);
-  const auto report = ReplayTrace(c.trace_out);
+  const auto report = core::ReplayTrace(c.trace_out);
   ASSERT_TRUE(report.ok()) << report.status().ToString();
   EXPECT_TRUE(report->identical());
   // The headroom matters here: without it the steps are larger.
@@ -469,8 +469,9 @@ TEST(Simulation, AnObjectiveBelowAnyStepRunsAndIsReported) {
   EXPECT_EQ(below({1, 0, 0}), 8);
   EXPECT_EQ(below({0, 0, 1'000'000}), 8);
   const Outcome run = Simulate(c, Stream("random:in=40,out=5", 0, 8));
-  EXPECT_NE(RunTable(run.sim->Outcome()).find("8 requests have an objective below the shortest step, 1.010 ms"),
-            std::string::npos);
+  EXPECT_NE(
+      results::RunTable(run.sim->Outcome()).find("8 requests have an objective below the shortest step, 1.010 ms"),
+      std::string::npos);
 }
 
 // What a file states reaches the requests; what it leaves open is the configuration's.
@@ -481,7 +482,7 @@ TEST(Simulation, WhatTheWorkloadStatesReachesTheRequests) {
   c.slo_class = "other";
   c.client = "somebody";
   std::vector<std::shared_ptr<const Request>> requests(3);
-  c.on_done = [&requests](const WorkloadRequest& work, int32_t, const RequestDoneEvent& d) {
+  c.on_done = [&requests](const WorkloadRequest& work, int32_t, const core::RequestDoneEvent& d) {
     requests[static_cast<size_t>(work.index)] = d.request;
   };
   const std::string path = testing::TempDir() + "/terms.csv";
@@ -571,4 +572,4 @@ TEST(Simulator, MoreClientsThanRequestsAreThoseOfTheRequests) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

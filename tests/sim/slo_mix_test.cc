@@ -8,7 +8,7 @@
 #include "sim/linear_model.h"
 #include "sim/workload.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 constexpr DurationNs kMs = kMillisecond;
@@ -156,4 +156,4 @@ TEST(SloMix, ARequestAloneTakesItsPromptAndAStepForEachFurtherToken) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -5,7 +5,7 @@
 
 #include "sim/simulator.h"
 
-namespace tactus {
+namespace tactus::sim {
 
 inline SimulationConfig SmallEngine(const StepTimeModel& model, const std::string& preset = "sarathi-serve") {
   SimulationConfig c;
@@ -19,4 +19,4 @@ inline SimulationConfig SmallEngine(const StepTimeModel& model, const std::strin
   return c;
 }
 
-}  // namespace tactus
+}  // namespace tactus::sim

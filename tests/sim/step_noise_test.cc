@@ -13,7 +13,7 @@
 #include "sim/run_many.h"
 #include "sim/sim_options.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 struct Moments {
@@ -242,7 +242,7 @@ TEST(StepNoise, ARecordingOfStepsThatVaryReplays) {
   o.tbt_slo.ns = 20 * kMillisecond;
   o.trace_out = testing::TempDir() + "step_noise_test.trace";
   const Ran noisy = Simulate(o);
-  const auto replay = ReplayTrace(o.trace_out);
+  const auto replay = core::ReplayTrace(o.trace_out);
   std::remove(o.trace_out.c_str());
   ASSERT_TRUE(replay.ok()) << replay.status().ToString();
   EXPECT_TRUE(replay->identical() && replay->complete) << "differs at " << replay->first_difference;
@@ -278,4 +278,4 @@ TEST(StepNoise, EachReplicaVariesByItselfAndBySeed) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

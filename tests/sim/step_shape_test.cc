@@ -4,7 +4,7 @@
 #include "base/step_shape.h"
 #include "sim/sim_executor.h"
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 // Two prompt chunks around three decodes; every number differs, so that none can stand for another.
@@ -95,4 +95,4 @@ TEST(ShapeOfAPlan, PaddingAndAllElseCostTime) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

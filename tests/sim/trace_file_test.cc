@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 TEST(TraceFile, ReadsColumnsInAnyOrderAndIgnoresOthers) {
@@ -274,4 +274,4 @@ TEST(TraceFile, MessagesRepeatLittleOfAFileAndNoControlCharacters) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

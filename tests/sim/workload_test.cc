@@ -10,7 +10,7 @@
 #include <map>
 #include <numeric>
 
-namespace tactus {
+namespace tactus::sim {
 namespace {
 
 std::vector<WorkloadRequest> Make(const std::string& text, const std::string& arrivals, double rate, int64_t count,
@@ -411,4 +411,4 @@ TEST(Workload, BadInputNamesTheValueAndTheChoices) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::sim

@@ -70,8 +70,8 @@ void GuessingDrafts::End(SlotId slot) {
   if (live_.erase(slot) == 0) violation_ = "a sequence ends that has not begun";
 }
 
-void GuessingDrafts::Propose(std::span<DraftTask> tasks) {
-  for (DraftTask& task : tasks) {
+void GuessingDrafts::Propose(std::span<core::DraftTask> tasks) {
+  for (core::DraftTask& task : tasks) {
     std::vector<TokenId> tokens(task.prompt.begin(), task.prompt.end());
     tokens.insert(tokens.end(), task.output.begin(), task.output.end());
     const auto live = live_.find(task.slot);
@@ -88,8 +88,9 @@ void GuessingDrafts::Propose(std::span<DraftTask> tasks) {
       continue;
     }
     task.waits = rng_.Uniform() < 0.75;
-    task.chance = rng_.Uniform() < 0.5 ? kSureDraft : static_cast<DraftChance>(rng_.UniformInt(0, kSureDraft));
-    task.kind = static_cast<DraftKind>(rng_.UniformInt(0, 2));
+    task.chance =
+        rng_.Uniform() < 0.5 ? core::kSureDraft : static_cast<core::DraftChance>(rng_.UniformInt(0, core::kSureDraft));
+    task.kind = static_cast<core::DraftKind>(rng_.UniformInt(0, 2));
     for (int64_t left = task.waits ? rng_.UniformInt(0, task.most) : 0; left > 0; --left) {
       const TokenId right = executor_.Next(task.slot, tokens);
       tokens.push_back(rng_.Uniform() < accuracy_ ? right : right + 1);

@@ -105,13 +105,13 @@ class FakeExecutor final : public Executor {
 
 // Guesses up to as many tokens as it may, each right with a probability. One time in four it has nothing to say, and
 // the sequence may chain. It claims to be sure, or says a chance.
-class GuessingDrafts final : public DraftSource {
+class GuessingDrafts final : public core::DraftSource {
  public:
   GuessingDrafts(const FakeExecutor* executor, double accuracy, uint64_t seed)
       : executor_(*executor), accuracy_(accuracy), rng_(seed, 78) {}
   void Begin(SlotId slot, const Request& request, std::span<const TokenId> output) override;
   void End(SlotId slot) override;
-  void Propose(std::span<DraftTask> tasks) override;
+  void Propose(std::span<core::DraftTask> tasks) override;
   // What the loop broke of the contract, first finding only; empty: nothing.
   const std::string& violation() const { return violation_; }
   size_t live() const { return live_.size(); }

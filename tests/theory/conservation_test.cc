@@ -107,7 +107,7 @@ TEST_P(EveryPreset, KeepsTimeAndTokens) {
 
 std::vector<std::string> PresetNames() {
   std::vector<std::string> names;
-  for (const sched::PresetInfo& p : sched::Presets()) names.push_back(p.name);
+  for (const core::PresetInfo& p : core::Presets()) names.push_back(p.name);
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(Presets, EveryPreset, testing::ValuesIn(PresetNames()), [](const auto& param) {

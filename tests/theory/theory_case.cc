@@ -7,17 +7,17 @@
 namespace tactus::theory {
 namespace {
 
-class Listed final : public WorkloadStream {
+class Listed final : public sim::WorkloadStream {
  public:
   explicit Listed(const std::vector<Arrival>& arrivals) : arrivals_(arrivals) {}
   int64_t count() const override { return static_cast<int64_t>(arrivals_.size()); }
   bool has_arrivals() const override { return true; }
   bool shares_text() const override { return false; }
-  bool NextTurn(const WorkloadRequest&, WorkloadRequest*) override { return false; }
-  bool Next(WorkloadRequest* out) override {
+  bool NextTurn(const sim::WorkloadRequest&, sim::WorkloadRequest*) override { return false; }
+  bool Next(sim::WorkloadRequest* out) override {
     if (next_ == arrivals_.size()) return false;
     const Arrival& a = arrivals_[next_];
-    *out = WorkloadRequest();
+    *out = sim::WorkloadRequest();
     out->arrival_ns = a.at_ns;
     out->prompt_tokens = a.prompt_tokens;
     out->output_tokens = a.output_tokens;
@@ -31,28 +31,27 @@ class Listed final : public WorkloadStream {
 };
 
 // A budget that sees what every plan starts from: how many requests are in the system.
-class Counter final : public sched::Budget {
+class Counter final : public core::Budget {
  public:
-  Counter(std::unique_ptr<sched::Budget> inner, int64_t* in_system)
-      : inner_(std::move(inner)), in_system_(*in_system) {}
-  void Describe(sched::ChoiceTraits* traits) const override { inner_->Describe(traits); }
-  sched::StepBudget Next(const sched::StepView& view) override {
+  Counter(std::unique_ptr<core::Budget> inner, int64_t* in_system) : inner_(std::move(inner)), in_system_(*in_system) {}
+  void Describe(core::ChoiceTraits* traits) const override { inner_->Describe(traits); }
+  core::StepBudget Next(const core::StepView& view) override {
     in_system_ = static_cast<int64_t>(view.waiting.size() + view.running.size());
     return inner_->Next(view);
   }
   std::string Why() const override { return inner_->Why(); }
 
  private:
-  const std::unique_ptr<sched::Budget> inner_;
+  const std::unique_ptr<core::Budget> inner_;
   int64_t& in_system_;
 };
 
-class Log final : public EventSink {
+class Log final : public core::EventSink {
  public:
   explicit Log(Outcome* out) : out_(*out) {}
   bool wants_tokens() const override { return false; }
-  void OnStep(const StepEvents& events) override {
-    for (const RequestDoneEvent& e : events.done) {
+  void OnStep(const core::StepEvents& events) override {
+    for (const core::RequestDoneEvent& e : events.done) {
       out_.ended.push_back({e.arrival_ns, e.scheduled_ns, e.first_token_ns, e.done_ns, e.prompt_tokens,
                             e.completion_tokens, e.preemptions, e.recomputed_tokens});
     }
@@ -83,7 +82,7 @@ Outcome Simulate(const Case& c, const StepTimeModel& model, const std::vector<Ar
   Listed workload(arrivals);
   Log log(&out);
   int64_t in_system = 0;
-  SimulationConfig config;
+  sim::SimulationConfig config;
   config.scheduler.preset = c.preset;
   config.scheduler.limits.unlimited_steps = true;
   config.scheduler.limits.max_num_seqs = c.max_num_seqs;
@@ -93,8 +92,8 @@ Outcome Simulate(const Case& c, const StepTimeModel& model, const std::vector<Ar
   config.scheduler.limits.token_budget = c.token_budget;
   if (c.count_in_system) {
     config.injected = [&config, &in_system] {
-      sched::InjectedChoices injected;
-      injected.budget = std::make_unique<Counter>(sched::MakeFixedBudget(config.scheduler.limits), &in_system);
+      core::InjectedChoices injected;
+      injected.budget = std::make_unique<Counter>(core::MakeFixedBudget(config.scheduler.limits), &in_system);
       return injected;
     };
   }
@@ -110,7 +109,7 @@ Outcome Simulate(const Case& c, const StepTimeModel& model, const std::vector<Ar
     for (const StepItem& item : plan.items) step.sampled += item.sample ? 1 : 0;
     out.steps.push_back(step);
   };
-  auto simulation = Simulation::Create(config, &workload);
+  auto simulation = sim::Simulation::Create(config, &workload);
   if (!simulation.ok()) {
     out.error = simulation.status().ToString();
     return out;
@@ -118,7 +117,7 @@ Outcome Simulate(const Case& c, const StepTimeModel& model, const std::vector<Ar
   if (const Status status = (*simulation)->Run(); !status.ok()) out.error = status.ToString();
   if (out.error.empty() && !(*simulation)->finished()) out.error = "work was left";
   out.stats = (*simulation)->Stats();
-  for (const StageFigures& stage : (*simulation)->executor(0).figures().stages) out.busy_ns += stage.busy_ns;
+  for (const sim::StageFigures& stage : (*simulation)->executor(0).figures().stages) out.busy_ns += stage.busy_ns;
   return out;
 }
 

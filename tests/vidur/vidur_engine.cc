@@ -20,17 +20,17 @@ double ToSeconds(TimeNs ns) {
   return static_cast<double>(ns) * 1e-9;
 }
 
-class ListedRequests final : public WorkloadStream {
+class ListedRequests final : public sim::WorkloadStream {
  public:
   explicit ListedRequests(const std::vector<TraceRequest>& requests) : requests_(requests) {}
   int64_t count() const override { return static_cast<int64_t>(requests_.size()); }
   bool has_arrivals() const override { return true; }
   bool shares_text() const override { return false; }
-  bool NextTurn(const WorkloadRequest&, WorkloadRequest*) override { return false; }
-  bool Next(WorkloadRequest* out) override {
+  bool NextTurn(const sim::WorkloadRequest&, sim::WorkloadRequest*) override { return false; }
+  bool Next(sim::WorkloadRequest* out) override {
     if (next_ == requests_.size()) return false;
     const TraceRequest& r = requests_[next_];
-    *out = WorkloadRequest();
+    *out = sim::WorkloadRequest();
     out->arrival_ns = ToNs(r.arrival_s);
     out->prompt_tokens = r.prompt_tokens;
     out->output_tokens = r.output_tokens;
@@ -48,12 +48,12 @@ struct AfterPlan {
   int64_t blocks_used = 0, waiting = 0;
 };
 
-class Watched final : public sched::Composition {
+class Watched final : public core::Composition {
  public:
-  Watched(std::unique_ptr<sched::Composition> inner, int64_t blocks_total, AfterPlan* after)
+  Watched(std::unique_ptr<core::Composition> inner, int64_t blocks_total, AfterPlan* after)
       : inner_(std::move(inner)), blocks_total_(blocks_total), after_(*after) {}
-  void Describe(sched::ChoiceTraits* traits) const override { inner_->Describe(traits); }
-  void Compose(sched::StepContext& step) override {
+  void Describe(core::ChoiceTraits* traits) const override { inner_->Describe(traits); }
+  void Compose(core::StepContext& step) override {
     const auto waited = static_cast<int64_t>(step.view.waiting.size());
     const auto ran = static_cast<int64_t>(step.view.running.size());
     const int32_t starts_left = step.plan.starts_left();
@@ -64,13 +64,13 @@ class Watched final : public sched::Composition {
   }
 
  private:
-  const std::unique_ptr<sched::Composition> inner_;
+  const std::unique_ptr<core::Composition> inner_;
   const int64_t blocks_total_;
   AfterPlan& after_;
 };
 
 // Turns plans into rows, and ends into request rows.
-class Recorder final : public EventSink {
+class Recorder final : public core::EventSink {
  public:
   Recorder(size_t requests, const AfterPlan* after) : after_(*after) { log.requests.resize(requests); }
 
@@ -104,8 +104,8 @@ class Recorder final : public EventSink {
   }
 
   bool wants_tokens() const override { return false; }
-  void OnStep(const StepEvents& events) override {
-    for (const RequestDoneEvent& e : events.done) {
+  void OnStep(const core::StepEvents& events) override {
+    for (const core::RequestDoneEvent& e : events.done) {
       RequestRow& row = log.requests[static_cast<size_t>(static_cast<const SimRequest&>(*e.request).index)];
       row.scheduled_s = ToSeconds(e.scheduled_ns);
       row.first_token_s = ToSeconds(e.first_token_ns);
@@ -130,8 +130,8 @@ class Recorder final : public EventSink {
   std::vector<Slot> slots_;
 };
 
-sched::SchedulerConfig ConfigOf(const Rules& rules, Choices choices) {
-  sched::SchedulerConfig c;
+core::SchedulerConfig ConfigOf(const Rules& rules, Choices choices) {
+  core::SchedulerConfig c;
   c.limits.unlimited_steps = true;
   c.limits.max_num_seqs = rules.max_running();
   c.limits.max_model_len = rules.max_request_tokens;
@@ -157,14 +157,14 @@ sched::SchedulerConfig ConfigOf(const Rules& rules, Choices choices) {
   return c;
 }
 
-std::unique_ptr<sched::Composition> StockComposition(const Rules& rules, const sched::SchedulerLimits& limits) {
+std::unique_ptr<core::Composition> StockComposition(const Rules& rules, const core::SchedulerLimits& limits) {
   switch (rules.policy) {
     case Policy::kSarathi:
-      return sched::MakeStallFree(limits);
+      return core::MakeStallFree(limits);
     case Policy::kVllm:
-      return sched::MakePrefillFirst(limits);
+      return core::MakePrefillFirst(limits);
     case Policy::kOrca:
-      return sched::MakeWholePromptHybrid(limits);
+      return core::MakeWholePromptHybrid(limits);
   }
   return nullptr;
 }
@@ -176,10 +176,10 @@ Result<EngineRun> RunEngine(const Rules& rules, Choices choices, const std::vect
   const TableStepTime model(&tables);
   AfterPlan after;
   Recorder recorder(requests.size(), &after);
-  SimulationConfig config;
+  sim::SimulationConfig config;
   config.scheduler = ConfigOf(rules, choices);
   config.injected = [&] {
-    sched::InjectedChoices injected;
+    core::InjectedChoices injected;
     auto composition = choices == Choices::kVidur ? MakeComposition(rules) : nullptr;
     if (composition == nullptr) composition = StockComposition(rules, config.scheduler.limits);
     injected.composition = std::make_unique<Watched>(std::move(composition), rules.blocks, &after);
@@ -192,7 +192,7 @@ Result<EngineRun> RunEngine(const Rules& rules, Choices choices, const std::vect
   };
   config.observer = &recorder;
   ListedRequests workload(requests);
-  TACTUS_ASSIGN_OR_RETURN(const auto simulation, Simulation::Create(config, &workload));
+  TACTUS_ASSIGN_OR_RETURN(const auto simulation, sim::Simulation::Create(config, &workload));
   TACTUS_RETURN_IF_ERROR(simulation->Run());
   if (!simulation->finished()) return Internal("the simulation came to a stop with work left");
   return EngineRun{std::move(recorder.log), simulation->Describe(), simulation->plan_hashes().front()};

@@ -8,23 +8,24 @@
 namespace tactus::vidur {
 namespace {
 
-using sched::AddResult;
-using sched::ChoiceTraits;
-using sched::Composition;
-using sched::StepContext;
+using core::AddResult;
+using core::ChoiceTraits;
+using core::Composition;
+using core::StepContext;
 
 // The running sequences in the simulator's order, carried from step to step: what got no share in the last step, by
 // arrival, then the last step's batch in its order.
 class RunningList {
  public:
-  void Begin(const sched::StepView& view) {
+  void Begin(const core::StepView& view) {
     next_.clear();
     std::erase_if(list_, [&view](const Entry& e) {
-      const bool runs = view.seq.state[e.slot] == SeqState::kPrefill || view.seq.state[e.slot] == SeqState::kDecode;
+      const bool runs =
+          view.seq.state[e.slot] == core::SeqState::kPrefill || view.seq.state[e.slot] == core::SeqState::kDecode;
       return !runs || view.seq.arrival_order[e.slot] != e.arrival;  // ended, preempted, or another one's slot by now
     });
   }
-  void Took(const sched::StepView& view, SlotId slot) { next_.push_back({slot, view.seq.arrival_order[slot]}); }
+  void Took(const core::StepView& view, SlotId slot) { next_.push_back({slot, view.seq.arrival_order[slot]}); }
   // What is still in the list and was not taken keeps its place before the batch.
   void End() {
     std::erase_if(list_, [this](const Entry& e) {
@@ -120,7 +121,7 @@ class VidurVllm final : public VidurComposition {
     for (SlotId slot = step.order.Next(); slot != kNoSlot; slot = step.order.Next()) {
       longest = std::max<int64_t>(longest, step.view.seq.known_committed[slot]);
       if ((count + 1) * longest > rules_.max_tokens_in_batch ||
-          step.Admit(slot, sched::kNoLimit, true) != AddResult::kAdded)
+          step.Admit(slot, core::kNoLimit, true) != AddResult::kAdded)
         break;
       list_.Took(step.view, slot);
       ++count;

@@ -12,6 +12,6 @@
 
 namespace tactus::vidur {
 
-std::unique_ptr<sched::Composition> MakeComposition(const Rules& rules);
+std::unique_ptr<core::Composition> MakeComposition(const Rules& rules);
 
 }  // namespace tactus::vidur

@@ -20,9 +20,9 @@ double At(const std::vector<AlonePoint>& points, double AlonePoint::* value, dou
   return points[i - 1].*value + share * (points[i].*value - points[i - 1].*value);
 }
 
-std::vector<int64_t> Prompts(const std::vector<WorkloadRequest>& workload) {
+std::vector<int64_t> Prompts(const std::vector<sim::WorkloadRequest>& workload) {
   std::vector<int64_t> all;
-  for (const WorkloadRequest& r : workload) all.push_back(r.prompt_tokens);
+  for (const sim::WorkloadRequest& r : workload) all.push_back(r.prompt_tokens);
   std::sort(all.begin(), all.end());
   std::vector<int64_t> some = {all.front(), all[all.size() / 2], all.back()};
   some.erase(std::unique(some.begin(), some.end()), some.end());
@@ -31,7 +31,7 @@ std::vector<int64_t> Prompts(const std::vector<WorkloadRequest>& workload) {
 
 }  // namespace
 
-Slo AloneAt(const std::vector<AlonePoint>& points, const WorkloadRequest& r) {
+Slo AloneAt(const std::vector<AlonePoint>& points, const sim::WorkloadRequest& r) {
   const auto prompt = static_cast<double>(r.prompt_tokens), more = static_cast<double>(r.output_tokens - 1);
   const double ttft = std::max(1.0, At(points, &AlonePoint::ttft_ns, prompt));
   const double middle_gap = std::max(1.0, At(points, &AlonePoint::gap_ns, prompt + more / 2));
@@ -39,19 +39,20 @@ Slo AloneAt(const std::vector<AlonePoint>& points, const WorkloadRequest& r) {
   return {std::llround(ttft), std::llround(last_gap), std::llround(ttft + more * middle_gap)};
 }
 
-Result<std::vector<AlonePoint>> MeasureAlone(const LoadOptions& options, const std::vector<WorkloadRequest>& workload,
-                                             Clock& clock, const std::function<bool()>& keep_going) {
+Result<std::vector<AlonePoint>> MeasureAlone(const LoadOptions& options,
+                                             const std::vector<sim::WorkloadRequest>& workload, Clock& clock,
+                                             const std::function<bool()>& keep_going) {
   LoadOptions alone = options;
   alone.concurrency = 1;
   alone.warmup = 0;
   alone.ignore_eos = true;
   alone.send_slo = false;
   alone.seed = ~options.seed;  // no text that the workload's requests will find in the prefix cache
-  std::vector<WorkloadRequest> probes;
+  std::vector<sim::WorkloadRequest> probes;
   const std::vector<int64_t> prompts = Prompts(workload);
   for (const int64_t prompt : prompts) {
     for (int i = 0; i < kTries; ++i) {
-      WorkloadRequest r;
+      sim::WorkloadRequest r;
       r.index = static_cast<int64_t>(probes.size());
       r.prompt_tokens = prompt;
       r.output_tokens = kAnswerTokens;

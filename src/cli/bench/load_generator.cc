@@ -24,7 +24,7 @@ constexpr int64_t kErrorBytes = 1 << 20;    // of an answer that is no stream
 // Streams of the seed: text that is shared must not depend on the request that carries it.
 enum Stream : uint64_t { kOwn = uint64_t{1} << 40, kPrefix = uint64_t{2} << 40, kBlock = uint64_t{3} << 40 };
 
-int64_t TokenAt(const LoadOptions& o, const WorkloadRequest& r, int64_t index, int64_t position) {
+int64_t TokenAt(const LoadOptions& o, const sim::WorkloadRequest& r, int64_t index, int64_t position) {
   uint64_t stream = kOwn + static_cast<uint64_t>(index), at = static_cast<uint64_t>(position);
   const int64_t block = position / kTraceBlockTokens;
   // A whole block of a trace is shared by id; the last one, partial, too (its id stands for the same text).
@@ -40,7 +40,7 @@ int64_t TokenAt(const LoadOptions& o, const WorkloadRequest& r, int64_t index, i
   return low + static_cast<int64_t>(UniformAt(o.seed, stream, at) * static_cast<double>(o.vocab_size - low));
 }
 
-std::string TextPrompt(const LoadOptions& o, const WorkloadRequest& r, int64_t index) {
+std::string TextPrompt(const LoadOptions& o, const sim::WorkloadRequest& r, int64_t index) {
   std::string text;
   for (int64_t i = 0; i < r.prompt_tokens; ++i) {
     if (i > 0) text += ' ';
@@ -112,7 +112,7 @@ class StreamHandler final : public http::ResponseHandler {
 // One run. Everything happens on the thread of client_.Run().
 class Load {
  public:
-  Load(const LoadOptions& options, const std::vector<WorkloadRequest>& workload, Clock& clock, http::Url url,
+  Load(const LoadOptions& options, const std::vector<sim::WorkloadRequest>& workload, Clock& clock, http::Url url,
        const std::function<bool(const LoadProgress&)>& progress)
       : options_(options),
         workload_(workload),
@@ -239,7 +239,7 @@ class Load {
 
  private:
   bool FollowsAnother(int64_t i) const {
-    const WorkloadRequest& r = workload_[static_cast<size_t>(i)];
+    const sim::WorkloadRequest& r = workload_[static_cast<size_t>(i)];
     return r.conversation >= 0 && r.arrival_ns < 0;
   }
 
@@ -271,7 +271,7 @@ class Load {
     request.path = path_;
     request.headers.emplace_back("Content-Type", "application/json");
     if (!options_.api_key.empty()) request.headers.emplace_back("Authorization", "Bearer " + options_.api_key);
-    const WorkloadRequest& w = workload_[static_cast<size_t>(index) % workload_.size()];
+    const sim::WorkloadRequest& w = workload_[static_cast<size_t>(index) % workload_.size()];
     request.body = RequestBody(options_, w, warming_ ? -1 - index : index);
     if (!warming_) {
       RequestRecord& r = records_[static_cast<size_t>(index)];
@@ -309,7 +309,7 @@ class Load {
   }
 
   const LoadOptions& options_;
-  const std::vector<WorkloadRequest>& workload_;
+  const std::vector<sim::WorkloadRequest>& workload_;
   Clock& clock_;
   std::string path_;
   const std::function<bool(const LoadProgress&)>& progress_;
@@ -335,7 +335,7 @@ void StreamHandler::OnDone(const Status& status, const http::HttpResponse& respo
 
 }  // namespace
 
-std::string RequestBody(const LoadOptions& o, const WorkloadRequest& r, int64_t index) {
+std::string RequestBody(const LoadOptions& o, const sim::WorkloadRequest& r, int64_t index) {
   Json body = {{"model", o.model}, {"max_tokens", r.output_tokens}, {"temperature", o.temperature},
                {"stream", true},   {"ignore_eos", o.ignore_eos},    {"stream_options", {{"include_usage", true}}}};
   if (o.endpoint == "chat") {
@@ -371,7 +371,7 @@ std::string ReasonsText(const std::map<std::string, int64_t>& reasons, const std
   return text;
 }
 
-Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<WorkloadRequest>& workload, Clock& clock,
+Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<sim::WorkloadRequest>& workload, Clock& clock,
                            const std::function<bool(const LoadProgress&)>& progress) {
   TACTUS_ASSIGN_OR_RETURN(http::Url url, http::ParseUrl(options.url));
   Load load(options, workload, clock, std::move(url), progress);

@@ -51,10 +51,10 @@ std::string ReasonsText(const std::map<std::string, int64_t>& reasons, const std
 
 // `progress` is called five times a second and returns false to stop early: what is done is kept, the rest is
 // cancelled.
-Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<WorkloadRequest>& workload, Clock& clock,
+Result<LoadResult> RunLoad(const LoadOptions& options, const std::vector<sim::WorkloadRequest>& workload, Clock& clock,
                            const std::function<bool(const LoadProgress&)>& progress);
 
 // The request's JSON body; `index` and the seed decide the text, equal prefixes get equal tokens.
-std::string RequestBody(const LoadOptions& options, const WorkloadRequest& request, int64_t index);
+std::string RequestBody(const LoadOptions& options, const sim::WorkloadRequest& request, int64_t index);
 
 }  // namespace tactus::cli

@@ -9,11 +9,11 @@ namespace tactus::cli {
 
 namespace {
 
-RunWindow WindowOf(const ReportInput& input) {
+results::RunWindow WindowOf(const ReportInput& input) {
   std::vector<TimeNs> due;
   for (const RequestRecord& r : input.records) due.push_back(r.due_ns);
   std::sort(due.begin(), due.end());
-  RunWindow window(input.warmup, input.measure, static_cast<int64_t>(due.size()));
+  results::RunWindow window(input.warmup, input.measure, static_cast<int64_t>(due.size()));
   for (const TimeNs at : due) window.Arrived(at);
   return window;
 }
@@ -21,8 +21,8 @@ RunWindow WindowOf(const ReportInput& input) {
 }  // namespace
 
 RunResult ResultOf(const ReportInput& input) {
-  const RunWindow window = WindowOf(input);
-  RunAccumulator run(true, window);
+  const results::RunWindow window = WindowOf(input);
+  results::RunAccumulator run(true, window);
   int64_t cached = 0, unfinished = 0;
   for (const RequestRecord& r : input.records) {
     if (r.sent_ns > 0) run.Arrived(r.sent_ns);
@@ -36,7 +36,7 @@ RunResult ResultOf(const ReportInput& input) {
       run.Rejected(r.due_ns, slo, slo_class, "");
       continue;
     }
-    EndedRequest e;
+    results::EndedRequest e;
     e.ok = r.outcome == RequestRecord::Outcome::kCompleted;
     e.prompt_tokens = r.prompt_tokens;
     e.completion_tokens = r.output_tokens;
@@ -67,7 +67,7 @@ RunResult ResultOf(const ReportInput& input) {
   return result;
 }
 
-void AddRows(const ReportInput& input, RunFileWriter* file, KeptSeries* kept) {
+void AddRows(const ReportInput& input, results::RunFileWriter* file, results::KeptSeries* kept) {
   if (file == nullptr && kept == nullptr) return;
   TimeNs origin_ns = kNever;
   for (const RequestRecord& r : input.records) origin_ns = std::min(origin_ns, r.due_ns);
@@ -82,7 +82,7 @@ void AddRows(const ReportInput& input, RunFileWriter* file, KeptSeries* kept) {
   for (const RequestRecord& r : input.records) {
     using Outcome = RequestRecord::Outcome;
     moments.push_back({r.due_ns - origin_ns, Moment::What::kArrival, 0, r.outcome});
-    RunRequest row;
+    results::RunRequest row;
     row.number = number++;
     row.arrival_ns = r.due_ns - origin_ns;
     row.slo = r.slo.any() ? r.slo : input.slo;
@@ -114,11 +114,11 @@ void AddRows(const ReportInput& input, RunFileWriter* file, KeptSeries* kept) {
     if (file != nullptr) file->Add(row);
   }
   std::stable_sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) { return a.at_ns < b.at_ns; });
-  RunSeries series(kept != nullptr ? kept->interval_ns() : file->interval_ns(),
-                   [file, kept](const RunInterval& interval) {
-                     if (file != nullptr) file->Add(interval);
-                     if (kept != nullptr) kept->Add(interval);
-                   });
+  results::RunSeries series(kept != nullptr ? kept->interval_ns() : file->interval_ns(),
+                            [file, kept](const results::RunInterval& interval) {
+                              if (file != nullptr) file->Add(interval);
+                              if (kept != nullptr) kept->Add(interval);
+                            });
   for (const Moment& m : moments) {
     switch (m.what) {
       case Moment::What::kArrival:
@@ -131,9 +131,9 @@ void AddRows(const ReportInput& input, RunFileWriter* file, KeptSeries* kept) {
         series.Tokens(m.at_ns, m.gap_ns, false);
         break;
       case Moment::What::kEnd:
-        series.Ended(m.at_ns, m.outcome == RequestRecord::Outcome::kCompleted  ? RunSeries::End::kCompleted
-                              : m.outcome == RequestRecord::Outcome::kRejected ? RunSeries::End::kRejected
-                                                                               : RunSeries::End::kFailed);
+        series.Ended(m.at_ns, m.outcome == RequestRecord::Outcome::kCompleted  ? results::RunSeries::End::kCompleted
+                              : m.outcome == RequestRecord::Outcome::kRejected ? results::RunSeries::End::kRejected
+                                                                               : results::RunSeries::End::kFailed);
         break;
     }
   }

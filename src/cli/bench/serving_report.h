@@ -36,7 +36,7 @@ struct ReportInput {
   // Of requests for which the workload states none; scored here.
   Slo slo;
   std::string slo_class;
-  RunLength warmup, measure;  // what counts, by when requests were due; neither given: everything
+  results::RunLength warmup, measure;  // what counts, by when requests were due; neither given: everything
 };
 
 // Latencies count from the time the workload wanted the request sent: a client that falls behind hides nothing.
@@ -44,6 +44,6 @@ RunResult ResultOf(const ReportInput& input);
 
 // The requests and the time series of the load, all of it, in a run file (null: none is written) and as what is kept of
 // the series (null: nothing). Times count from the first that was due. Not the file's result: Close brings that.
-void AddRows(const ReportInput& input, RunFileWriter* file, KeptSeries* kept);
+void AddRows(const ReportInput& input, results::RunFileWriter* file, results::KeptSeries* kept);
 
 }  // namespace tactus::cli

@@ -101,13 +101,13 @@ Result<ShardOf> ParseShard(const std::string& text) {
   const bool separated = index_error == std::errc() && slash != end && *slash == '/';
   const auto [rest, of_error] = std::from_chars(separated ? slash + 1 : end, end, shard.of);
   if (separated && of_error == std::errc() && rest == end && shard.index >= 1 && shard.index <= shard.of &&
-      shard.of <= batch::kMostShards) {
+      shard.of <= offline::kMostShards) {
     --shard.index;
     return shard;
   }
   return InvalidArgument(fmt::format("--shard '{}': give the part's number from 1 on and how many there are, at most "
                                      "{}, such as 2/4",
-                                     Printable(text), batch::kMostShards),
+                                     Printable(text), offline::kMostShards),
                          "shard");
 }
 
@@ -118,7 +118,7 @@ std::string OfShard(const std::string& path, const ShardOf& shard) {
   return path.ends_with(kLines) ? path.substr(0, path.size() - 6) + tag + kLines : path + tag;
 }
 
-batch::JobFiles FilesOf(const BatchOptions& o, const ShardOf& shard) {
+offline::JobFiles FilesOf(const BatchOptions& o, const ShardOf& shard) {
   const std::string output = OfShard(o.output, shard);
   const std::string stem = output.ends_with(kLines) ? output.substr(0, output.size() - 6) : output;
   return {o.input, output, o.errors.empty() ? stem + ".errors" + kLines : OfShard(o.errors, shard),
@@ -126,14 +126,14 @@ batch::JobFiles FilesOf(const BatchOptions& o, const ShardOf& shard) {
 }
 
 // The name of the scheduler's order is that of the plan's.
-Result<batch::PlanOrder> PlanOrderOf(const EngineOptions& engine) {
+Result<offline::PlanOrder> PlanOrderOf(const EngineOptions& engine) {
   std::string name = engine.order;
   if (name.empty()) {
-    TACTUS_ASSIGN_OR_RETURN(const sched::PresetInfo* preset, sched::FindPreset(engine.scheduler));
+    TACTUS_ASSIGN_OR_RETURN(const core::PresetInfo* preset, core::FindPreset(engine.scheduler));
     name = preset->order;
   }
   // Another order takes lines as they come: whatever it goes by, no plan of the job has it.
-  return batch::FindPlanOrder(name).value_or(batch::PlanOrder::kFcfs);
+  return offline::FindPlanOrder(name).value_or(offline::PlanOrder::kFcfs);
 }
 
 std::string TimeText(double seconds) {
@@ -148,7 +148,7 @@ class BatchProgressBar {
  public:
   explicit BatchProgressBar(int64_t done_before) : done_before_(done_before) {}
 
-  void Show(const batch::RunProgress& p, const EngineStats& stats) {
+  void Show(const offline::RunProgress& p, const EngineStats& stats) {
     last_ = TextOf(p, stats);
     if (terminal_) {
       const std::string bar(static_cast<size_t>(Percent(p) / 4), '#');
@@ -161,10 +161,10 @@ class BatchProgressBar {
   void End() const { std::fprintf(stderr, "%s\n", terminal_ ? "" : last_.c_str()); }
 
  private:
-  static int64_t Percent(const batch::RunProgress& p) {
+  static int64_t Percent(const offline::RunProgress& p) {
     return 100 * p.counts.done() / std::max<int64_t>(1, p.counts.lines);
   }
-  std::string TextOf(const batch::RunProgress& p, const EngineStats& stats) const {
+  std::string TextOf(const offline::RunProgress& p, const EngineStats& stats) const {
     const double elapsed_s = static_cast<double>(std::max<DurationNs>(p.elapsed_ns, 1)) * 1e-9;
     const int64_t done_here = p.counts.done() - done_before_;
     std::string text =
@@ -176,7 +176,7 @@ class BatchProgressBar {
     if (p.counts.left() == 0) return text + "; " + TimeText(elapsed_s);
     if (done_here > 0 && p.bound_s > 0)
       text += fmt::format("; {:.0f} % of the bound", 100 * p.work_share * p.bound_s / elapsed_s);
-    const std::optional<double> left_s = batch::TimeLeft_s(p, done_here);
+    const std::optional<double> left_s = offline::TimeLeft_s(p, done_here);
     return text + (left_s ? fmt::format("; {} to go", TimeText(*left_s)) : "; " + TimeText(elapsed_s) + " so far");
   }
 
@@ -190,8 +190,8 @@ void Say(std::string_view text) {
   std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
 }
 
-Result<std::unique_ptr<batch::Job>> OpenJob(const BatchOptions& o, const ShardOf& shard) {
-  batch::JobOptions options;
+Result<std::unique_ptr<offline::Job>> OpenJob(const BatchOptions& o, const ShardOf& shard) {
+  offline::JobOptions options;
   options.overwrite = o.overwrite;
   options.most_line_bytes = o.max_line.bytes;
   options.seed = static_cast<uint64_t>(o.engine.seed);
@@ -202,12 +202,12 @@ Result<std::unique_ptr<batch::Job>> OpenJob(const BatchOptions& o, const ShardOf
     }
     return InterruptCount() == 0;
   };
-  TACTUS_ASSIGN_OR_RETURN(const std::string model, ResolveModel(o.engine.model));
-  TACTUS_ASSIGN_OR_RETURN(options.settings, batch::SettingsOf(o.engine, model));
+  TACTUS_ASSIGN_OR_RETURN(const std::string model, compute::ResolveModel(o.engine.model));
+  TACTUS_ASSIGN_OR_RETURN(options.settings, offline::SettingsOf(o.engine, model));
   options.settings.emplace_back("--strict-fields", o.strict_fields ? "on" : "off");
   options.settings.emplace_back("--shard", shard.of > 1 ? fmt::format("{}/{}", shard.index + 1, shard.of) : "");
-  TACTUS_ASSIGN_OR_RETURN(auto job, batch::Job::Open(FilesOf(o, shard), options));
-  const batch::JobCounts counts = job->counts();
+  TACTUS_ASSIGN_OR_RETURN(auto job, offline::Job::Open(FilesOf(o, shard), options));
+  const offline::JobCounts counts = job->counts();
   const std::string by = o.engine.model.empty() ? "the default model" : Printable(o.engine.model);
   if (job->resumed()) {
     Say(fmt::format("going on with the job in {}: {} of {} lines are done; answers of {} go to {}", job->files().state,
@@ -219,8 +219,8 @@ Result<std::unique_ptr<batch::Job>> OpenJob(const BatchOptions& o, const ShardOf
   return job;
 }
 
-PlanFigures FiguresOf(const batch::PlanReport& plan, const std::string& order, double run_s) {
-  PlanFigures figures = batch::FiguresOf(plan.summary, plan.rated, plan.work_share, run_s);
+PlanFigures FiguresOf(const offline::PlanReport& plan, const std::string& order, double run_s) {
+  PlanFigures figures = offline::FiguresOf(plan.summary, plan.rated, plan.work_share, run_s);
   figures.order = order;
   figures.sample = plan.sample;
   figures.key_tokens = plan.key_tokens;
@@ -242,17 +242,17 @@ std::string PlanText(const PlanFigures& plan, int64_t finest_key_tokens) {
   return text + "; `tactus profile` measures this machine, and the next run says its share of what that allows";
 }
 
-Json ResultJson(const batch::Job& job, int64_t done_before, const RunResult& result) {
-  const batch::JobCounts c = job.counts();
-  Json report = RunJson(result);
+Json ResultJson(const offline::Job& job, int64_t done_before, const RunResult& result) {
+  const offline::JobCounts c = job.counts();
+  Json report = results::RunJson(result);
   report["lines"] = {
       {"in", c.lines}, {"out", c.out}, {"errors", c.errors}, {"left", c.left()}, {"before", done_before}};
   if (c.elsewhere > 0) report["shard"] = {{"elsewhere", c.elsewhere}, {"cut", job.cut()}};
   return report;
 }
 
-void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_before, const RunResult& result) {
-  const batch::JobCounts c = job.counts();
+void PrintResult(const BatchOptions& o, const offline::Job& job, int64_t done_before, const RunResult& result) {
+  const offline::JobCounts c = job.counts();
   const std::string text =
       fmt::format("{} lines in = {} out ({}) + {} errors ({}){}{}", c.lines, c.out, job.files().output, c.errors,
                   job.files().errors, c.left() > 0 ? fmt::format(" + {} left", c.left()) : "",
@@ -266,7 +266,7 @@ void PrintResult(const BatchOptions& o, const batch::Job& job, int64_t done_befo
   std::printf("%s\n", json_text::JsonText(ResultJson(job, done_before, result)).c_str());
 }
 
-void WarnOfIgnored(const batch::IgnoredFields& ignored) {
+void WarnOfIgnored(const offline::IgnoredFields& ignored) {
   if (ignored.lines == 0) return;
   Say(fmt::format(
       "warning: fields of {} {} were ignored, such as of line {}: {}; each result names those of its line "
@@ -275,21 +275,21 @@ void WarnOfIgnored(const batch::IgnoredFields& ignored) {
 }
 
 // A job that is done is no success where nothing of it was.
-Status CheckDone(const batch::Job& job) {
+Status CheckDone(const offline::Job& job) {
   if (job.counts().out > 0) return Status();
   return Internal(fmt::format("no line has an answer; {} says why of each", job.files().errors));
 }
 
 // What planning takes at most, so that the memory plan leaves it. A prompt has fewer tokens than its line has bytes.
-int64_t PlannerBytes(const BatchOptions& o, const batch::Job& job) {
-  const int64_t needed = batch::PlannerMemory(job.counts().lines, job.input_bytes() / kBytesPerToken);
+int64_t PlannerBytes(const BatchOptions& o, const offline::Job& job) {
+  const int64_t needed = offline::PlannerMemory(job.counts().lines, job.input_bytes() / kBytesPerToken);
   return o.planner_memory.bytes > 0 ? std::min(needed, o.planner_memory.bytes) : needed;
 }
 
 // Flags, and files that are read and written, before the model is looked for.
 Status CheckBeforeModel(const BatchOptions& o, const ShardOf& shard) {
-  TACTUS_RETURN_IF_ERROR(CheckOptions(o.engine));
-  const batch::JobFiles files = FilesOf(o, shard);
+  TACTUS_RETURN_IF_ERROR(engine::CheckOptions(o.engine));
+  const offline::JobFiles files = FilesOf(o, shard);
   TACTUS_RETURN_IF_ERROR(CheckApart({{"output", files.output},
                                      {"errors", files.errors},
                                      {"job", files.state},
@@ -307,7 +307,7 @@ Status Run(BatchOptions o, const CommandLine& line) {
   if (o.output.empty()) return InvalidArgument("--output is missing; name the file for answers (-o OUT.jsonl)");
   if (o.max_line.bytes < 1) return InvalidArgument("--max-line is 0; give some bytes, such as 16MiB", "max-line");
   TACTUS_ASSIGN_OR_RETURN(const ShardOf shard, ParseShard(o.shard));
-  batch::RunnerOptions options;
+  offline::RunnerOptions options;
   TACTUS_ASSIGN_OR_RETURN(options.order.order, PlanOrderOf(o.engine));
   TACTUS_RETURN_IF_ERROR(CheckBeforeModel(o, shard));
   CatchTermination();
@@ -325,14 +325,14 @@ Status Run(BatchOptions o, const CommandLine& line) {
   std::optional<Loading> loading(std::in_place);  // Ctrl-C does not wait for the model
   const auto say = [&start](std::string_view text) { start.Detail(text); };
   TACTUS_ASSIGN_OR_RETURN(const auto engine,
-                          CreateEngine(o.engine, say, {.clock = &SystemClock(), .recorder = recorder.get()}));
+                          engine::CreateEngine(o.engine, say, {.clock = &SystemClock(), .recorder = recorder.get()}));
   loading.reset();
   start.Clear();
-  TACTUS_RETURN_IF_ERROR(job->CheckSettings(batch::SettingsOf(engine->model())));
+  TACTUS_RETURN_IF_ERROR(job->CheckSettings(offline::SettingsOf(engine->model())));
   BatchProgressBar bar(before);
-  batch::PlanReport plan;
+  offline::PlanReport plan;
   options.plan = &plan;
-  batch::IgnoredFields ignored;
+  offline::IgnoredFields ignored;
   options.ignored = &ignored;
   options.order.sample_share = o.sample;
   options.order.seed = static_cast<uint64_t>(o.plan_seed);
@@ -346,16 +346,16 @@ Status Run(BatchOptions o, const CommandLine& line) {
   options.max_queue = o.engine.max_queue;
   options.limits = api::LimitsOf(*engine, o.engine.default_max_tokens);
   options.limits.strict_fields = o.strict_fields;
-  options.progress = [&](const batch::RunProgress& progress) {
+  options.progress = [&](const offline::RunProgress& progress) {
     bar.Show(progress, engine->Stats());
     return InterruptCount() == 0;
   };
-  Status status = batch::RunJob(job.get(), engine.get(), options, SystemClock());
+  Status status = offline::RunJob(job.get(), engine.get(), options, SystemClock());
   bar.End();
   engine->Drain(0);  // nothing runs: its figures include the last step
   RunResult result = engine->Outcome();
   if (plan.requests > 0) {
-    result.plan = FiguresOf(plan, batch::NameOf(options.order.order), result.duration_s);
+    result.plan = FiguresOf(plan, offline::NameOf(options.order.order), result.duration_s);
     result.plan->achieved_sharing = result.engine->prefix_sharing;
   }
   Status closed = engine->Close();

@@ -28,7 +28,7 @@
 namespace tactus::cli {
 namespace {
 
-struct BenchOptions : OfferedLoad {
+struct BenchOptions : sim::OfferedLoad {
   LoadOptions load;
   std::string output, warmup = "0", measure;
   int64_t requests = 100, seeds = 1;
@@ -49,7 +49,7 @@ struct BenchOptions : OfferedLoad {
     v.Field("vocab-size", load.vocab_size,
             {.unit = "tokens", .min = 10, .max = 10000000, .help = "token ids of prompts are drawn below this"});
     v.Field("timeout", timeout, {.unit = "duration", .help = "longest time for one request; 0: no limit"});
-    OfferedLoad::VisitFields(v);
+    sim::OfferedLoad::VisitFields(v);
     v.Field("slo-class", request_class, {.help = "the same as --request-class"});
     v.Field("requests", requests,
             {.unit = "requests",
@@ -121,7 +121,7 @@ constexpr int64_t kMostWarmup = 10000;
 
 // So many requests of their own are sent before the load; so much time is the load's own.
 Status ReadWindow(BenchOptions* options, ReportInput* input) {
-  TACTUS_ASSIGN_OR_RETURN(const RunLength warmup, ParseRunLength("warmup", options->warmup));
+  TACTUS_ASSIGN_OR_RETURN(const results::RunLength warmup, ParseRunLength("warmup", options->warmup));
   TACTUS_ASSIGN_OR_RETURN(input->measure, ParseRunLength("measure", options->measure));
   if (warmup.requests > kMostWarmup) {
     return InvalidArgument(
@@ -165,19 +165,19 @@ int CodeOf(const Status& status) {
 }
 
 struct Work {
-  std::vector<WorkloadRequest> requests;
+  std::vector<sim::WorkloadRequest> requests;
   Slo slo;
-  SloMix slo_mix;
+  sim::SloMix slo_mix;
 };
 
 Result<Work> MakeWork(const BenchOptions& options) {
   Work work;
   TACTUS_ASSIGN_OR_RETURN(work.slo, ParseSlo(options.slo));
   TACTUS_ASSIGN_OR_RETURN(work.slo_mix, ParseSloMix(options.slo_mix));
-  TACTUS_ASSIGN_OR_RETURN(const ParsedLoad load, ParseLoad(options));
-  TACTUS_RETURN_IF_ERROR(CheckClasses(work.slo_mix, load.spec));
-  TACTUS_ASSIGN_OR_RETURN(
-      work.requests, MakeWorkload(load.spec, load.arrivals, options.requests, static_cast<uint64_t>(options.seed)));
+  TACTUS_ASSIGN_OR_RETURN(const sim::ParsedLoad load, sim::ParseLoad(options));
+  TACTUS_RETURN_IF_ERROR(sim::CheckClasses(work.slo_mix, load.spec));
+  TACTUS_ASSIGN_OR_RETURN(work.requests, sim::MakeWorkload(load.spec, load.arrivals, options.requests,
+                                                           static_cast<uint64_t>(options.seed)));
   return work;
 }
 
@@ -190,10 +190,10 @@ Status GiveObjectives(const BenchOptions& options, Work* work) {
         points, MeasureAlone(options.load, work->requests, SystemClock(), [] { return InterruptCount() == 0; }));
     std::fprintf(stderr, "alone: %s\n", AloneText(points).c_str());
   }
-  for (WorkloadRequest& r : work->requests) {
-    DrawObjectives(
+  for (sim::WorkloadRequest& r : work->requests) {
+    sim::DrawObjectives(
         work->slo_mix, options.load.seed,
-        [&points](const WorkloadRequest& request) { return AloneAt(points, request); }, &r);
+        [&points](const sim::WorkloadRequest& request) { return AloneAt(points, request); }, &r);
   }
   return Status();
 }
@@ -206,8 +206,8 @@ struct Bench {
 };
 
 // With the seed of `options.load`. The error: nothing could be asked of the server.
-Result<Bench> RunOne(const BenchOptions& options, ReportInput input, Work work, RunFileWriter* file,
-                     KeptSeries* series) {
+Result<Bench> RunOne(const BenchOptions& options, ReportInput input, Work work, results::RunFileWriter* file,
+                     results::KeptSeries* series) {
   TACTUS_RETURN_IF_ERROR(GiveObjectives(options, &work));
   const bool bar = isatty(STDERR_FILENO) != 0;
   auto result = RunLoad(options.load, work.requests, SystemClock(), [bar](const LoadProgress& p) {
@@ -224,7 +224,7 @@ Result<Bench> RunOne(const BenchOptions& options, ReportInput input, Work work, 
     bench.code = FailBench(
         InvalidArgument("no request of the measured part completed: give less --warmup or a longer load"), kExitFailed);
   }
-  bench.json = RunJson(bench.run);
+  bench.json = results::RunJson(bench.run);
   bench.json["workload"] = options.workload;
   bench.json["model"] = options.load.model;
   bench.json["seed"] = static_cast<int64_t>(options.load.seed);
@@ -313,12 +313,12 @@ int BenchCommand(const Args& args) {
   input.slo_class = options.request_class;
   if (const Status status = CheckOutputs(options); !status.ok()) return FailBench(status, CodeOf(status));
   if (work->slo.any()) std::fprintf(stderr, "objectives of --slo: %s\n", ObjectivesText(work->slo).c_str());
-  for (const SloClass& c : work->slo_mix.classes)
+  for (const sim::SloClass& c : work->slo_mix.classes)
     std::fprintf(stderr, "objectives of class '%s': %s\n", Printable(c.name).c_str(), ObjectivesText(c).c_str());
   RunOut run_out = options.run_out;
   const auto series = KeepSeries(options.timeseries, &run_out);
   if (!series.ok()) return FailBench(series.status(), kExitUsage);
-  const auto run_file = OpenRunFile(run_out, line, RunFileWriter::WhenBehind::kWait);
+  const auto run_file = OpenRunFile(run_out, line, results::RunFileWriter::WhenBehind::kWait);
   if (!run_file.ok()) return FailBench(run_file.status(), CodeOf(run_file.status()));
   if (options.load.model.empty()) {
     auto model = FirstModel(options.load);
@@ -334,7 +334,7 @@ int BenchCommand(const Args& args) {
     if (const Status written = (*run_file)->Close(json_text::JsonText(bench->json) + "\n"); !written.ok())
       bench->code = FailBench(written, kExitFailed);
   }
-  std::string table = RunTable(bench->run);
+  std::string table = results::RunTable(bench->run);
   if (*series != nullptr) {
     bench->json["timeseries"] = (*series)->ToJson();
     table += "\n" + (*series)->Table();

@@ -12,7 +12,7 @@ namespace {
 
 std::string BalancerHelp() {
   std::string text = "\nBalancers (--balancer):\n";
-  for (const route::BalancerInfo& info : route::Balancers()) {
+  for (const fleet::BalancerInfo& info : fleet::Balancers()) {
     char line[256];
     std::snprintf(line, sizeof line, "  %-18s %s\n", info.name, info.help);
     text += line;
@@ -23,13 +23,13 @@ std::string BalancerHelp() {
 }  // namespace
 
 int EppCommand(const Args& args) {
-  gateway::EppOptions options;
+  fleet::EppOptions options;
   CommandLine line("epp", "--replicas URL,... [options]",
                    "Picks replicas for a data plane such as Envoy (external processing over gRPC).");
   line.Add(options);
   line.Epilog(BalancerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  const Status status = gateway::RunEpp(options, [](std::string_view text) {
+  const Status status = fleet::RunEpp(options, [](std::string_view text) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data());
   });
   if (status.ok()) return kExitOk;

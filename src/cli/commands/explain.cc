@@ -32,11 +32,11 @@ int FailExplain(const Status& status) {
 }
 
 Result<std::vector<RequestTimeline>> Find(const ExplainOptions& options) {
-  ReplayHooks::Explain explain;
+  core::ReplayHooks::Explain explain;
   explain.id = options.id;
-  ReplayHooks hooks;
+  core::ReplayHooks hooks;
   hooks.explain = &explain;
-  TACTUS_ASSIGN_OR_RETURN(const ReplayReport report, ReplayTrace(options.trace, hooks));
+  TACTUS_ASSIGN_OR_RETURN(const core::ReplayReport report, core::ReplayTrace(options.trace, hooks));
   if (!report.identical()) {
     return DataLoss(
         fmt::format("the recording '{}' was made by version {} and replays to another plan at step {}: its schedule is "
@@ -57,9 +57,9 @@ struct Explained {
   std::string json, table;
 };
 Result<Explained> Explain(const ExplainOptions& options) {
-  if (report::IsArchive(options.trace)) {
-    TACTUS_ASSIGN_OR_RETURN(const auto story, report::RequestStory(options.trace, options.id));
-    return Explained{story.dump(-1, ' ', false, Json::error_handler_t::replace), report::StoryTable(story)};
+  if (results::IsArchive(options.trace)) {
+    TACTUS_ASSIGN_OR_RETURN(const auto story, results::RequestStory(options.trace, options.id));
+    return Explained{story.dump(-1, ' ', false, Json::error_handler_t::replace), results::StoryTable(story)};
   }
   TACTUS_ASSIGN_OR_RETURN(const auto found, Find(options));
   return Explained{api::ExplainText(found), api::ExplainTable(found)};

@@ -39,22 +39,22 @@ struct FitOptions : SimCommandOptions {
   }
 };
 
-bool IsThisMachine(const SimOptions& o) {
+bool IsThisMachine(const sim::SimOptions& o) {
   return o.device.empty() || o.device == "cpu";
 }
 
 // Step times and KV memory of a server on this machine, as options of a simulation.
-Status UseThisMachine(SimOptions* o) {
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(o->model));
-  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
+Status UseThisMachine(sim::SimOptions* o) {
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(o->model));
+  TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
   EngineOptions engine;
   engine.model = path;
   if (!description.weights_status.ok()) engine.load_format = "dummy";
-  TACTUS_ASSIGN_OR_RETURN(const auto backend, MakeBackend(engine, description, SystemClock()));
+  TACTUS_ASSIGN_OR_RETURN(const auto backend, compute::MakeBackend(engine, description, SystemClock()));
   const BackendInfo info = backend->Info();
 
   const bool named = o->cost != "auto";
-  const std::string file = named ? o->cost : DefaultProfilePath(path, info.workers);
+  const std::string file = named ? o->cost : engine::DefaultProfilePath(path, info.workers);
   const auto profile = cost::LoadStepProfile(file);
   if (!profile.ok() && profile.status().code() == StatusCode::kNotFound && !named) {
     return NotFound(
@@ -69,19 +69,20 @@ Status UseThisMachine(SimOptions* o) {
   o->device.clear();
 
   // The scheduler says how large a step can be, which the memory plan wants to know.
-  SimOptions ask = *o;
+  sim::SimOptions ask = *o;
   ask.concurrency = 1;
   ask.kv_blocks = 1 << 20;
   if (ask.max_model_len == 0) ask.max_model_len = description.config.max_position;
-  TACTUS_ASSIGN_OR_RETURN(const SimSetup asked, SetUp(ask));
+  TACTUS_ASSIGN_OR_RETURN(const sim::SimSetup asked, SetUp(ask));
   MemoryDemand demand;
   demand.max_model_len = o->max_model_len;
   demand.max_num_seqs = o->max_num_seqs;
   demand.block_size = static_cast<int32_t>(o->block_size);
   demand.kv_bytes = engine.kv_cache_memory.bytes;
   demand.front_end_bytes = engine.front_end_bytes;
-  demand.other_bytes = OutputRulesMemory::Of(description.config.vocab_size, info.devices[0].memory_bytes).total();
-  TACTUS_ASSIGN_OR_RETURN(demand.max_step_tokens, MaxStepTokens(asked));
+  demand.other_bytes =
+      engine::OutputRulesMemory::Of(description.config.vocab_size, info.devices[0].memory_bytes).total();
+  TACTUS_ASSIGN_OR_RETURN(demand.max_step_tokens, sim::MaxStepTokens(asked));
   TACTUS_ASSIGN_OR_RETURN(const MemoryGrant memory, backend->PlanMemory(demand));
   if (o->kv_blocks == 0) o->kv_blocks = memory.num_blocks;
   o->max_model_len = memory.max_model_len;
@@ -111,9 +112,9 @@ Result<CapacityOptions> QuestionOf(const FitOptions& o) {
 
 std::string RowText(const char* what, const Json& result) {
   const auto value = [&result](const char* metric) {
-    const auto parsed = RunMetric::Parse(metric);
+    const auto parsed = results::RunMetric::Parse(metric);
     const auto found = parsed->Value(result);
-    return found ? MetricText(*found, parsed->info().unit) : std::string("-");
+    return found ? results::MetricText(*found, parsed->info().unit) : std::string("-");
   };
   return fmt::format("  {}: attainment {}, TTFT P50 {} P99 {}, gap P50 {} P99 {}, {} output tokens\n", what,
                      value("attainment"), value("p50(ttft)"), value("p99(ttft)"), value("p50(tbt)"), value("p99(tbt)"),

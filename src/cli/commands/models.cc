@@ -53,7 +53,7 @@ struct ModelsOptions {
 
 // File names need not be UTF-8; what is not is replaced.
 int List(const ModelsOptions& options) {
-  const auto models = ListModels();
+  const auto models = compute::ListModels();
   if (options.json) {
     Json out = {{"cache", CacheFolder()}, {"models", SortedJson::array()}};
     for (const auto& m : models)
@@ -72,20 +72,20 @@ int List(const ModelsOptions& options) {
 
 // Prints what is known of the model; then the error that a start would end with, if it would.
 Status Inspect(const ModelsOptions& options) {
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
-  TACTUS_ASSIGN_OR_RETURN(ModelDescription description, DescribeModel(path));
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(options.model));
+  TACTUS_ASSIGN_OR_RETURN(compute::ModelDescription description, compute::DescribeModel(path));
   EngineOptions engine = options.engine;
   if (!description.weights_status.ok()) engine.load_format = "dummy";
-  TACTUS_ASSIGN_OR_RETURN(const ModelNumerics numerics, ChooseModelNumerics(engine, description));
-  InspectOptions inspect;
+  TACTUS_ASSIGN_OR_RETURN(const compute::ModelNumerics numerics, compute::ChooseModelNumerics(engine, description));
+  compute::InspectOptions inspect;
   inspect.load = numerics.load;
   inspect.kv_dtype = numerics.numerics.kv_dtype;
-  inspect.numerics = NumericsText(numerics.numerics);
-  inspect.start = CheckStart(engine, description, SystemClock());
+  inspect.numerics = compute::NumericsText(numerics.numerics);
+  inspect.start = engine::CheckStart(engine, description, SystemClock());
   inspect.sampling = engine.sampling;
   inspect.warnings = description.config.warnings;
-  if (const auto text = CheckModel(engine, description); text.ok()) {
-    TurnEnds ends = FindTurnEnds(description, *text);
+  if (const auto text = engine::CheckModel(engine, description); text.ok()) {
+    engine::TurnEnds ends = engine::FindTurnEnds(description, *text);
     description.config.stop_ids = ends.ids();
     inspect.ends = std::move(ends.tokens);
     inspect.warnings.insert(inspect.warnings.end(), ends.warnings.begin(), ends.warnings.end());
@@ -94,8 +94,8 @@ Status Inspect(const ModelsOptions& options) {
   inspect.memory.max_model_len = options.max_model_len;
   inspect.memory.max_num_seqs = options.max_num_seqs;
   inspect.memory.kv_memory_bytes = options.kv_cache_memory.bytes;
-  const std::string text =
-      options.json ? json_text::JsonText(InspectJson(description, inspect)) : InspectText(description, inspect);
+  const std::string text = options.json ? json_text::JsonText(compute::InspectJson(description, inspect))
+                                        : compute::InspectText(description, inspect);
   std::printf("%s%s", text.c_str(), text.ends_with('\n') ? "" : "\n");
   return inspect.start;
 }

@@ -49,7 +49,7 @@ struct ProfileCommandOptions {
 // A bar that redraws itself on a terminal; elsewhere a line every tenth of the way.
 class ProfileProgressBar {
  public:
-  void Show(const ProfileProgress& p) {
+  void Show(const engine::ProfileProgress& p) {
     const int percent = static_cast<int>(100 * p.share);
     const std::string text = fmt::format("{} of {} steps, round {}, {:.0f} s", p.points, p.of, p.round,
                                          static_cast<double>(p.elapsed_ns) * 1e-9);
@@ -73,13 +73,13 @@ class ProfileProgressBar {
 
 // A run that was cut short keeps what it measured only where nothing is lost by it: `file` stays as it is, the rows go
 // to FILE.partial if the user named the file, and nowhere if it is the default one.
-Status TooFewRows(const ProfileCommandOptions& o, const std::string& file, const MeasuredProfile& measured,
+Status TooFewRows(const ProfileCommandOptions& o, const std::string& file, const engine::MeasuredProfile& measured,
                   const Status& why) {
   std::error_code error;
   const bool there = std::filesystem::exists(file, error);
   std::string kept;
   if (!o.out.empty() && !measured.samples.empty()) {
-    TACTUS_RETURN_IF_ERROR(ReplaceFile(file + ".partial", ProfileText(measured), "output"));
+    TACTUS_RETURN_IF_ERROR(ReplaceFile(file + ".partial", engine::ProfileText(measured), "output"));
     kept = fmt::format("; its rows are in {}.partial", file);
   }
   const std::string fate = fmt::format("{} {}{}", file, there ? "is as it was" : "was not written", kept);
@@ -97,32 +97,32 @@ Json SpreadJson(const std::optional<cost::StepSpread>& spread) {
 Status Profile(const ProfileCommandOptions& o, bool* interrupted) {
   if (o.time_limit.ns == 0)
     return InvalidArgument("--time-limit 0 leaves no time to measure in; give some, such as 30s", "time-limit");
-  TACTUS_RETURN_IF_ERROR(CheckOptions(o.engine));
+  TACTUS_RETURN_IF_ERROR(engine::CheckOptions(o.engine));
   if (!o.out.empty()) TACTUS_RETURN_IF_ERROR(CheckWritable(o.out, "output"));
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(o.engine.model));
-  const auto threads = o.engine.threads > 0 ? static_cast<int32_t>(o.engine.threads) : kernels::UsableCores();
-  const std::string file = !o.out.empty() ? o.out : DefaultProfilePath(path, threads);
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(o.engine.model));
+  const auto threads = o.engine.threads > 0 ? static_cast<int32_t>(o.engine.threads) : compute::UsableCores();
+  const std::string file = !o.out.empty() ? o.out : engine::DefaultProfilePath(path, threads);
   TACTUS_RETURN_IF_ERROR(CheckWritable(file, "output"));
   ProfileProgressBar bar;
-  ProfileOptions options;
+  engine::ProfileOptions options;
   options.time_limit_ns = o.time_limit.ns;
   options.max_points = o.max_points;
   options.max_context = o.max_context;
   options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
-  options.progress = [&bar, begun = false](const ProfileProgress& p) mutable {
+  options.progress = [&bar, begun = false](const engine::ProfileProgress& p) mutable {
     if (!begun) CatchInterrupt();  // before that it loads
     begun = true;
     bar.Show(p);
     return InterruptCount() == 0;
   };
-  auto measured = ProfileModel(o.engine, options, SystemClock());
+  auto measured = engine::ProfileModel(o.engine, options, SystemClock());
   bar.End();
   if (!measured.ok()) return measured.status();
   *interrupted = measured->interrupted;
   // A file that no command could read never takes the place of a good one.
-  auto fitted = FitMeasured(&*measured);
+  auto fitted = engine::FitMeasured(&*measured);
   if (!fitted.ok()) return TooFewRows(o, file, *measured, fitted.status());
-  TACTUS_RETURN_IF_ERROR(ReplaceFile(file, ProfileText(*measured), "output"));
+  TACTUS_RETURN_IF_ERROR(ReplaceFile(file, engine::ProfileText(*measured), "output"));
   std::fprintf(stderr, "%s%zu steps in %s\n", measured->interrupted ? "interrupted; kept: " : "",
                measured->samples.size(), file.c_str());
   TACTUS_ASSIGN_OR_RETURN(const auto spread, cost::NotedSpread(measured->remarks));

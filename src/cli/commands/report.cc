@@ -147,23 +147,23 @@ Status WritePng(std::string svg, std::string png) {
                                                 : fmt::format("signal {}", WTERMSIG(status))));
 }
 
-Status WritePictures(const report::Report& report, const std::string& folder, bool png) {
+Status WritePictures(const results::Report& report, const std::string& folder, bool png) {
   const auto write = [&folder](const std::string& name, const std::string& text) {
     return ReplaceFile((std::filesystem::path(folder) / name).string(), text, "pictures");
   };
-  std::vector<const report::Figure*> figures;
-  for (const report::Figure& figure : report.comparison) figures.push_back(&figure);
+  std::vector<const results::Figure*> figures;
+  for (const results::Figure& figure : report.comparison) figures.push_back(&figure);
   for (const auto& of_run : report.details) {
-    for (const report::Figure& figure : of_run) figures.push_back(&figure);
+    for (const results::Figure& figure : of_run) figures.push_back(&figure);
   }
-  for (const report::Figure* figure : figures) {
+  for (const results::Figure* figure : figures) {
     TACTUS_RETURN_IF_ERROR(write(figure->id() + ".svg",
-                                 std::visit([](const auto& plot) { return report::Svg(plot, true); }, figure->plot)));
+                                 std::visit([](const auto& plot) { return results::Svg(plot, true); }, figure->plot)));
     TACTUS_RETURN_IF_ERROR(
-        write(figure->id() + ".csv", std::visit([](const auto& plot) { return report::Csv(plot); }, figure->plot)));
+        write(figure->id() + ".csv", std::visit([](const auto& plot) { return results::Csv(plot); }, figure->plot)));
   }
   TACTUS_RETURN_IF_ERROR(
-      write("report.json", report::ReportJson(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
+      write("report.json", results::ReportJson(report).dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
   for (size_t i = 0; png && i < figures.size(); ++i) {
     const std::string path = (std::filesystem::path(folder) / figures[i]->id()).string();
     const Status made = WritePng(path + ".svg", path + ".png");
@@ -178,19 +178,19 @@ Status WritePictures(const report::Report& report, const std::string& folder, bo
 Status Write(const ReportOptions& options) {
   TACTUS_RETURN_IF_ERROR(Check(options));
   if (!options.output.empty() || !options.pictures.empty()) {
-    std::vector<report::RunView> runs;
+    std::vector<results::RunView> runs;
     for (const std::string& path : options.runs) {
-      TACTUS_ASSIGN_OR_RETURN(report::RunView run, report::ViewRun(path));
+      TACTUS_ASSIGN_OR_RETURN(results::RunView run, results::ViewRun(path));
       if (!run.file.complete())
         std::fprintf(stderr, "%s: the recording was not closed in order; what is there is shown\n", path.c_str());
       runs.push_back(std::move(run));
     }
-    report::LabelRuns(&runs);
-    const report::Report report = report::MakeReport(std::move(runs));
-    if (!options.output.empty()) TACTUS_RETURN_IF_ERROR(ReplaceFile(options.output, report::Page(report), "output"));
+    results::LabelRuns(&runs);
+    const results::Report report = results::MakeReport(std::move(runs));
+    if (!options.output.empty()) TACTUS_RETURN_IF_ERROR(ReplaceFile(options.output, results::Page(report), "output"));
     if (!options.pictures.empty()) TACTUS_RETURN_IF_ERROR(WritePictures(report, options.pictures, options.png));
   }
-  return options.perfetto.empty() ? Status() : report::WritePerfetto(options.runs[0], options.perfetto);
+  return options.perfetto.empty() ? Status() : results::WritePerfetto(options.runs[0], options.perfetto);
 }
 
 }  // namespace

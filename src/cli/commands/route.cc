@@ -117,7 +117,7 @@ int Ask(const Action& action, const Args& args) {
 }
 
 struct RouteOptions {
-  router::RouterOptions router;
+  fleet::RouterOptions router;
   RunOut run_out;
 
   template <class V>
@@ -130,7 +130,7 @@ struct RouteOptions {
 
 std::string BalancerHelp() {
   std::string text = "\nBalancers (--balancer):\n";
-  for (const route::BalancerInfo& b : route::Balancers()) text += fmt::format("  {:18} {}\n", b.name, b.help);
+  for (const fleet::BalancerInfo& b : fleet::Balancers()) text += fmt::format("  {:18} {}\n", b.name, b.help);
   text += "\nOf a router that runs (tactus route NAME --help):\n";
   for (const Action& action : kActions) text += fmt::format("  {:18} {}\n", action.name, action.about);
   return text;
@@ -148,14 +148,14 @@ int RouteCommand(const Args& args) {
   line.Add(options);
   line.Epilog(BalancerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  Status status = router::RouterServer::Check(options.router);
-  auto file = status.ok() ? OpenRunFile(options.run_out, line, RunFileWriter::WhenBehind::kGiveUp)
-                          : Result<std::unique_ptr<RunFileWriter>>(status);
+  Status status = fleet::RouterServer::Check(options.router);
+  auto file = status.ok() ? OpenRunFile(options.run_out, line, results::RunFileWriter::WhenBehind::kGiveUp)
+                          : Result<std::unique_ptr<results::RunFileWriter>>(status);
   status = file.status();
   if (file.ok()) {
-    std::optional<router::RouteRecorder> recorder;
+    std::optional<fleet::RouteRecorder> recorder;
     if (*file != nullptr) recorder.emplace(std::move(*file), SystemClock().NowNs());
-    status = router::RunRouter(
+    status = fleet::RunRouter(
         options.router,
         [](std::string_view text) { std::fprintf(stderr, "%.*s\n", static_cast<int>(text.size()), text.data()); },
         recorder ? &*recorder : nullptr);

@@ -293,7 +293,7 @@ int RunCommand(const Args& args) {
     FailRun(status);
     return kExitUsage;
   }
-  if (const Status status = CheckOptions(options.engine); !status.ok()) {
+  if (const Status status = engine::CheckOptions(options.engine); !status.ok()) {
     const int code = FailRun(status);
     return status.code() == StatusCode::kInvalidArgument ? kExitUsage : code;
   }

@@ -22,21 +22,21 @@ namespace {
 
 std::string SchedulerHelp() {
   std::string text = "\nSchedulers (--scheduler), each a row of five choices that can be exchanged alone:\n";
-  for (const auto& p : sched::Presets()) {
+  for (const auto& p : core::Presets()) {
     char line[256];
     std::snprintf(line, sizeof line, "  %-16s %s\n                   %s, %s, %s, %s, %s\n", p.name, p.help, p.order,
                   p.admission, p.composition, p.budget, p.preemption);
     text += line;
   }
-  const std::pair<const char*, sched::Choice> choices[] = {{"--order", sched::Choice::kOrder},
-                                                           {"--admission", sched::Choice::kAdmission},
-                                                           {"--composition", sched::Choice::kComposition},
-                                                           {"--budget", sched::Choice::kBudget},
-                                                           {"--preemption", sched::Choice::kPreemption},
-                                                           {"--gate", sched::Choice::kGate}};
+  const std::pair<const char*, core::Choice> choices[] = {{"--order", core::Choice::kOrder},
+                                                          {"--admission", core::Choice::kAdmission},
+                                                          {"--composition", core::Choice::kComposition},
+                                                          {"--budget", core::Choice::kBudget},
+                                                          {"--preemption", core::Choice::kPreemption},
+                                                          {"--gate", core::Choice::kGate}};
   for (const auto& [flag, choice] : choices) {
     text += "\n" + std::string(flag) + ":\n";
-    for (const auto& value : sched::Values(choice)) {
+    for (const auto& value : core::Values(choice)) {
       char line[256];
       std::snprintf(line, sizeof line, "  %-24s %s\n", value.name, value.help);
       text += line;
@@ -47,16 +47,16 @@ std::string SchedulerHelp() {
 
 // The model's faults that show before weights are read.
 Status CheckModelOf(const EngineOptions& options) {
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
-  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
-  return CheckStart(options, description, SystemClock());
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(options.model));
+  TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
+  return engine::CheckStart(options, description, SystemClock());
 }
 
 // Flags, and files that it is to write.
 Status CheckBeforeModel(const ServeCommandOptions& options) {
   TACTUS_RETURN_IF_ERROR(CheckServeOptions(options.engine, options.serve));
   TACTUS_RETURN_IF_ERROR(CheckApart({{"run-out", options.run_out.path}, {"trace-out", options.engine.trace_out}}));
-  TACTUS_RETURN_IF_ERROR(CheckOptions(options.engine));
+  TACTUS_RETURN_IF_ERROR(engine::CheckOptions(options.engine));
   return CheckRunOut(options.run_out);
 }
 
@@ -73,7 +73,7 @@ int ServeCommand(const Args& args) {
   CommandLine line = ServeLine(&options);
   line.Epilog(SchedulerHelp());
   if (const auto exit = line.ParseOrExit(args)) return *exit;
-  if (const sched::SearchInfo* search = sched::FindSearch(engine.scheduler); search != nullptr) {
+  if (const core::SearchInfo* search = core::FindSearch(engine.scheduler); search != nullptr) {
     std::fprintf(stderr,
                  "tactus serve: --scheduler %s knows all requests beforehand and exists in simulation only "
                  "('tactus sim')\n",
@@ -81,16 +81,17 @@ int ServeCommand(const Args& args) {
     return kExitUsage;
   }
   if (const Status status = CheckBeforeModel(options); !status.ok()) return FailServe(status);
-  std::unique_ptr<RunRecorder> recorder;  // made late: a start without a port or a model leaves an older file alone
+  std::unique_ptr<core::RunRecorder>
+      recorder;  // made late: a start without a port or a model leaves an older file alone
   std::optional<RunResult> result;
   StartLog log(options.serve.verbose);
   Status status = RunServer(
       engine, options.serve,
       [&](const EngineOptions& o, const Engine::Progress&) -> Result<std::unique_ptr<Engine>> {
-        TACTUS_RETURN_IF_ERROR(ResolveModel(o.model).status());
+        TACTUS_RETURN_IF_ERROR(compute::ResolveModel(o.model).status());
         TACTUS_ASSIGN_OR_RETURN(recorder, OpenEngineRecorder(options.run_out, line, SystemClock()));
-        return CreateEngine(o, [&log](std::string_view text) { log.Detail(text); },
-                            {.clock = &SystemClock(), .recorder = recorder.get()});
+        return engine::CreateEngine(o, [&log](std::string_view text) { log.Detail(text); },
+                                    {.clock = &SystemClock(), .recorder = recorder.get()});
       },
       [&log](std::string_view text) { log.Line(text); },
       options.json || !options.run_out.path.empty() ? &result : nullptr);

@@ -43,20 +43,20 @@ Json KnownNames() {
   Json list;
   list["models"] = Section(cost::KnownModels());
   list["devices"] = Section(cost::KnownDevices());
-  list["schedulers"] = Section(sched::Presets());
-  for (const sched::SearchInfo& search : sched::Searches()) list["schedulers"][search.name] = search.help;
-  list["order"] = Section(sched::Values(sched::Choice::kOrder));
-  list["admission"] = Section(sched::Values(sched::Choice::kAdmission));
-  list["composition"] = Section(sched::Values(sched::Choice::kComposition));
-  list["budget"] = Section(sched::Values(sched::Choice::kBudget));
-  list["preemption"] = Section(sched::Values(sched::Choice::kPreemption));
-  list["gate"] = Section(sched::Values(sched::Choice::kGate));
+  list["schedulers"] = Section(core::Presets());
+  for (const core::SearchInfo& search : core::Searches()) list["schedulers"][search.name] = search.help;
+  list["order"] = Section(core::Values(core::Choice::kOrder));
+  list["admission"] = Section(core::Values(core::Choice::kAdmission));
+  list["composition"] = Section(core::Values(core::Choice::kComposition));
+  list["budget"] = Section(core::Values(core::Choice::kBudget));
+  list["preemption"] = Section(core::Values(core::Choice::kPreemption));
+  list["gate"] = Section(core::Values(core::Choice::kGate));
   list["speculation"] = {{"none", "one token of a sequence in a step"},
                          {"ngram", "guesses from the text itself, right with the chance --draft-acceptance"},
                          {"draft", "guesses of a smaller model, which take no time here"}};
-  list["predictors"] = Section(predict::Predictors());
-  list["balancers"] = Section(route::Balancers());
-  list["workloads"] = Section(KnownWorkloads());
+  list["predictors"] = Section(core::Predictors());
+  list["balancers"] = Section(fleet::Balancers());
+  list["workloads"] = Section(sim::KnownWorkloads());
   return list;
 }
 
@@ -80,7 +80,7 @@ class Progress {
   explicit Progress(bool terminal)
       : terminal_(terminal), begin_ns_(SystemClock().NowNs()), next_ns_(begin_ns_ + kSecond / 5) {}
 
-  bool Show(const SimProgress& p) {
+  bool Show(const sim::SimProgress& p) {
     const TimeNs now = SystemClock().NowNs();
     if (now >= next_ns_) {
       next_ns_ = now + (terminal_ ? kSecond / 5 : 10 * kSecond);
@@ -88,7 +88,7 @@ class Progress {
     }
     return InterruptCount() == 0;
   }
-  void End(const SimProgress& p) {
+  void End(const sim::SimProgress& p) {
     if (drawn_ && terminal_) {
       Draw(p, SystemClock().NowNs());
       std::fprintf(stderr, "\n");
@@ -96,7 +96,7 @@ class Progress {
   }
 
  private:
-  void Draw(const SimProgress& p, TimeNs now) {
+  void Draw(const sim::SimProgress& p, TimeNs now) {
     const double seconds = static_cast<double>(now - begin_ns_) * 1e-9;
     const std::string text = fmt::format("{}/{} requests, {} steps, {:.0f} s simulated in {:.1f} s", p.ended, p.total,
                                          p.steps, static_cast<double>(p.now_ns) * 1e-9, seconds);
@@ -117,37 +117,37 @@ class Progress {
   bool drawn_ = false;
 };
 
-int Write(const SimCommandOptions& options, const SimReport& report, const KeptSeries* series) {
-  if (!options.json) std::printf("%s%s", RunTable(report.run).c_str(), report.text.c_str());
+int Write(const SimCommandOptions& options, const sim::SimReport& report, const results::KeptSeries* series) {
+  if (!options.json) std::printf("%s%s", results::RunTable(report.run).c_str(), report.text.c_str());
   if (!options.json && series != nullptr) std::printf("\n%s", series->Table().c_str());
   const Status written = WriteResult(report.json, options.json, options.output);
   return written.ok() ? kExitOk : FailSim(written, kExitFailed);
 }
 
 int CodeOf(const RunResult& run) {
-  const Status completed = CheckCompleted(run);
+  const Status completed = sim::CheckCompleted(run);
   return completed.ok() ? kExitOk : FailSim(completed, kExitFailed);
 }
 
-int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* setup) {
+int RunOne(const SimCommandOptions& options, const CommandLine& line, sim::SimSetup* setup) {
   RunOut run_out = options.run_out;
   const auto series = KeepSeries(options.timeseries, &run_out);
   if (!series.ok()) return FailSim(series.status(), ExitCodeOf(series.status()));
-  auto file = OpenRunFile(run_out, line, RunFileWriter::WhenBehind::kWait);
+  auto file = OpenRunFile(run_out, line, results::RunFileWriter::WhenBehind::kWait);
   if (!file.ok()) return FailSim(file.status(), ExitCodeOf(file.status()));
-  std::optional<RunRecorder> recorder;
+  std::optional<core::RunRecorder> recorder;
   if (*file != nullptr || *series != nullptr)
     setup->config.recorder = &recorder.emplace(std::move(*file), 0, series->get());
   std::optional<Progress> progress;
-  SimWatch watch;
+  sim::SimWatch watch;
   watch.begun = [&progress](const std::string& scheduler) {
     std::fprintf(stderr, "scheduler %s\n", scheduler.c_str());
     progress.emplace(isatty(STDERR_FILENO) != 0);
   };
-  watch.run = [&progress](const SimProgress& p) { return progress->Show(p); };
-  auto report = RunSetup(options.sim, setup, SystemClock(), watch);
+  watch.run = [&progress](const sim::SimProgress& p) { return progress->Show(p); };
+  auto report = sim::RunSetup(options.sim, setup, SystemClock(), watch);
   if (!report.ok()) return FailSim(report.status(), progress ? kExitFailed : ExitCodeOf(report.status()));
-  const SimProgress& p = report->progress;
+  const sim::SimProgress& p = report->progress;
   progress->End(p);
   if (recorder) {
     const std::string result = report->json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -161,11 +161,11 @@ int RunOne(const SimCommandOptions& options, const CommandLine& line, SimSetup* 
   return kExitInterrupted;
 }
 
-int RunSearch(const SimCommandOptions& options, SimSetup* setup) {
+int RunSearch(const SimCommandOptions& options, sim::SimSetup* setup) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
   TimeNs next = SystemClock().NowNs() + kSecond;
-  SimWatch watch;
-  watch.search = [&](const OracleProgress& p) {
+  sim::SimWatch watch;
+  watch.search = [&](const sim::OracleProgress& p) {
     if (const TimeNs now = SystemClock().NowNs(); now >= next) {
       next = now + (terminal ? kSecond : 10 * kSecond);
       std::string bound;
@@ -177,7 +177,7 @@ int RunSearch(const SimCommandOptions& options, SimSetup* setup) {
     }
     return InterruptCount() == 0;
   };
-  const auto report = RunSetup(options.sim, setup, SystemClock(), watch);
+  const auto report = sim::RunSetup(options.sim, setup, SystemClock(), watch);
   if (terminal) std::fprintf(stderr, "\n");
   if (!report.ok())
     return FailSim(report.status(),
@@ -236,13 +236,13 @@ int SimCommand(const Args& args) {
                                     Printable(options.sim.step_noise))),
         kExitUsage);
   }
-  if (!options.run_out.path.empty() && sched::FindSearch(options.sim.scheduler) != nullptr) {
+  if (!options.run_out.path.empty() && core::FindSearch(options.sim.scheduler) != nullptr) {
     return FailSim(
         InvalidArgument("--run-out records one simulated run: with a scheduler that makes many runs give it to "
                         "a run of the scheduler that it names"),
         kExitUsage);
   }
-  if (options.timeseries.interval.ns != 0 && sched::FindSearch(options.sim.scheduler) != nullptr) {
+  if (options.timeseries.interval.ns != 0 && core::FindSearch(options.sim.scheduler) != nullptr) {
     return FailSim(
         InvalidArgument("--timeseries is of one simulated run: with a scheduler that makes many runs give it "
                         "to a run of the scheduler that it names"),
@@ -273,11 +273,11 @@ int SimCommand(const Args& args) {
   }
   if (const Status status = CheckRunOut(options.run_out); !status.ok()) return FailSim(status, ExitCodeOf(status));
   if (!options.replay.empty()) {
-    const SimOptions& o = options.sim;
+    const sim::SimOptions& o = options.sim;
     RunOut run_out = options.run_out;
     const auto series = KeepSeries(options.timeseries, &run_out);
     if (!series.ok()) return FailSim(series.status(), ExitCodeOf(series.status()));
-    auto run_file = OpenRunFile(run_out, line, RunFileWriter::WhenBehind::kWait);
+    auto run_file = OpenRunFile(run_out, line, results::RunFileWriter::WhenBehind::kWait);
     if (!run_file.ok()) return FailSim(run_file.status(), ExitCodeOf(run_file.status()));
     return SimReplay({options.replay, options.times, o.cost == "auto" ? "" : o.cost, o.model, o.device, o.tp,
                       options.json, options.output, o.steps_out},

@@ -32,7 +32,7 @@ void PrintCase(const CapacityOptions& o, const CapacityCase& c, const Json& j) {
   for (const SeedOutcome& s : c.seeds) {
     if (s.cost) costs.push_back(*s.cost);
   }
-  if (costs.size() == c.seeds.size()) text += fmt::format("; {:.4g} per million tokens", MeanOver(costs).mean);
+  if (costs.size() == c.seeds.size()) text += fmt::format("; {:.4g} per million tokens", results::MeanOver(costs).mean);
   const SeedOutcome& first = c.seeds.front();
   text += fmt::format("; {}{} breaks {}", c.seeds.size() > 1 ? fmt::format("with seed {} ", c.of.options.seed) : "",
                       ValueText(o, first.broke->value), first.breaks);
@@ -105,7 +105,7 @@ int SimCapacityCommand(const Args& args) {
   CommandLine line("sim capacity", "--until CONDITION --model M --device D --workload W [options]",
                    "Finds the largest rate at which a condition on the run holds, by bisection, for each seed.");
   line.Add(options);
-  line.Epilog("\nIn --until: " + MetricNames() +
+  line.Epilog("\nIn --until: " + results::MetricNames() +
               ". By class: p99(ttft, CLASS), attainment(CLASS). docs/searches.md has the rules.\n");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   return Search(options);

@@ -74,7 +74,7 @@ Result<Requests> RequestsOf(const ChunkOptions& o) {
 }
 
 // Whether a request fits into the context and all sequences at once into the KV memory.
-Status CheckRoom(const SimOptions& o, const Requests& r, const SequenceRoom& room) {
+Status CheckRoom(const sim::SimOptions& o, const Requests& r, const sim::SequenceRoom& room) {
   const int64_t tokens = r.prompt + r.answer;
   const Status fits = room.context > 0
                           ? CheckContext(r.prompt, r.answer, room.context, "prompt-tokens", ContextOverflow::kAnswer)
@@ -175,7 +175,7 @@ Json RowOf(const Candidate& c, const Candidate& apart, double best) {
           {"ties_with_best", c.tokens_per_s >= (1 - kTie) * best}};
 }
 
-Json ChunkJson(const SimSetup& setup, const Requests& r) {
+Json ChunkJson(const sim::SimSetup& setup, const Requests& r) {
   const Steady steady(*setup.step_time, r);
   const Candidate apart = steady.Apart();
   std::vector<Candidate> found;
@@ -237,7 +237,7 @@ int SimChunkCommand(const Args& args) {
   if (const Status status = CheckForMany(options); !status.ok()) return FailOf(kChunkName, status, ExitCodeOf(status));
   auto setup = SetUpStepTimes(options.sim);
   if (!setup.ok()) return FailOf(kChunkName, setup.status(), ExitCodeOf(setup.status()));
-  const auto room = PlanRoom(options.sim, &*setup);
+  const auto room = sim::PlanRoom(options.sim, &*setup);
   if (!room.ok()) return FailOf(kChunkName, room.status(), ExitCodeOf(room.status()));
   if (const Status fits = CheckRoom(options.sim, *requests, *room); !fits.ok())
     return FailOf(kChunkName, fits, kExitUsage);

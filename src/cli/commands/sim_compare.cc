@@ -50,7 +50,7 @@ CommandLine CompareLine(CompareOptions* options) {
       "`tactus bench`), a run\nfile (--run-out), or a configuration (`tactus sim --print-config`), which is simulated "
       "with --seeds seeds; options beside it\nare for all configurations. Several results of one thing are joined by "
       "commas: a1.json,a2.json.\nMetrics: " +
-      MetricNames() + ".\n");
+      results::MetricNames() + ".\n");
   return line;
 }
 
@@ -85,10 +85,10 @@ struct Operand {
 
 Result<Operand> ReadFile(const std::string& file) {
   Operand operand{std::filesystem::path(file).filename().string(), std::nullopt};
-  if (report::IsArchive(file)) {  // as a run file is
-    RunVisitor nothing;
-    RunFile run;
-    TACTUS_RETURN_IF_ERROR(ReadRunFile(file, &nothing, &run));
+  if (results::IsArchive(file)) {  // as a run file is
+    results::RunVisitor nothing;
+    results::RunFile run;
+    TACTUS_RETURN_IF_ERROR(results::ReadRunFile(file, &nothing, &run));
     if (!run.complete()) {
       return InvalidArgument(
           fmt::format("'{}' was not closed: it has no result to compare; `tactus report` shows what "
@@ -155,20 +155,21 @@ Status CheckSet(const RunSet& set) {
   return Status();
 }
 
-Json CompareJson(const std::vector<RunSet>& sets, const std::vector<RunMetric>& metrics) {
+Json CompareJson(const std::vector<RunSet>& sets, const std::vector<results::RunMetric>& metrics) {
   Json names = Json::array(), rows = Json::object();
   for (const RunSet& set : sets) names.push_back({{"name", set.name}, {"runs", set.runs.size()}});
   const RunSet& first = sets.front();
-  for (const RunMetric& metric : metrics) {
+  for (const results::RunMetric& metric : metrics) {
     const auto base = first.Values(metric);
     Json row = Json::array();
     for (const RunSet& set : sets) {
       const auto values = set.Values(metric);
       Json cell = {{"mean", nullptr}, {"ratio", nullptr}};
-      if (values) cell["mean"] = IntervalJson(MeanOver(*values));
+      if (values) cell["mean"] = results::IntervalJson(results::MeanOver(*values));
       const bool paired = set.Seeds() && set.Seeds() == first.Seeds();
       if (values && base && &set != &first) {
-        if (const auto ratio = RatioOver(*values, *base, paired)) cell["ratio"] = IntervalJson(*ratio);
+        if (const auto ratio = results::RatioOver(*values, *base, paired))
+          cell["ratio"] = results::IntervalJson(*ratio);
       }
       row.push_back(std::move(cell));
     }
@@ -186,7 +187,7 @@ const char* Verdict(const Json& ratio, int sense) {
   return (low > 1) == (sense > 0) ? "  better" : "  worse";
 }
 
-void Print(const std::vector<RunSet>& sets, const std::vector<RunMetric>& metrics, const Json& json) {
+void Print(const std::vector<RunSet>& sets, const std::vector<results::RunMetric>& metrics, const Json& json) {
   for (size_t i = 0; i < sets.size(); ++i) {
     std::printf("%s%s: %zu %s\n", i == 0 ? "compared with " : "", sets[i].name.c_str(), sets[i].runs.size(),
                 sets[i].runs.size() == 1 ? "run" : "runs");
@@ -194,11 +195,11 @@ void Print(const std::vector<RunSet>& sets, const std::vector<RunMetric>& metric
   bool intervals = false;
   for (size_t i = 1; i < sets.size(); ++i) {
     std::printf("\n%-20s %14s %14s   %s\n", sets[i].name.c_str(), "the first", "this", "ratio (95 % interval)");
-    for (const RunMetric& metric : metrics) {
+    for (const results::RunMetric& metric : metrics) {
       const Json& row = json["metrics"][metric.Name()];
       const auto mean = [&metric](const Json& cell) {
         return cell["mean"].is_null() ? std::string("-")
-                                      : MetricText(cell["mean"]["mean"].get<double>(), metric.info().unit);
+                                      : results::MetricText(cell["mean"]["mean"].get<double>(), metric.info().unit);
       };
       std::string ratio = "-";
       if (const Json& r = row[i]["ratio"]; !r.is_null()) {
@@ -222,7 +223,7 @@ void Print(const std::vector<RunSet>& sets, const std::vector<RunMetric>& metric
 // The results of all operands, in their order; configurations are simulated. `rest`: the options, for each of them.
 Result<std::vector<RunSet>> SetsOf(const std::vector<std::string>& files, const Args& rest, const CompareOptions& o) {
   std::vector<RunSet> sets;
-  std::vector<std::pair<std::string, SimOptions>> configurations;
+  std::vector<std::pair<std::string, sim::SimOptions>> configurations;
   std::vector<size_t> places;
   for (const std::string& file : files) {
     TACTUS_ASSIGN_OR_RETURN(Operand operand, ReadOperand(file));
@@ -254,7 +255,7 @@ int Compare(const std::vector<std::string>& files, const Args& rest, const Compa
   if (files.size() < 2)
     return fail(
         InvalidArgument("name at least two results or configurations, before the options: tactus sim compare A B"));
-  const auto metrics = RunMetric::ParseList(o.show);
+  const auto metrics = results::RunMetric::ParseList(o.show);
   if (!metrics.ok()) return fail(InvalidArgument("--show: " + metrics.status().message(), "show"));
   if (const Status status = CheckForMany(o); !status.ok()) return fail(status);
   const auto sets = SetsOf(files, rest, o);

@@ -19,7 +19,7 @@
 namespace tactus::cli {
 namespace {
 
-Json RecordedJson(const ReplayReport& r) {
+Json RecordedJson(const core::ReplayReport& r) {
   return {{"recorded_by", r.program_version},
           {"scheduler", r.scheduler},
           {"complete", r.complete},
@@ -43,7 +43,7 @@ Json ErrorJson(const Summary& measured, const Summary& predicted) {
           {"p99", Error(measured.p99, predicted.p99)}};
 }
 
-void PrintTable(const ModelReplay& m) {
+void PrintTable(const sim::ModelReplay& m) {
   std::printf("step time: median absolute error %.2f %%, P90 %.2f %%, sum %+.2f %% over %lld steps\n",
               100 * m.errors.median_abs, 100 * m.errors.p90_abs, 100 * m.errors.total,
               static_cast<long long>(m.errors.steps));
@@ -93,16 +93,16 @@ Result<Model> MakeModel(const SimReplayOptions& o) {
   }
   std::string path = o.cost;
   if (path.empty()) {
-    TraceHeader header;
-    ReplayHooks hooks;
+    core::TraceHeader header;
+    core::ReplayHooks hooks;
     hooks.header = &header;
-    TACTUS_RETURN_IF_ERROR(ReplayTrace(o.file, hooks).status());
+    TACTUS_RETURN_IF_ERROR(core::ReplayTrace(o.file, hooks).status());
     const std::string model = OptionOf(header.started_with, "model"),
                       threads = OptionOf(header.started_with, "threads");
     if (model.empty())
       return InvalidArgument("--cost FILE is missing: the recording does not say which model it ran", "cost");
-    const int32_t count = threads.empty() || threads == "0" ? kernels::UsableCores() : std::atoi(threads.c_str());
-    path = DefaultProfilePath(model, count);
+    const int32_t count = threads.empty() || threads == "0" ? compute::UsableCores() : std::atoi(threads.c_str());
+    path = engine::DefaultProfilePath(model, count);
   }
   auto profile = cost::LoadStepProfile(path);
   if (!profile.ok() && profile.status().code() == StatusCode::kNotFound) {
@@ -120,7 +120,7 @@ int FailReplay(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument ? kExitUsage : kExitFailed;
 }
 
-int Write(const SimReplayOptions& o, Json result, const KeptSeries* series) {
+int Write(const SimReplayOptions& o, Json result, const results::KeptSeries* series) {
   if (series != nullptr) {
     if (!o.json) std::printf("\n%s", series->Table().c_str());
     result["timeseries"] = series->ToJson();
@@ -133,18 +133,18 @@ int Write(const SimReplayOptions& o, Json result, const KeptSeries* series) {
   return written.ok() ? kExitOk : FailReplay(written);
 }
 
-int Close(RunRecorder* recorder, const RunResult& result) {
+int Close(core::RunRecorder* recorder, const RunResult& result) {
   if (recorder == nullptr) return kExitOk;
   const Status written = recorder->Close(ToJson(result));
   return written.ok() ? kExitOk : FailReplay(written);
 }
 
-int ReplayRecorded(const SimReplayOptions& o, RunRecorder* recorder, const KeptSeries* series) {
-  EngineMetrics metrics("", {}, 0, true);
-  ReplayHooks hooks;
+int ReplayRecorded(const SimReplayOptions& o, core::RunRecorder* recorder, const results::KeptSeries* series) {
+  core::EngineMetrics metrics("", {}, 0, true);
+  core::ReplayHooks hooks;
   hooks.recorder = recorder;
   if (recorder != nullptr) hooks.sink = &metrics;
-  const auto report = ReplayTrace(o.file, hooks);
+  const auto report = core::ReplayTrace(o.file, hooks);
   if (!report.ok()) return FailReplay(report.status());
   if (!o.json) {
     std::printf("%lld requests, %lld steps recorded, %lld replayed under %s\n",
@@ -167,10 +167,10 @@ int ReplayRecorded(const SimReplayOptions& o, RunRecorder* recorder, const KeptS
   return report->identical() ? kExitOk : kExitFailed;
 }
 
-Status WriteSteps(const std::string& path, const std::vector<StepPrediction>& steps) {
+Status WriteSteps(const std::string& path, const std::vector<sim::StepPrediction>& steps) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << "prefill_tokens,prefill_context,decodes,decode_context_tokens,step_ms,predicted_ms\n";
-  for (const StepPrediction& s : steps) {
+  for (const sim::StepPrediction& s : steps) {
     out << fmt::format("{},{},{},{},{:.4f},{:.4f}\n", s.prefill_tokens, s.prefill_context, s.decodes,
                        s.decode_context_tokens, static_cast<double>(s.measured_ns) * 1e-6,
                        static_cast<double>(s.predicted_ns) * 1e-6);
@@ -179,11 +179,11 @@ Status WriteSteps(const std::string& path, const std::vector<StepPrediction>& st
   return out ? Status() : DataLoss(fmt::format("cannot write '{}'", path));
 }
 
-int ReplayModel(const SimReplayOptions& o, RunRecorder* recorder, const KeptSeries* series) {
+int ReplayModel(const SimReplayOptions& o, core::RunRecorder* recorder, const results::KeptSeries* series) {
   auto model = MakeModel(o);
   if (!model.ok()) return FailReplay(model.status());
   std::fprintf(stderr, "step times: %s\n", model->about.c_str());
-  auto replay = ReplayWithModel(o.file, *model->step_time, recorder);
+  auto replay = sim::ReplayWithModel(o.file, *model->step_time, recorder);
   if (!replay.ok()) return FailReplay(replay.status());
   replay->most.chunks = {&replay->most_chunk, 1};
   std::string beyond;
@@ -200,8 +200,8 @@ int ReplayModel(const SimReplayOptions& o, RunRecorder* recorder, const KeptSeri
                    {"p90_abs_error", replay->errors.p90_abs},
                    {"total_error", replay->errors.total},
                    {"extrapolation", beyond}}},
-                 {"measured", RunJson(replay->measured)},
-                 {"predicted", RunJson(replay->predicted)},
+                 {"measured", results::RunJson(replay->measured)},
+                 {"predicted", results::RunJson(replay->predicted)},
                  {"error",
                   {{"ttft", ErrorJson(replay->measured.ttft_ms, replay->predicted.ttft_ms)},
                    {"tbt", ErrorJson(replay->measured.tbt_ms, replay->predicted.tbt_ms)},
@@ -216,13 +216,14 @@ int ReplayModel(const SimReplayOptions& o, RunRecorder* recorder, const KeptSeri
 
 }  // namespace
 
-int SimReplay(const SimReplayOptions& options, std::unique_ptr<RunFileWriter> run_file, KeptSeries* series) {
+int SimReplay(const SimReplayOptions& options, std::unique_ptr<results::RunFileWriter> run_file,
+              results::KeptSeries* series) {
   if (!options.steps_out.empty()) {
     if (const Status status = CheckWritable(options.steps_out, "steps-out"); !status.ok()) return FailReplay(status);
   }
-  std::optional<RunRecorder> recorder;
+  std::optional<core::RunRecorder> recorder;
   if (run_file != nullptr || series != nullptr) recorder.emplace(std::move(run_file), kNever, series);
-  RunRecorder* const told = recorder ? &*recorder : nullptr;
+  core::RunRecorder* const told = recorder ? &*recorder : nullptr;
   return options.times == "model" ? ReplayModel(options, told, series) : ReplayRecorded(options, told, series);
 }
 

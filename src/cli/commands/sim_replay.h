@@ -20,6 +20,7 @@ struct SimReplayOptions {
 };
 
 // `run_file` and `series` (either may be null): of the run as it was recorded or, by a model, as it was predicted.
-int SimReplay(const SimReplayOptions& options, std::unique_ptr<RunFileWriter> run_file, KeptSeries* series);
+int SimReplay(const SimReplayOptions& options, std::unique_ptr<results::RunFileWriter> run_file,
+              results::KeptSeries* series);
 
 }  // namespace tactus::cli

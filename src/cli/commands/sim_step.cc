@@ -85,7 +85,7 @@ Result<StepShape> ShapeOf(const StepOptions& o, std::vector<ChunkShape>* chunks)
   return shape;
 }
 
-Json StepJson(const SimSetup& setup, const StepShape& shape) {
+Json StepJson(const sim::SimSetup& setup, const StepShape& shape) {
   const double ns = static_cast<double>(setup.step_time->StepTimeNs(shape));
   Json j = {{"cost", setup.cost_text},
             {"prompt_tokens", shape.prefill_tokens()},

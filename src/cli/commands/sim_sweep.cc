@@ -44,15 +44,15 @@ struct SweepOptions : SimManyOptions {
 };
 
 struct SweepRun {
-  SimOptions options;
+  sim::SimOptions options;
   SweepTable::Row key;  // values of what is varied, seed
   std::string name;
 };
 
 class Sweep {
  public:
-  Sweep(const SweepOptions& options, std::vector<SweepRun> runs, std::vector<RunMetric> metrics, SweepTable* table,
-        std::string base)
+  Sweep(const SweepOptions& options, std::vector<SweepRun> runs, std::vector<results::RunMetric> metrics,
+        SweepTable* table, std::string base)
       : o_(options), runs_(std::move(runs)), table_(*table), base_(std::move(base)), metrics_(std::move(metrics)) {}
 
   // Not ok: the table could not be written. Runs that cannot be made are rows with an error.
@@ -63,7 +63,7 @@ class Sweep {
     }
     Announce(left);
     begin_ns_ = next_ns_ = SystemClock().NowNs();
-    ForEachOnThreads(left.size(), ThreadsOf(o_), [&](size_t i) { RunOne(*left[i], left.size()); });
+    sim::ForEachOnThreads(left.size(), ThreadsOf(o_), [&](size_t i) { RunOne(*left[i], left.size()); });
     return status_;
   }
   const std::vector<SweepRun>& runs() const { return runs_; }
@@ -73,11 +73,11 @@ class Sweep {
     return keys;
   }
   static std::vector<std::string> Columns(const std::vector<VariedFlag>& varied,
-                                          const std::vector<RunMetric>& metrics) {
+                                          const std::vector<results::RunMetric>& metrics) {
     std::vector<std::string> columns;
     for (const VariedFlag& flag : varied) columns.push_back(flag.name);
     columns.push_back("seed");
-    for (const RunMetric& metric : metrics) columns.push_back(metric.Name());
+    for (const results::RunMetric& metric : metrics) columns.push_back(metric.Name());
     columns.push_back("error");
     columns.push_back("base");
     return columns;
@@ -106,14 +106,14 @@ class Sweep {
 
   void RunOne(const SweepRun& run, size_t left) {
     if (Stopped()) return;
-    const auto report = RunCase(run.options, [this](const SimProgress&) { return !Stopped(); });
+    const auto report = RunCase(run.options, [this](const sim::SimProgress&) { return !Stopped(); });
     if (report.ok() ? !report->finished : report.status().code() == StatusCode::kCancelled) return;
     SweepTable::Row row = run.key;
-    for (const RunMetric& metric : metrics_) {
+    for (const results::RunMetric& metric : metrics_) {
       const auto value = report.ok() ? metric.Value(report->json) : std::nullopt;
       row.push_back(value ? fmt::format("{:.9g}", *value) : "");
     }
-    const Status why = report.ok() ? CheckCompleted(report->run) : report.status();
+    const Status why = report.ok() ? sim::CheckCompleted(report->run) : report.status();
     row.push_back(why.message());
     row.push_back(base_);
     const std::lock_guard lock(mutex_);
@@ -138,7 +138,7 @@ class Sweep {
   const std::vector<SweepRun> runs_;
   SweepTable& table_;
   const std::string base_;
-  const std::vector<RunMetric> metrics_;
+  const std::vector<results::RunMetric> metrics_;
   std::mutex mutex_;
   std::atomic<bool> failed_ = false;
   Status status_;
@@ -160,17 +160,17 @@ class SweepSummary {
     }
   }
 
-  std::string Text(const std::vector<RunMetric>& metrics) const {
+  std::string Text(const std::vector<results::RunMetric>& metrics) const {
     size_t width = 13;
     for (const Configuration& c : configurations_) width = std::max(width, c.name.size());
     std::string text = fmt::format("{:<{}}", "configuration", width);
-    for (const RunMetric& metric : metrics) text += fmt::format("  {:>14}", metric.Name());
+    for (const results::RunMetric& metric : metrics) text += fmt::format("  {:>14}", metric.Name());
     text += "\n";
     for (const Configuration& c : configurations_) {
       text += fmt::format("{:<{}}", c.name, width);
-      for (const RunMetric& metric : metrics) {
+      for (const results::RunMetric& metric : metrics) {
         const auto value = Mean(c, metric);
-        text += fmt::format("  {:>14}", value ? MetricText(value->mean, metric.info().unit) : "-");
+        text += fmt::format("  {:>14}", value ? results::MetricText(value->mean, metric.info().unit) : "-");
       }
       text += "\n";
     }
@@ -178,9 +178,9 @@ class SweepSummary {
   }
 
   // "" where no configuration has the metric.
-  std::string Best(const RunMetric& metric) const {
+  std::string Best(const results::RunMetric& metric) const {
     const Configuration* best = nullptr;
-    std::optional<SeedInterval> most;
+    std::optional<results::SeedInterval> most;
     for (const Configuration& c : configurations_) {
       const auto value = Mean(c, metric);
       if (!value) continue;
@@ -190,10 +190,10 @@ class SweepSummary {
     }
     if (best == nullptr) return "";
     std::string text = fmt::format("best {}: {}, {}", metric.Name(), best->name.empty() ? "the only one" : best->name,
-                                   MetricText(most->mean, metric.info().unit));
+                                   results::MetricText(most->mean, metric.info().unit));
     if (most->interval) {
-      text += fmt::format(" (95 % interval {} to {})", MetricText(most->interval->low, metric.info().unit),
-                          MetricText(most->interval->high, metric.info().unit));
+      text += fmt::format(" (95 % interval {} to {})", results::MetricText(most->interval->low, metric.info().unit),
+                          results::MetricText(most->interval->high, metric.info().unit));
     }
     return text;
   }
@@ -204,7 +204,7 @@ class SweepSummary {
     std::vector<const SweepTable::Row*> rows;
   };
   // Over seeds; absent where one has none.
-  std::optional<SeedInterval> Mean(const Configuration& c, const RunMetric& metric) const {
+  std::optional<results::SeedInterval> Mean(const Configuration& c, const results::RunMetric& metric) const {
     const auto column = std::find(table_.columns().begin(), table_.columns().end(), SweepTable::Cell(metric.Name()));
     if (column == table_.columns().end() || c.rows.empty()) return std::nullopt;
     std::vector<double> values;
@@ -213,7 +213,7 @@ class SweepSummary {
       if (cell.empty()) return std::nullopt;
       values.push_back(std::strtod(cell.c_str(), nullptr));
     }
-    return MeanOver(values);
+    return results::MeanOver(values);
   }
 
   const SweepTable& table_;
@@ -264,19 +264,20 @@ Result<std::vector<SweepRun>> MakeRuns(const SweepOptions& o, const std::vector<
   return runs;
 }
 
-Result<std::vector<RunMetric>> MetricsOf(const char* flag, const std::string& text) {
-  if (text.empty()) return std::vector<RunMetric>();
-  auto metrics = RunMetric::ParseList(text);
+Result<std::vector<results::RunMetric>> MetricsOf(const char* flag, const std::string& text) {
+  if (text.empty()) return std::vector<results::RunMetric>();
+  auto metrics = results::RunMetric::ParseList(text);
   if (!metrics.ok()) return InvalidArgument(fmt::format("--{}: {}", flag, metrics.status().message()), flag);
   return metrics;
 }
 
 // The columns of figures: every metric of all requests, then those of classes that are asked for.
-std::vector<RunMetric> ColumnMetrics(const std::vector<RunMetric>& shown, const std::vector<RunMetric>& best) {
-  std::vector<RunMetric> metrics = RunMetric::All();
+std::vector<results::RunMetric> ColumnMetrics(const std::vector<results::RunMetric>& shown,
+                                              const std::vector<results::RunMetric>& best) {
+  std::vector<results::RunMetric> metrics = results::RunMetric::All();
   for (const auto* asked : {&shown, &best}) {
-    for (const RunMetric& metric : *asked) {
-      const auto same = [&metric](const RunMetric& other) { return other.Name() == metric.Name(); };
+    for (const results::RunMetric& metric : *asked) {
+      const auto same = [&metric](const results::RunMetric& other) { return other.Name() == metric.Name(); };
       if (std::none_of(metrics.begin(), metrics.end(), same)) metrics.push_back(metric);
     }
   }
@@ -306,7 +307,7 @@ int Run(const SweepOptions& o) {
   if (!runs.ok()) return fail(runs.status());
   if (const Status status = CheckWhatIsNotVaried(*runs); !status.ok()) return fail(status);
   const std::string base = BaseOf(o.sim, *varied, "");
-  const std::vector<RunMetric> metrics = ColumnMetrics(*shown, *best);
+  const std::vector<results::RunMetric> metrics = ColumnMetrics(*shown, *best);
   auto table = SweepTable::Open(o.csv, Sweep::Columns(*varied, metrics), varied->size() + 1, base);
   if (!table.ok()) return fail(table.status());
   CatchInterrupt();
@@ -319,7 +320,7 @@ int Run(const SweepOptions& o) {
   if (!o.json) std::printf("%s", o.csv.empty() ? table->Text(keys).c_str() : summary.Text(*shown).c_str());
   if (const Status written = WriteResult(TableJson(*table, keys), o.json, o.output); !written.ok())
     return FailOf(kSweepName, written, kExitFailed);
-  for (const RunMetric& metric : *best) {
+  for (const results::RunMetric& metric : *best) {
     const std::string text = summary.Best(metric);
     std::fprintf(o.json || o.csv.empty() ? stderr : stdout, "%s\n",
                  text.empty() ? fmt::format("no configuration has {}", metric.Name()).c_str() : text.c_str());
@@ -346,7 +347,7 @@ int SimSweepCommand(const Args& args) {
   CommandLine line("sim sweep", "--vary FLAG=VALUES ... --csv FILE --model M --device D --workload W [options]",
                    "Simulates every combination of options, on all cores, as one table.");
   line.Add(options);
-  line.Epilog("\nMetrics: " + MetricNames() + ".\n");
+  line.Epilog("\nMetrics: " + results::MetricNames() + ".\n");
   if (const auto exit = line.ParseOrExit(args)) return *exit;
   return Run(options);
 }

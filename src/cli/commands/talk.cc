@@ -94,7 +94,7 @@ void Talk::SetSystem(const std::string& text) {
 
 SamplingParams Talk::Sampling() const {
   SamplingParams s = limits_.generation_defaults;
-  ApplySampling(settings_.sampling, &s);
+  compute::ApplySampling(settings_.sampling, &s);
   s.logprobs = -1;
   if (settings_.seed) {
     s.seed = static_cast<uint64_t>(*settings_.seed);

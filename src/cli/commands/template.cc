@@ -40,22 +40,22 @@ Result<Json> ReadJson(const std::string& path) {
   return json;
 }
 
-Result<ModelText> LoadTemplate(const std::string& name) {
+Result<engine::ModelText> LoadTemplate(const std::string& name) {
   if (name.ends_with(".jinja") || name.ends_with(".j2")) {
-    ModelText text;
+    engine::ModelText text;
     TACTUS_ASSIGN_OR_RETURN(text.template_source, ReadInputFile(name, kMostFileBytes));
-    TACTUS_ASSIGN_OR_RETURN(text.chat_template, ChatTemplate::Compile(text.template_source));
+    TACTUS_ASSIGN_OR_RETURN(text.chat_template, language::ChatTemplate::Compile(text.template_source));
     return text;
   }
-  TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(name));
-  TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
-  TACTUS_ASSIGN_OR_RETURN(ModelText text, LoadModelText(description, {}));
+  TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(name));
+  TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
+  TACTUS_ASSIGN_OR_RETURN(engine::ModelText text, engine::LoadModelText(description, {}));
   if (!text.chat_template) return NotFound(fmt::format("{} has no chat template", path));
   return text;
 }
 
 Result<std::string> Render(const TemplateOptions& options) {
-  TACTUS_ASSIGN_OR_RETURN(const ModelText text, LoadTemplate(options.model));
+  TACTUS_ASSIGN_OR_RETURN(const engine::ModelText text, LoadTemplate(options.model));
   if (options.source)
     return options.tools.empty() || text.tool_use_source.empty() ? text.template_source : text.tool_use_source;
   TACTUS_ASSIGN_OR_RETURN(Json variables, ReadJson(options.messages));

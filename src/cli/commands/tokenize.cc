@@ -33,7 +33,7 @@ std::string IdLine(const std::vector<TokenId>& ids) {
   return line;
 }
 
-void Print(const Tokenizer& tokenizer, const TokenizeOptions& options, const std::string& text) {
+void Print(const language::Tokenizer& tokenizer, const TokenizeOptions& options, const std::string& text) {
   const auto ids = tokenizer.Encode(text, options.add_special, true);
   if (options.json) {
     Json out = {{"count", ids.size()}, {"tokens", ids}, {"token_strs", SortedJson::array()}};
@@ -49,7 +49,7 @@ void Print(const Tokenizer& tokenizer, const TokenizeOptions& options, const std
   }
 }
 
-Status PrintInput(const Tokenizer& tokenizer, const TokenizeOptions& options) {
+Status PrintInput(const language::Tokenizer& tokenizer, const TokenizeOptions& options) {
   if (!options.lines) {
     InputFile input = InputFile::StandardInput(kMostTextBytes);
     TACTUS_ASSIGN_OR_RETURN(const std::string text, input.ReadAll());
@@ -82,10 +82,10 @@ int TokenizeCommand(const Args& args) {
     std::fprintf(stderr, "tactus tokenize: %zu texts given; put one text in quotes\n", text.size());
     return kExitUsage;
   }
-  auto load = [&]() -> Result<ModelText> {
-    TACTUS_ASSIGN_OR_RETURN(const std::string path, ResolveModel(options.model));
-    TACTUS_ASSIGN_OR_RETURN(const ModelDescription description, DescribeModel(path));
-    return LoadModelText(description, {});
+  auto load = [&]() -> Result<engine::ModelText> {
+    TACTUS_ASSIGN_OR_RETURN(const std::string path, compute::ResolveModel(options.model));
+    TACTUS_ASSIGN_OR_RETURN(const compute::ModelDescription description, compute::DescribeModel(path));
+    return engine::LoadModelText(description, {});
   };
   auto model = load();
   if (!model.ok()) {

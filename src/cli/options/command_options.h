@@ -39,7 +39,7 @@ inline CommandLine ServeLine(ServeCommandOptions* options) {
 }
 
 struct SimCommandOptions {
-  SimOptions sim;
+  sim::SimOptions sim;
   int64_t seeds = 1, threads = 0;
   bool list = false, print_papers = false, json = false;
   std::string output, replay, times = "recorded";
@@ -91,8 +91,8 @@ inline CommandLine SimLine(SimCommandOptions* options) {
 }
 
 // What the options' texts say that only a command line reads.
-inline Result<SimTexts> TextsOf(const SimOptions& options) {
-  SimTexts texts;
+inline Result<sim::SimTexts> TextsOf(const sim::SimOptions& options) {
+  sim::SimTexts texts;
   TACTUS_ASSIGN_OR_RETURN(texts.slo, ParseSlo(options.slo));
   TACTUS_ASSIGN_OR_RETURN(texts.slo_mix, ParseSloMix(options.slo_mix));
   if (!options.cpu_overhead.empty()) {
@@ -113,14 +113,14 @@ inline Result<SimTexts> TextsOf(const SimOptions& options) {
   return texts;
 }
 
-inline Result<SimSetup> SetUp(const SimOptions& options) {
-  TACTUS_ASSIGN_OR_RETURN(const SimTexts texts, TextsOf(options));
-  return SetUpSimulation(options, texts);
+inline Result<sim::SimSetup> SetUp(const sim::SimOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const sim::SimTexts texts, TextsOf(options));
+  return sim::SetUpSimulation(options, texts);
 }
 
-inline Result<SimSetup> SetUpStepTimes(const SimOptions& options) {
-  TACTUS_ASSIGN_OR_RETURN(const SimTexts texts, TextsOf(options));
-  return tactus::SetUpStepTimes(options, texts);
+inline Result<sim::SimSetup> SetUpStepTimes(const sim::SimOptions& options) {
+  TACTUS_ASSIGN_OR_RETURN(const sim::SimTexts texts, TextsOf(options));
+  return sim::SetUpStepTimes(options, texts);
 }
 
 }  // namespace tactus::cli

@@ -8,8 +8,8 @@
 
 namespace tactus::cli {
 
-Result<RunLength> ParseRunLength(const std::string& flag, const std::string& text) {
-  RunLength length;
+Result<results::RunLength> ParseRunLength(const std::string& flag, const std::string& text) {
+  results::RunLength length;
   if (text.empty()) return length;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, length.requests);

@@ -9,6 +9,6 @@
 namespace tactus::cli {
 
 // Empty: not given. kInvalidArgument (param `flag`) for anything else that is not of the form.
-Result<RunLength> ParseRunLength(const std::string& flag, const std::string& text);
+Result<results::RunLength> ParseRunLength(const std::string& flag, const std::string& text);
 
 }  // namespace tactus::cli

@@ -18,9 +18,9 @@ Status CheckInterval(const char* flag, DurationNs interval_ns) {
 
 }  // namespace
 
-Result<std::unique_ptr<KeptSeries>> KeepSeries(const Timeseries& timeseries, RunOut* out) {
+Result<std::unique_ptr<results::KeptSeries>> KeepSeries(const Timeseries& timeseries, RunOut* out) {
   const DurationNs interval_ns = timeseries.interval.ns;
-  if (interval_ns == 0) return std::unique_ptr<KeptSeries>();
+  if (interval_ns == 0) return std::unique_ptr<results::KeptSeries>();
   TACTUS_RETURN_IF_ERROR(CheckInterval("timeseries", interval_ns));
   if (out->interval.ns != RunOut().interval.ns && out->interval.ns != interval_ns) {
     return InvalidArgument(
@@ -29,7 +29,7 @@ Result<std::unique_ptr<KeptSeries>> KeepSeries(const Timeseries& timeseries, Run
         "timeseries");
   }
   out->interval.ns = interval_ns;
-  return std::make_unique<KeptSeries>(interval_ns);
+  return std::make_unique<results::KeptSeries>(interval_ns);
 }
 
 Status CheckRunOut(const RunOut& out) {
@@ -38,11 +38,11 @@ Status CheckRunOut(const RunOut& out) {
   return CheckWritable(out.path, "run-out");
 }
 
-Result<std::unique_ptr<RunFileWriter>> OpenRunFile(const RunOut& out, const CommandLine& line,
-                                                   RunFileWriter::WhenBehind when_behind) {
+Result<std::unique_ptr<results::RunFileWriter>> OpenRunFile(const RunOut& out, const CommandLine& line,
+                                                            results::RunFileWriter::WhenBehind when_behind) {
   TACTUS_RETURN_IF_ERROR(CheckRunOut(out));
-  if (out.path.empty()) return std::unique_ptr<RunFileWriter>();
-  RunAbout about;
+  if (out.path.empty()) return std::unique_ptr<results::RunFileWriter>();
+  results::RunAbout about;
   about.command = line.command();
   about.program = Version();
   about.interval_ns = out.interval.ns;
@@ -51,13 +51,14 @@ Result<std::unique_ptr<RunFileWriter>> OpenRunFile(const RunOut& out, const Comm
     about.options.emplace_back(field.name, FieldText(field));
     if (about.options.back().second != field.default_text) about.stated.push_back(field.name);
   }
-  return RunFileWriter::Create(out.path, about, when_behind);
+  return results::RunFileWriter::Create(out.path, about, when_behind);
 }
 
-Result<std::unique_ptr<RunRecorder>> OpenEngineRecorder(const RunOut& out, const CommandLine& line, Clock& clock) {
-  TACTUS_ASSIGN_OR_RETURN(auto file, OpenRunFile(out, line, RunFileWriter::WhenBehind::kGiveUp));
-  if (file == nullptr) return std::unique_ptr<RunRecorder>();
-  return std::make_unique<RunRecorder>(std::move(file), clock.NowNs());
+Result<std::unique_ptr<core::RunRecorder>> OpenEngineRecorder(const RunOut& out, const CommandLine& line,
+                                                              Clock& clock) {
+  TACTUS_ASSIGN_OR_RETURN(auto file, OpenRunFile(out, line, results::RunFileWriter::WhenBehind::kGiveUp));
+  if (file == nullptr) return std::unique_ptr<core::RunRecorder>();
+  return std::make_unique<core::RunRecorder>(std::move(file), clock.NowNs());
 }
 
 }  // namespace tactus::cli

@@ -40,16 +40,16 @@ struct Timeseries {
 
 // Where the result wants a time series: sets the run file's interval by it. Null: it does not. kInvalidArgument: an
 // interval that is out of range, or that --run-interval contradicts.
-Result<std::unique_ptr<KeptSeries>> KeepSeries(const Timeseries& timeseries, RunOut* out);
+Result<std::unique_ptr<results::KeptSeries>> KeepSeries(const Timeseries& timeseries, RunOut* out);
 
 // What OpenRunFile would refuse, without beginning the file.
 Status CheckRunOut(const RunOut& out);
 
 // The file begun, with the options of `line` except secret ones. Null: none is asked for. kInvalidArgument: an interval
 // that is out of range; kDataLoss: the file cannot be made.
-Result<std::unique_ptr<RunFileWriter>> OpenRunFile(const RunOut& out, const CommandLine& line,
-                                                   RunFileWriter::WhenBehind when_behind);
+Result<std::unique_ptr<results::RunFileWriter>> OpenRunFile(const RunOut& out, const CommandLine& line,
+                                                            results::RunFileWriter::WhenBehind when_behind);
 // The same for an engine's run, which never waits for the disk.
-Result<std::unique_ptr<RunRecorder>> OpenEngineRecorder(const RunOut& out, const CommandLine& line, Clock& clock);
+Result<std::unique_ptr<core::RunRecorder>> OpenEngineRecorder(const RunOut& out, const CommandLine& line, Clock& clock);
 
 }  // namespace tactus::cli

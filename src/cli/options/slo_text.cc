@@ -67,13 +67,13 @@ std::optional<double> Positive(const std::string& text) {
 }
 
 // 500ms, 140..234ms, 0.1s..1s, 10x or 5..10x; the left end of a range without a unit has that of the right.
-std::optional<ObjectiveRange> ReadRange(const std::string& text) {
+std::optional<sim::ObjectiveRange> ReadRange(const std::string& text) {
   const size_t dots = text.find("..");
   std::string low = text.substr(0, dots), high = dots == std::string::npos ? low : text.substr(dots + 2);
   const std::string unit = high.substr(std::min(high.find_last_of("0123456789.") + 1, high.size()));
   if (!low.empty() && std::string_view("0123456789.").find(low.back()) != std::string_view::npos && low != high)
     low += unit;
-  ObjectiveRange range;
+  sim::ObjectiveRange range;
   const auto read = [&](std::string number) -> std::optional<double> {
     if (unit == "x") {
       if (number.empty() || number.back() != 'x') return std::nullopt;
@@ -91,15 +91,15 @@ std::optional<ObjectiveRange> ReadRange(const std::string& text) {
   return range;
 }
 
-Status ReadObjectives(const std::string& part, const std::string& text, SloClass* out) {
+Status ReadObjectives(const std::string& part, const std::string& text, sim::SloClass* out) {
   if (text == "none") return Status();
   for (const std::string& objective : Split(text, ',')) {
     const size_t eq = objective.find('=');
     const std::string name = objective.substr(0, eq);
-    ObjectiveRange* range = name == "ttft"  ? &out->ttft
-                            : name == "tbt" ? &out->tbt
-                            : name == "jct" ? &out->jct
-                                            : nullptr;
+    sim::ObjectiveRange* range = name == "ttft"  ? &out->ttft
+                                 : name == "tbt" ? &out->tbt
+                                 : name == "jct" ? &out->jct
+                                                 : nullptr;
     if (range == nullptr || eq == std::string::npos)
       return BadMix(part, fmt::format("'{}' is none of ttft=, tbt=, jct= and none", Printable(objective)));
     if (range->high > 0) return BadMix(part, fmt::format("'{}' twice", name));
@@ -125,8 +125,8 @@ Status ReadObjectives(const std::string& part, const std::string& text, SloClass
 
 }  // namespace
 
-Result<SloMix> ParseSloMix(const std::string& text) {
-  SloMix mix;
+Result<sim::SloMix> ParseSloMix(const std::string& text) {
+  sim::SloMix mix;
   if (text.empty()) return mix;
   for (const std::string& part : Split(text, ';')) {
     const std::vector<std::string> fields = Split(part, ':');
@@ -134,15 +134,15 @@ Result<SloMix> ParseSloMix(const std::string& text) {
       return BadMix(part, fmt::format("{} fields, not the 3 of NAME:SHARE:OBJECTIVES nor the 2 of NAME:OBJECTIVES",
                                       fields.size()));
     }
-    SloClass c;
+    sim::SloClass c;
     c.name = fields[0];
     const bool control =
         std::any_of(c.name.begin(), c.name.end(), [](char b) { return static_cast<uint8_t>(b) < 0x20; });
-    if (c.name.empty() || c.name.size() > kMostClassNameBytes || control) {
+    if (c.name.empty() || c.name.size() > sim::kMostClassNameBytes || control) {
       return BadMix(part, fmt::format("a class has a name of 1 to {} bytes, none of them a control character",
-                                      kMostClassNameBytes));
+                                      sim::kMostClassNameBytes));
     }
-    if (std::any_of(mix.classes.begin(), mix.classes.end(), [&c](const SloClass& o) { return o.name == c.name; }))
+    if (std::any_of(mix.classes.begin(), mix.classes.end(), [&c](const sim::SloClass& o) { return o.name == c.name; }))
       return BadMix(part, fmt::format("class '{}' twice", c.name));
     if (fields.size() == 3) {
       const auto share = Positive(fields[1]);

@@ -16,6 +16,6 @@ Result<Slo> ParseSlo(const std::string& text);
 // NAME:SHARE:OBJECTIVES by semicolons. OBJECTIVES: none, or ttft, tbt and jct, each a duration, a range a..b of
 // durations, or such with x: multiples of what the request takes alone. Empty: no classes. kInvalidArgument (param
 // "slo-mix") names what is wrong.
-Result<SloMix> ParseSloMix(const std::string& text);
+Result<sim::SloMix> ParseSloMix(const std::string& text);
 
 }  // namespace tactus::cli

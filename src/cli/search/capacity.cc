@@ -23,7 +23,7 @@ constexpr double kMostConcurrency = 65'536;
 
 // The objectives of Sarathi-Serve (table 3) for this deployment, by the cost model's own time of the step that they are
 // multiples of.
-std::array<NamedCondition, 2> SarathiObjectives(const StepTimeModel& times) {
+std::array<results::NamedCondition, 2> SarathiObjectives(const StepTimeModel& times) {
   constexpr int64_t kDecodes = 32, kContext = 4096;
   StepShape step;
   step.decodes = step.logit_rows = kDecodes;
@@ -32,15 +32,15 @@ std::array<NamedCondition, 2> SarathiObjectives(const StepTimeModel& times) {
   const auto text = [step_ms](int factor) {
     return fmt::format("p99(tbt)<={:.4g}ms and p50(delay)<=2s", factor * step_ms);
   };
-  return {NamedCondition{"sarathi-strict", text(5)}, NamedCondition{"sarathi-relaxed", text(25)}};
+  return {results::NamedCondition{"sarathi-strict", text(5)}, results::NamedCondition{"sarathi-relaxed", text(25)}};
 }
 
 bool OverRate(const CapacityOptions& o) {
   return o.over == "rate";
 }
 
-LargestRange RangeOf(const CapacityOptions& o) {
-  LargestRange range;
+sim::LargestRange RangeOf(const CapacityOptions& o) {
+  sim::LargestRange range;
   range.low = o.from > 0 ? o.from : OverRate(o) ? kLeastRate : 1;
   range.high = o.to > 0 ? o.to : OverRate(o) ? kMostRate : kMostConcurrency;
   range.start = OverRate(o) ? 1 : 8;
@@ -50,15 +50,15 @@ LargestRange RangeOf(const CapacityOptions& o) {
 }
 
 // No more are in flight than there are.
-LargestRange RangeOf(const CapacityOptions& o, const CapacityCase& c) {
-  LargestRange range = RangeOf(o);
+sim::LargestRange RangeOf(const CapacityOptions& o, const CapacityCase& c) {
+  sim::LargestRange range = RangeOf(o);
   if (range.whole) range.high = std::clamp(static_cast<double>(c.requests), range.low, range.high);
   return range;
 }
 
 // The options of one run.
-SimOptions At(const CapacityOptions& o, const SimCase& of, double value, size_t seed) {
-  SimOptions options = of.options;
+sim::SimOptions At(const CapacityOptions& o, const SimCase& of, double value, size_t seed) {
+  sim::SimOptions options = of.options;
   if (OverRate(o)) {
     options.rate = value;
   } else {
@@ -72,7 +72,7 @@ std::string BrokenText(const CapacityCase& c, const Probe& probe) {
   std::string text;
   for (size_t i = 0; i < probe.verdicts.size(); ++i) {
     if (probe.verdicts[i].held) continue;
-    text += (text.empty() ? "" : "; ") + VerdictText(c.condition->clauses()[i], probe.verdicts[i]);
+    text += (text.empty() ? "" : "; ") + results::VerdictText(c.condition->clauses()[i], probe.verdicts[i]);
   }
   if (!probe.nothing_completed.empty()) text += (text.empty() ? "" : "; ") + probe.nothing_completed;
   return text;
@@ -103,7 +103,7 @@ class CapacityTable {
     std::vector<std::string> columns;
     for (const VariedFlag& flag : varied) columns.push_back(flag.name);
     columns.insert(columns.end(), {"seed", "capacity", "breaks_at", "breaks", "no_capacity"});
-    for (const RunMetric& metric : RunMetric::All()) columns.push_back(metric.Name());
+    for (const results::RunMetric& metric : results::RunMetric::All()) columns.push_back(metric.Name());
     columns.insert(columns.end(), {"error", "base"});
     const std::string base =
         BaseOf(o.sim, varied, fmt::format("{}\n{}\n{}\n{}\n{}", o.until, o.over, o.from, o.to, o.tolerance));
@@ -138,7 +138,7 @@ class CapacityTable {
     row.push_back(s.broke ? number(s.broke->value) : "");
     row.push_back(s.breaks);
     row.push_back(error.ok() ? none : "");
-    for (const RunMetric& metric : metrics_) {
+    for (const results::RunMetric& metric : metrics_) {
       const auto value = none.empty() ? metric.Value(s.held->result) : std::nullopt;
       row.push_back(value ? fmt::format("{:.9g}", *value) : "");
     }
@@ -157,7 +157,7 @@ class CapacityTable {
 
  private:
   CapacityTable(const CapacityOptions& o, std::string base, SweepTable rows)
-      : o_(o), base_(std::move(base)), rows_(std::move(rows)), metrics_(RunMetric::All()) {}
+      : o_(o), base_(std::move(base)), rows_(std::move(rows)), metrics_(results::RunMetric::All()) {}
   static SweepTable::Row Key(const CapacityCase& c, size_t seed) {
     SweepTable::Row key = c.of.values;
     key.push_back(fmt::format("{}", c.of.options.seed + static_cast<int64_t>(seed)));
@@ -167,7 +167,7 @@ class CapacityTable {
   const CapacityOptions& o_;
   std::string base_;
   SweepTable rows_;
-  std::vector<RunMetric> metrics_;
+  std::vector<results::RunMetric> metrics_;
 };
 
 class CapacitySearch {
@@ -187,7 +187,8 @@ class CapacitySearch {
   // Not ok: the table could not be written.
   Status Run() {
     const auto seeds = static_cast<size_t>(o_.seeds);
-    ForEachOnThreads(cases_.size() * seeds, ThreadsOf(o_), [&](size_t i) { RunSeed(&cases_[i / seeds], i % seeds); });
+    sim::ForEachOnThreads(cases_.size() * seeds, ThreadsOf(o_),
+                          [&](size_t i) { RunSeed(&cases_[i / seeds], i % seeds); });
     return unwritten_.ok() ? table_.Finish(cases_) : unwritten_;
   }
 
@@ -198,13 +199,13 @@ class CapacitySearch {
     if (c->status.ok()) Search(c, seed, &out);
     if (c->status.ok() && out.status.ok() && !out.found.finished) return;  // interrupted
     if (out.broke) out.breaks = BrokenText(*c, *out.broke);
-    if (out.held) out.cost = RunMetric::Parse(CapacityTable::kCost)->Value(out.held->result);
+    if (out.held) out.cost = results::RunMetric::Parse(CapacityTable::kCost)->Value(out.held->result);
     const std::lock_guard lock(say_);
     if (const Status added = table_.Add(*c, seed, out); !added.ok()) unwritten_ = added;
   }
 
   void Search(CapacityCase* c, size_t seed, SeedOutcome* out) {
-    auto found = FindLargest(RangeOf(o_, *c), [&](double value) -> Result<bool> {
+    auto found = sim::FindLargest(RangeOf(o_, *c), [&](double value) -> Result<bool> {
       TACTUS_ASSIGN_OR_RETURN(Probe probe, Try(*c, value, seed));
       Say(*c, seed, probe);
       const bool held = probe.held();
@@ -221,11 +222,12 @@ class CapacitySearch {
   Result<Probe> Try(const CapacityCase& c, double value, size_t seed) const {
     const Status stopped(StatusCode::kCancelled, "interrupted");
     if (InterruptCount() > 0) return stopped;
-    TACTUS_ASSIGN_OR_RETURN(
-        SimReport report, RunCase(At(o_, c.of, value, seed), [](const SimProgress&) { return InterruptCount() == 0; }));
+    TACTUS_ASSIGN_OR_RETURN(sim::SimReport report, RunCase(At(o_, c.of, value, seed), [](const sim::SimProgress&) {
+                              return InterruptCount() == 0;
+                            }));
     if (!report.finished || InterruptCount() > 0) return stopped;
     Probe probe{value, c.condition->Check(report.json), std::move(report.json), ""};
-    if (const Status completed = CheckCompleted(report.run); !completed.ok())
+    if (const Status completed = sim::CheckCompleted(report.run); !completed.ok())
       probe.nothing_completed = completed.message();
     TACTUS_RETURN_IF_ERROR(CheckKnown(c, probe));
     return probe;
@@ -248,7 +250,7 @@ class CapacitySearch {
     std::string text = probe.held() ? "holds" : "breaks " + probe.nothing_completed;
     for (size_t i = 0; i < probe.verdicts.size(); ++i) {
       if (probe.verdicts[i].held) continue;
-      text = "breaks " + VerdictText(c.condition->clauses()[i], probe.verdicts[i]);
+      text = "breaks " + results::VerdictText(c.condition->clauses()[i], probe.verdicts[i]);
       break;
     }
     const std::lock_guard lock(say_);
@@ -291,7 +293,8 @@ Result<std::vector<CapacityCase>> MakeCapacityCases(const CapacityOptions& o, co
     if (cases.size() == 1) {
       for (const std::string& note : setup->notes) std::fprintf(stderr, "%s\n", note.c_str());
     }
-    TACTUS_ASSIGN_OR_RETURN(out.back().condition, RunCondition::Parse(o.until, SarathiObjectives(*setup->step_time)));
+    TACTUS_ASSIGN_OR_RETURN(out.back().condition,
+                            results::RunCondition::Parse(o.until, SarathiObjectives(*setup->step_time)));
   }
   return out;
 }
@@ -315,7 +318,7 @@ void Announce(const CapacityOptions& o, const std::vector<CapacityCase>& cases, 
   if (first != nullptr) {
     const auto threads = std::min(static_cast<size_t>(ThreadsOf(o)), left);
     text += fmt::format(", about {:.0f} runs per seed, on {} threads", runs, threads);
-    const LargestRange range = RangeOf(o, *first);
+    const sim::LargestRange range = RangeOf(o, *first);
     const double start = std::clamp(range.start, range.low, range.high);
     if (const auto run_s = RunTimeS(At(o, first->of, start, 0)))
       text += AboutText(*run_s * runs * static_cast<double>(left) / static_cast<double>(threads));
@@ -351,11 +354,12 @@ Json CapacityJson(const CapacityOptions& o, const std::vector<VariedFlag>& varie
   for (size_t i = 0; i < varied.size(); ++i) j["options"][varied[i].name] = c.of.values[i];
   j["until"] = c.condition ? Json(c.condition->Text()) : Json(nullptr);
   const std::string none = WhyNone(o, c);
-  j["capacity"] = none.empty() ? IntervalJson(MeanOver(HeldValues(c))) : Json(nullptr);
+  j["capacity"] = none.empty() ? results::IntervalJson(results::MeanOver(HeldValues(c))) : Json(nullptr);
   j["why_none"] = none.empty() ? Json(nullptr) : Json(none);
   j["of_first"] = nullptr;
   if (none.empty() && &c != &first && WhyNone(o, first).empty()) {
-    if (const auto ratio = RatioOver(HeldValues(c), HeldValues(first), true)) j["of_first"] = IntervalJson(*ratio);
+    if (const auto ratio = results::RatioOver(HeldValues(c), HeldValues(first), true))
+      j["of_first"] = results::IntervalJson(*ratio);
   }
   Json seeds = Json::array();
   for (size_t i = 0; i < c.seeds.size(); ++i) {
@@ -379,20 +383,20 @@ Status CheckCapacity(const CapacityOptions& o, const std::vector<VariedFlag>& va
   }
   if (o.over == "concurrency" && (o.from != std::floor(o.from) || o.to != std::floor(o.to)))
     return InvalidArgument("--from and --to are whole numbers with --over concurrency", "from");
-  const LargestRange range = RangeOf(o);
+  const sim::LargestRange range = RangeOf(o);
   if (range.low > range.high)
     return InvalidArgument(fmt::format("--from {:g} is above --to {:g}", range.low, range.high), "from");
   TACTUS_RETURN_IF_ERROR(CheckForMany(o));
   TACTUS_RETURN_IF_ERROR(CheckApart({{"csv", o.csv}, {"output", o.output}}));
   // Wrong text is found before any model is built.
-  const auto names =
-      std::array{NamedCondition{"sarathi-strict", "rejected==0"}, NamedCondition{"sarathi-relaxed", "rejected==0"}};
-  const auto parsed = RunCondition::Parse(o.until, names);
+  const auto names = std::array{results::NamedCondition{"sarathi-strict", "rejected==0"},
+                                results::NamedCondition{"sarathi-relaxed", "rejected==0"}};
+  const auto parsed = results::RunCondition::Parse(o.until, names);
   if (!parsed.ok()) return InvalidArgument("--until: " + parsed.status().message(), "until");
-  for (const RunCondition::Clause& clause : parsed->clauses()) {
-    const bool at_least = clause.comparison == RunCondition::Comparison::kGreaterEqual ||
-                          clause.comparison == RunCondition::Comparison::kGreater;
-    if (!at_least || clause.metric.info().unit != MetricUnit::kPerSecond) continue;
+  for (const results::RunCondition::Clause& clause : parsed->clauses()) {
+    const bool at_least = clause.comparison == results::RunCondition::Comparison::kGreaterEqual ||
+                          clause.comparison == results::RunCondition::Comparison::kGreater;
+    if (!at_least || clause.metric.info().unit != results::MetricUnit::kPerSecond) continue;
     return InvalidArgument(fmt::format("--until '{}': a larger load raises {}, so this breaks at the least load and "
                                        "says nothing of the largest; state what an overload breaks, such as "
                                        "p50(delay)<=2s",

@@ -48,7 +48,7 @@ struct CapacityOptions : SimManyOptions {
 // One value that was tried.
 struct Probe {
   double value = 0;
-  std::vector<RunCondition::Verdict> verdicts;
+  std::vector<results::RunCondition::Verdict> verdicts;
   Json result;
   std::string nothing_completed;  // why, where that is so
   bool held() const {
@@ -59,7 +59,7 @@ struct Probe {
 
 struct SeedOutcome {
   Status status;  // not ok: a run could not be made
-  Largest found;
+  sim::Largest found;
   std::optional<Probe> held, broke;  // of what --csv had found before: their values alone
   std::string none;                  // why it has no capacity, where --csv had found that before
   std::string breaks;                // each clause that the least that broke broke, with its value
@@ -71,7 +71,7 @@ struct CapacityCase {
   SimCase of;
   std::string name;  // of what is varied; may be empty
   Status status;     // not ok: it cannot be set up
-  std::optional<RunCondition> condition;
+  std::optional<results::RunCondition> condition;
   int64_t requests = 0;  // of its load
   std::vector<SeedOutcome> seeds;
 };

@@ -83,7 +83,7 @@ Result<std::vector<std::string>> Range(const std::string& text, const std::strin
   return values;
 }
 
-Result<VariedFlag> ParseOne(const SimOptions& base, const std::string& text) {
+Result<VariedFlag> ParseOne(const sim::SimOptions& base, const std::string& text) {
   SimCommandOptions scratch;
   scratch.sim = base;
   CommandLine line = SimLine(&scratch);
@@ -122,7 +122,7 @@ Result<VariedFlag> ParseOne(const SimOptions& base, const std::string& text) {
 }
 
 // `value` was taken before, so that it is taken now.
-void Set(SimOptions* options, const std::string& flag, const std::string& value) {
+void Set(sim::SimOptions* options, const std::string& flag, const std::string& value) {
   SimCommandOptions scratch;
   scratch.sim = *options;
   CommandLine line = SimLine(&scratch);
@@ -166,7 +166,7 @@ std::string NamedFiles(const std::string& value) {
 
 }  // namespace
 
-Result<std::vector<VariedFlag>> ParseVaried(const SimOptions& base, const std::vector<std::string>& texts) {
+Result<std::vector<VariedFlag>> ParseVaried(const sim::SimOptions& base, const std::vector<std::string>& texts) {
   std::vector<VariedFlag> all;
   for (const std::string& text : texts) {
     TACTUS_ASSIGN_OR_RETURN(VariedFlag one, ParseOne(base, text));
@@ -178,8 +178,8 @@ Result<std::vector<VariedFlag>> ParseVaried(const SimOptions& base, const std::v
   return all;
 }
 
-Result<std::vector<SimCase>> MakeCases(const SimOptions& base, const std::vector<VariedFlag>& varied, int64_t runs_each,
-                                       int64_t most_runs) {
+Result<std::vector<SimCase>> MakeCases(const sim::SimOptions& base, const std::vector<VariedFlag>& varied,
+                                       int64_t runs_each, int64_t most_runs) {
   double runs = static_cast<double>(runs_each);
   std::string factors = fmt::format("{} of each", runs_each);
   for (const VariedFlag& flag : varied) {
@@ -214,7 +214,7 @@ std::string CaseText(const std::vector<VariedFlag>& varied, const SimCase& of) {
   return text;
 }
 
-std::string BaseOf(const SimOptions& base, const std::vector<VariedFlag>& varied, const std::string& beyond) {
+std::string BaseOf(const sim::SimOptions& base, const std::vector<VariedFlag>& varied, const std::string& beyond) {
   SimCommandOptions scratch;
   scratch.sim = base;
   const CommandLine line = SimLine(&scratch);
@@ -234,7 +234,7 @@ std::string BaseOf(const SimOptions& base, const std::vector<VariedFlag>& varied
 }
 
 Status CheckForMany(const SimCommandOptions& options) {
-  const SimOptions& o = options.sim;
+  const sim::SimOptions& o = options.sim;
   if (options.list || !options.replay.empty()) {
     return InvalidArgument(fmt::format("--{} is for `tactus sim` itself", options.list ? "list" : "replay"),
                            options.list ? "list" : "replay");
@@ -261,21 +261,22 @@ Status CheckForMany(const SimCommandOptions& options) {
 }
 
 int32_t ThreadsOf(const SimCommandOptions& options) {
-  return options.threads > 0 ? static_cast<int32_t>(options.threads) : kernels::UsableCores();
+  return options.threads > 0 ? static_cast<int32_t>(options.threads) : compute::UsableCores();
 }
 
-Result<SimReport> RunCase(const SimOptions& options, const std::function<bool(const SimProgress&)>& keep_going) {
-  TACTUS_ASSIGN_OR_RETURN(SimSetup setup, SetUp(options));
-  SimWatch watch;
+Result<sim::SimReport> RunCase(const sim::SimOptions& options,
+                               const std::function<bool(const sim::SimProgress&)>& keep_going) {
+  TACTUS_ASSIGN_OR_RETURN(sim::SimSetup setup, SetUp(options));
+  sim::SimWatch watch;
   watch.run = keep_going;
-  watch.search = [&keep_going](const OracleProgress&) { return keep_going({}); };
-  return RunSetup(options, &setup, SystemClock(), watch);
+  watch.search = [&keep_going](const sim::OracleProgress&) { return keep_going({}); };
+  return sim::RunSetup(options, &setup, SystemClock(), watch);
 }
 
-std::optional<double> RunTimeS(const SimOptions& options) {
+std::optional<double> RunTimeS(const sim::SimOptions& options) {
   const TimeNs begin = SystemClock().NowNs();
   TimeNs running = 0;  // since, its set-up done
-  const auto pilot = RunCase(options, [&running](const SimProgress& p) {
+  const auto pilot = RunCase(options, [&running](const sim::SimProgress& p) {
     const TimeNs now = SystemClock().NowNs();
     if (running == 0) running = now;
     return InterruptCount() == 0 && now - running < (p.ended > 0 ? kPilotNs : kLongestPilotNs);
@@ -293,7 +294,7 @@ std::string AboutText(double seconds) {
                                                                  : fmt::format("{:.0f} min", seconds / 60));
 }
 
-std::optional<std::vector<double>> RunSet::Values(const RunMetric& metric) const {
+std::optional<std::vector<double>> RunSet::Values(const results::RunMetric& metric) const {
   std::vector<double> values;
   for (const auto& run : runs) {
     const auto value = metric.Value(run);
@@ -313,7 +314,7 @@ std::optional<std::vector<double>> RunSet::Seeds() const {
   return seeds.empty() ? std::nullopt : std::optional(std::move(seeds));
 }
 
-Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, SimOptions>>& configurations,
+Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, sim::SimOptions>>& configurations,
                                      int64_t seeds, int32_t threads) {
   struct Done {
     Status status{StatusCode::kCancelled, "interrupted"};
@@ -321,15 +322,15 @@ Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, Si
   };
   const auto each = static_cast<size_t>(seeds);
   std::vector<Done> runs(configurations.size() * each);
-  ForEachOnThreads(runs.size(), threads, [&](size_t i) {
+  sim::ForEachOnThreads(runs.size(), threads, [&](size_t i) {
     if (InterruptCount() > 0) return;
-    SimOptions options = configurations[i / each].second;
+    sim::SimOptions options = configurations[i / each].second;
     options.seed += static_cast<int64_t>(i % each);
-    auto report = RunCase(options, [](const SimProgress&) { return InterruptCount() == 0; });
+    auto report = RunCase(options, [](const sim::SimProgress&) { return InterruptCount() == 0; });
     if (!report.ok()) {
       runs[i].status = report.status();
     } else if (report->finished) {
-      runs[i].status = CheckCompleted(report->run);
+      runs[i].status = sim::CheckCompleted(report->run);
       runs[i].result = std::move(report->json);
     }
   });
@@ -347,19 +348,21 @@ Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, Si
 Json RunSetJson(const RunSet& set) {
   Json seeds = Json::array(), mean = Json::object();
   for (const auto& run : set.runs) seeds.push_back(run["seed"]);
-  for (const RunMetric& metric : RunMetric::All()) {
+  for (const results::RunMetric& metric : results::RunMetric::All()) {
     const auto values = set.Values(metric);
-    mean[metric.Name()] = values ? IntervalJson(MeanOver(*values)) : Json(nullptr);
+    mean[metric.Name()] = values ? results::IntervalJson(results::MeanOver(*values)) : Json(nullptr);
   }
   return {{"seeds", std::move(seeds)}, {"mean", std::move(mean)}, {"runs", set.runs}};
 }
 
 std::string RunSetTable(const Json& set) {
   std::string table;
-  for (const RunMetric& metric : RunMetric::All()) {
+  for (const results::RunMetric& metric : results::RunMetric::All()) {
     const auto& mean = set["mean"][metric.Name()];
     if (mean.is_null()) continue;
-    const auto text = [&](const char* part) { return MetricText(mean[part].get<double>(), metric.info().unit); };
+    const auto text = [&](const char* part) {
+      return results::MetricText(mean[part].get<double>(), metric.info().unit);
+    };
     table += fmt::format("{:<22} {:>14}", metric.Name(), text("mean"));
     if (!mean["low"].is_null()) table += fmt::format("   (95 % interval {} to {})", text("low"), text("high"));
     table += "\n";

@@ -41,23 +41,23 @@ struct VariedFlag {
 
 // One configuration: the options, and for each varied flag its value.
 struct SimCase {
-  SimOptions options;
+  sim::SimOptions options;
   std::vector<std::string> values;
 };
 
 // "scheduler=a,b", "rate=1:8:1", "token-budget=256:4096:x2"; every value is one that its flag takes. kInvalidArgument
 // names what is wrong.
-Result<std::vector<VariedFlag>> ParseVaried(const SimOptions& base, const std::vector<std::string>& texts);
+Result<std::vector<VariedFlag>> ParseVaried(const sim::SimOptions& base, const std::vector<std::string>& texts);
 // Every combination, the last flag's values changing fastest, `runs_each` runs of each. kInvalidArgument: more runs
 // than `most_runs`, with their number.
-Result<std::vector<SimCase>> MakeCases(const SimOptions& base, const std::vector<VariedFlag>& varied, int64_t runs_each,
-                                       int64_t most_runs);
+Result<std::vector<SimCase>> MakeCases(const sim::SimOptions& base, const std::vector<VariedFlag>& varied,
+                                       int64_t runs_each, int64_t most_runs);
 // "scheduler=vllm rate=4"; "" where nothing is varied.
 std::string CaseText(const std::vector<VariedFlag>& varied, const SimCase& of);
 
 // What runs are of beside what is varied, and `beyond` it: 16 digits of a hash. It is another one of another version of
 // the program, and where a file that an option or a value names has other contents.
-std::string BaseOf(const SimOptions& base, const std::vector<VariedFlag>& varied, const std::string& beyond);
+std::string BaseOf(const sim::SimOptions& base, const std::vector<VariedFlag>& varied, const std::string& beyond);
 
 // kInvalidArgument: options that are for one run alone, such as a file that each of many would write anew.
 Status CheckForMany(const SimCommandOptions& options);
@@ -66,11 +66,12 @@ int32_t ThreadsOf(const SimCommandOptions& options);
 
 // One run, as `tactus sim` would make it. Any thread. `keep_going` as SimWatch::run; a run that it stops is not
 // finished.
-Result<SimReport> RunCase(const SimOptions& options, const std::function<bool(const SimProgress&)>& keep_going);
+Result<sim::SimReport> RunCase(const sim::SimOptions& options,
+                               const std::function<bool(const sim::SimProgress&)>& keep_going);
 
 // Wall-clock seconds that a run takes, by its first half second or so, which is thrown away. Absent: Ctrl-C, no run, or
 // no request of it ended in ten seconds.
-std::optional<double> RunTimeS(const SimOptions& options);
+std::optional<double> RunTimeS(const sim::SimOptions& options);
 // ", about 12 s if all are like the first"
 std::string AboutText(double seconds);
 
@@ -80,13 +81,13 @@ struct RunSet {
   std::vector<Json> runs;
 
   // Of all runs; absent: one does not know it, or there is none.
-  std::optional<std::vector<double>> Values(const RunMetric& metric) const;
+  std::optional<std::vector<double>> Values(const results::RunMetric& metric) const;
   // "seed" of each; absent as Values.
   std::optional<std::vector<double>> Seeds() const;
 };
 // `seeds` runs of each of `configurations`, from their seed on. kCancelled: Ctrl-C; another status: the first that a
 // run had.
-Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, SimOptions>>& configurations,
+Result<std::vector<RunSet>> RunSeeds(const std::vector<std::pair<std::string, sim::SimOptions>>& configurations,
                                      int64_t seeds, int32_t threads);
 // {"seeds": [...], "mean": {"p99(tbt)": {mean, low, high}, ...}, "runs": [...]}
 Json RunSetJson(const RunSet& set);

@@ -2,12 +2,13 @@
 
 #include <array>
 
-namespace tactus {
-namespace arch {
+namespace tactus::compute::arch {
 #define TACTUS_ARCHITECTURE(name) extern const Architecture name;
 #include "compute/config/architectures.def"
 #undef TACTUS_ARCHITECTURE
-}  // namespace arch
+}  // namespace tactus::compute::arch
+
+namespace tactus::compute {
 
 namespace {
 
@@ -124,4 +125,4 @@ std::string LayerTensorName(std::string_view pattern, int64_t layer) {
   return name;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

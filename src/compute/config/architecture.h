@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tactus {
+namespace tactus::compute {
 
 // Which layers attend through a sliding window.
 enum class WindowRule : uint8_t {
@@ -70,4 +70,4 @@ std::string KnownGgufNames();
 // The layer's name from a pattern: "blk.{}.attn_q.weight", 3 -> "blk.3.attn_q.weight".
 std::string LayerTensorName(std::string_view pattern, int64_t layer);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 struct Bound {
@@ -92,4 +92,4 @@ Status ValidateConfig(const ModelConfig& c) {
   return Status();
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

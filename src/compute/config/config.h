@@ -11,7 +11,7 @@
 #include "tactus/request.h"
 #include "tactus/sampling_options.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 enum class RopeScaling : uint8_t { kNone, kLinear, kDynamic, kLlama3 };
 
@@ -88,4 +88,4 @@ inline constexpr int64_t kMaxConfigHeadDim = 256;  // kernels::kMaxHeadDim
 // Shape errors that would make a forward pass read out of bounds: each with field, value and limit.
 Status ValidateConfig(const ModelConfig& config);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -10,7 +10,7 @@
 #include "compute/config/json_fields.h"
 #include "compute/config/sampling_defaults.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 Result<const Architecture*> ReadArchitecture(JsonFields& json) {
@@ -294,4 +294,4 @@ Status ApplyGenerationConfig(std::string_view text, const std::string& path, Mod
   return json.status();
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

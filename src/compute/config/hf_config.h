@@ -7,7 +7,7 @@
 
 #include "compute/config/config.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // `path` is for messages. The result has passed ValidateConfig.
 Result<ModelConfig> ConfigFromJson(std::string_view json, const std::string& path);
@@ -17,4 +17,4 @@ Result<ModelConfig> ConfigFromJson(std::string_view json, const std::string& pat
 // taken, and a request that states nothing gets the built-in ones (compute/config/sampling_defaults.h).
 Status ApplyGenerationConfig(std::string_view json, const std::string& path, ModelConfig* config);
 
-}  // namespace tactus
+}  // namespace tactus::compute

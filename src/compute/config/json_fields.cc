@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr int kMaxDepth = 64;
@@ -147,4 +147,4 @@ int64_t JsonFields::RequiredInt(const char* key) {
   return Int(key).value_or(0);
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

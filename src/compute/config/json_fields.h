@@ -13,7 +13,7 @@
 #include "base/json_fwd.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // The object in `text`; errors name `path`. Depth is limited to 64.
 Result<std::shared_ptr<const SortedJson>> ParseJsonObject(std::string_view text, const std::string& path);
@@ -46,4 +46,4 @@ class JsonFields {
   Status status_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::compute

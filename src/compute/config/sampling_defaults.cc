@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 struct Value {
@@ -88,4 +88,4 @@ bool TakeTopP(double value, StatedSampling* to) {
   return true;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

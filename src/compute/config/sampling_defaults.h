@@ -7,7 +7,7 @@
 #include "tactus/request.h"
 #include "tactus/sampling_options.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // What chats are sampled with elsewhere where nothing is stated (docs/api.md says whose values these are, and why).
 // Penalties are off.
@@ -32,4 +32,4 @@ inline constexpr double kMaxModelTemperature = 100.0;
 bool TakeTopK(double value, StatedSampling* to);
 bool TakeTopP(double value, StatedSampling* to);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -13,7 +13,7 @@
 #include "compute/exec/model_numerics.h"
 #include "compute/weights/sigbus_guard.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 std::string ProcessorName() {
@@ -70,7 +70,7 @@ class CpuBackend final : public Backend {
     input.block_size = demand.block_size;
     input.kv_dtype = chosen_.numerics.kv_dtype;
     input.threads = chosen_.threads;
-    TACTUS_ASSIGN_OR_RETURN(const MemoryPlan plan, tactus::PlanMemory(description_.config, input));
+    TACTUS_ASSIGN_OR_RETURN(const MemoryPlan plan, tactus::compute::PlanMemory(description_.config, input));
     const std::string beside = demand.other_bytes > 0
                                    ? fmt::format("  set aside    {:>8} MiB   for rules of answers and draft models\n",
                                                  demand.other_bytes >> 20)
@@ -88,7 +88,7 @@ class CpuBackend final : public Backend {
     InstallSigbusGuard();
     LoadWeightsOptions load = chosen_.load;
     load.say = say;
-    TACTUS_ASSIGN_OR_RETURN(weights_, tactus::LoadWeights(description_, load, clock_));
+    TACTUS_ASSIGN_OR_RETURN(weights_, tactus::compute::LoadWeights(description_, load, clock_));
     return weights_->format;
   }
 
@@ -129,4 +129,4 @@ Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, co
       std::make_unique<CpuBackend>(description, std::move(chosen), options.cascade_attention, clock));
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

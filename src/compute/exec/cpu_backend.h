@@ -9,10 +9,10 @@
 #include "compute/model/loader.h"
 #include "tactus/options.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // As MakeBackend (compute/exec/make_backend.h), which all code outside compute/exec calls.
 Result<std::unique_ptr<Backend>> MakeCpuBackend(const EngineOptions& options, const ModelDescription& description,
                                                 Clock& clock);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -11,7 +11,7 @@
 #include "base/thread_role.h"
 #include "compute/exec/step_runner.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 // Steps are counted: submitted >= run >= polled. Step n lives in ring entry n % max_in_flight from Submit to Poll. The
@@ -121,4 +121,4 @@ Result<std::unique_ptr<Executor>> MakeCpuExecutor(const ModelConfig& config, Mod
   });
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

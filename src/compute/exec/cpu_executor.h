@@ -12,13 +12,13 @@
 #include "compute/model/operator_profile.h"
 #include "compute/weights/weights.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 inline constexpr int32_t kMaxDraftTokens = 64;  // of one item: beyond it a step would be a chunk of prompt
 
 struct CpuExecutorOptions {
-  int32_t threads = 0;                // 0: UsableCores()
-  const kernels::Ops* ops = nullptr;  // null: the fastest
+  int32_t threads = 0;       // 0: UsableCores()
+  const Ops* ops = nullptr;  // null: the fastest
   DType kv_dtype = DType::kBF16;
   int64_t num_blocks = 0;
   int32_t block_size = 16;
@@ -37,4 +37,4 @@ struct CpuExecutorOptions {
 Result<std::unique_ptr<Executor>> MakeCpuExecutor(const ModelConfig& config, ModelWeights weights,
                                                   const CpuExecutorOptions& options);
 
-}  // namespace tactus
+}  // namespace tactus::compute

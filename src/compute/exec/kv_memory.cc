@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace tactus {
+namespace tactus::compute {
 
 Result<std::unique_ptr<KvMemory>> KvMemory::Create(const ModelConfig& config, DType dtype, int64_t num_blocks,
                                                    int32_t block_size, const char* flag, bool huge_pages) {
@@ -53,8 +53,8 @@ KvMemory::~KvMemory() {
 
 void KvMemory::CopyBlockTo(KvMemory* other, BlockId from, BlockId to) const {
   for (size_t l = 0; l < layers_.size(); ++l) {
-    const kernels::KvLayer &source = layers_[l], &target = other->layers_[l];
-    const int64_t block = kernels::KvBlockBytes(source);
+    const KvLayer &source = layers_[l], &target = other->layers_[l];
+    const int64_t block = KvBlockBytes(source);
     for (const auto& [read, write] : {std::pair(source.k, target.k), std::pair(source.v, target.v)}) {
       std::memcpy(static_cast<std::byte*>(write) + to * block, static_cast<const std::byte*>(read) + from * block,
                   static_cast<size_t>(block));
@@ -63,12 +63,12 @@ void KvMemory::CopyBlockTo(KvMemory* other, BlockId from, BlockId to) const {
 }
 
 int64_t KvMemory::block_bytes() const {
-  return layers_.empty() ? 0 : 2 * static_cast<int64_t>(layers_.size()) * kernels::KvBlockBytes(layers_[0]);
+  return layers_.empty() ? 0 : 2 * static_cast<int64_t>(layers_.size()) * KvBlockBytes(layers_[0]);
 }
 
 void KvMemory::ReadBlock(BlockId block, std::byte* to) const {
-  for (const kernels::KvLayer& layer : layers_) {
-    const int64_t bytes = kernels::KvBlockBytes(layer);
+  for (const KvLayer& layer : layers_) {
+    const int64_t bytes = KvBlockBytes(layer);
     for (const void* part : {layer.k, layer.v}) {
       std::memcpy(to, static_cast<const std::byte*>(part) + block * bytes, static_cast<size_t>(bytes));
       to += bytes;
@@ -77,8 +77,8 @@ void KvMemory::ReadBlock(BlockId block, std::byte* to) const {
 }
 
 void KvMemory::WriteBlock(BlockId block, const std::byte* from) {
-  for (const kernels::KvLayer& layer : layers_) {
-    const int64_t bytes = kernels::KvBlockBytes(layer);
+  for (const KvLayer& layer : layers_) {
+    const int64_t bytes = KvBlockBytes(layer);
     for (void* part : {layer.k, layer.v}) {
       std::memcpy(static_cast<std::byte*>(part) + block * bytes, from, static_cast<size_t>(bytes));
       from += bytes;
@@ -86,4 +86,4 @@ void KvMemory::WriteBlock(BlockId block, const std::byte* from) {
   }
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

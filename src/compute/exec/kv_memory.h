@@ -14,7 +14,7 @@
 #include "compute/config/config.h"
 #include "compute/kernels/ops.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 class KvMemory {
  public:
@@ -29,7 +29,7 @@ class KvMemory {
   KvMemory(const KvMemory&) = delete;
   KvMemory& operator=(const KvMemory&) = delete;
 
-  std::span<const kernels::KvLayer> layers() const { return layers_; }
+  std::span<const KvLayer> layers() const { return layers_; }
   int64_t bytes() const { return bytes_; }
 
   // Copies a block, every layer and head, K and V, within this memory or to another of the same model and format.
@@ -45,9 +45,9 @@ class KvMemory {
 
  private:
   KvMemory() = default;
-  std::vector<kernels::KvLayer> layers_;
+  std::vector<KvLayer> layers_;
   void* mapping_ = nullptr;
   int64_t bytes_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::compute

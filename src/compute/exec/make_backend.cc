@@ -2,11 +2,11 @@
 
 #include "compute/exec/cpu_backend.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 Result<std::unique_ptr<Backend>> MakeBackend(const EngineOptions& options, const ModelDescription& description,
                                              Clock& clock) {
   return MakeCpuBackend(options, description, clock);
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -8,7 +8,7 @@
 #include "compute/model/loader.h"
 #include "tactus/options.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // For this model with these options: today always the machine's processors. Reads no weights and takes no memory, so
 // that a start that cannot work is refused at once: kInvalidArgument names the flag, its choices and the way out.
@@ -16,4 +16,4 @@ namespace tactus {
 Result<std::unique_ptr<Backend>> MakeBackend(const EngineOptions& options, const ModelDescription& description,
                                              Clock& clock);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -2,15 +2,14 @@
 
 #include <cstdlib>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
-Result<const kernels::Ops*> ChooseKernels(const std::string& name) {
-  if (const kernels::Ops* ops = kernels::SelectOps(name); ops != nullptr) return ops;
+Result<const Ops*> ChooseKernels(const std::string& name) {
+  if (const Ops* ops = SelectOps(name); ops != nullptr) return ops;
   const char* forced = std::getenv("TACTUS_KERNELS");
   std::string runnable;
-  for (const kernels::Ops* ops : kernels::RunnableOps())
-    runnable += (runnable.empty() ? "" : ", ") + std::string(ops->name);
+  for (const Ops* ops : RunnableOps()) runnable += (runnable.empty() ? "" : ", ") + std::string(ops->name);
   return InvalidArgument("--kernels " + (name.empty() && forced != nullptr ? std::string(forced) : name) +
                              ": this program runs " + runnable +
                              " here; leave --kernels and TACTUS_KERNELS out to get the fastest; a first build has this "
@@ -33,7 +32,7 @@ Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const Mo
       m.numerics,
       ChooseNumerics({options.dtype, options.activation_dtype, options.quantization, options.kv_cache_dtype}, stored));
   TACTUS_ASSIGN_OR_RETURN(m.ops, ChooseKernels(options.kernels));
-  m.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : kernels::UsableCores();
+  m.threads = options.threads > 0 ? static_cast<int32_t>(options.threads) : UsableCores();
   m.load = LoadOptionsFor(m.numerics);
   m.load.dummy = dummy;
   m.load.seed = static_cast<uint64_t>(options.seed);
@@ -45,11 +44,11 @@ Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const Mo
              " weights are used exactly as stored, which is slow: --dtype bfloat16 or --quantization int8 "
              "is several times faster";
   }
-  if (m.load.packing.quantization != kernels::Quantization::kNone && InfoOf(stored).block_elements > 1) {
+  if (m.load.packing.quantization != Quantization::kNone && InfoOf(stored).block_elements > 1) {
     m.hint = std::string("the weights are ") + InfoOf(stored).name +
              " already and are quantised again, at a loss: without --quantization they are used as they are";
   }
   return m;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

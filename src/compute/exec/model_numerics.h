@@ -8,12 +8,12 @@
 #include "compute/kernels/ops.h"
 #include "tactus/options.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 struct ModelNumerics {
   Numerics numerics;
   LoadWeightsOptions load;  // without `say`
-  const kernels::Ops* ops = nullptr;
+  const Ops* ops = nullptr;
   int32_t threads = 1;
   std::string hint;  // a better choice than the one that stands; empty: none
 };
@@ -24,4 +24,4 @@ Status CheckKernels(const EngineOptions& options);
 // kInvalidArgument names the flag, its choices and the way out.
 Result<ModelNumerics> ChooseModelNumerics(const EngineOptions& options, const ModelDescription& description);
 
-}  // namespace tactus
+}  // namespace tactus::compute

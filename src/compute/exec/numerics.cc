@@ -4,10 +4,8 @@
 #include <optional>
 #include <utility>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
-
-using kernels::Quantization;
 
 template <class Value, size_t kCount>
 struct Choices {
@@ -128,13 +126,13 @@ Result<Numerics> ChooseNumerics(const NumericsOptions& options, DType weight_dty
     n.tokens = a.activation == Activation::kInt8    ? Numerics::Tokens::kInt8
                : a.activation == Activation::kInt16 ? Numerics::Tokens::kInt16
                                                     : Numerics::Tokens::kMixed;
-    n.packing.rounding = a.activation == Activation::kInt8    ? kernels::Rounding::kInt8
-                         : a.activation == Activation::kInt16 ? kernels::Rounding::kInt16
-                                                              : kernels::Rounding::kMixed;
+    n.packing.rounding = a.activation == Activation::kInt8    ? Rounding::kInt8
+                         : a.activation == Activation::kInt16 ? Rounding::kInt16
+                                                              : Rounding::kMixed;
   } else {
     n.tokens = weight_dtype == DType::kBF16 ? Numerics::Tokens::kBF16 : Numerics::Tokens::kF32;
   }
-  if (n.tokens == Numerics::Tokens::kF32) n.packing.rounding = kernels::Rounding::kNone;
+  if (n.tokens == Numerics::Tokens::kF32) n.packing.rounding = Rounding::kNone;
   return n;
 }
 
@@ -153,4 +151,4 @@ std::string NumericsText(const Numerics& n) {
   return n.dequantize_to_f32 ? text + ", weights dequantised to f32" : text;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -24,7 +24,7 @@
 #include "compute/model/loader.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 struct Numerics {
   // What meets the weights, but for the few operators where more than int8 is cheap (PackChoice).
@@ -54,4 +54,4 @@ LoadWeightsOptions LoadOptionsFor(const Numerics& numerics);
 // "int16 activations, KV bf16", for people.
 std::string NumericsText(const Numerics& numerics);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 void StepRunner::Free::operator()(void* p) const {
   std::free(p);
@@ -25,8 +25,8 @@ Result<std::unique_ptr<StepRunner>> StepRunner::Create(const ModelConfig& config
                                                        const CpuExecutorOptions& given) {
   CpuExecutorOptions options = given;
   TACTUS_CHECK_MSG(options.clock != nullptr, "an executor needs a clock");
-  if (options.threads <= 0) options.threads = kernels::UsableCores();
-  if (options.ops == nullptr) options.ops = kernels::SelectOps();
+  if (options.threads <= 0) options.threads = UsableCores();
+  if (options.ops == nullptr) options.ops = SelectOps();
   if (options.ops == nullptr) return InvalidArgument("no kernel set of that name runs on this machine", "kernels");
   for (const auto& [name, value] : {std::pair<const char*, int64_t>{"num_blocks", options.num_blocks},
                                     {"block_size", options.block_size},
@@ -238,7 +238,7 @@ void StepRunner::FillBatch(const StepPlan& plan, StepResult* result) {
 // Chunks read K and V once for all of their tokens as it is.
 void StepRunner::FindPrefixGroups() {
   sequences_.clear();
-  for (const kernels::AttentionItem& item : attention_items_) {
+  for (const AttentionItem& item : attention_items_) {
     sequences_.push_back({.blocks = item.block_table, .tokens = item.count == 1 ? item.first_position + 1 : 0});
   }
   if (prefix_groups_.Find(sequences_) == 0) return;
@@ -373,4 +373,4 @@ void StepRunner::Commit(const StepPlan& plan, StepResult* result) {
   }
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -17,7 +17,7 @@
 #include "compute/model/decoder.h"
 #include "compute/model/sampler.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 class StepRunner {
  public:
@@ -73,7 +73,7 @@ class StepRunner {
   const ModelWeights weights_;
   const CpuExecutorOptions options_;
   const int64_t blocks_per_slot_;
-  kernels::ThreadPool pool_;
+  ThreadPool pool_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<KvMemory> kv_;
   std::unique_ptr<KvMemory> swap_;  // null without swap space
@@ -88,7 +88,7 @@ class StepRunner {
   // This step's batch; capacity for the largest step.
   std::vector<int32_t> ids_, positions_;
   std::vector<int64_t> kv_slots_;
-  std::vector<kernels::AttentionItem> attention_items_;
+  std::vector<AttentionItem> attention_items_;
   std::vector<PrefixGroups::Sequence> sequences_;  // an entry per attention item
   PrefixGroups prefix_groups_;
   std::vector<int32_t> logit_rows_;
@@ -96,4 +96,4 @@ class StepRunner {
   std::vector<int64_t> runs_;  // where each begins of the rows that must be sampled one after the other, and the end
 };
 
-}  // namespace tactus
+}  // namespace tactus::compute

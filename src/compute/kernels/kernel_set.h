@@ -10,7 +10,7 @@
 
 #include "compute/kernels/ops.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 const Ops& RefOps();
 const Ops& PortableOps();  // "scalar"
@@ -58,4 +58,4 @@ void DequantizeSpan(DType dtype, const void* src, int64_t elements, float* out);
 // Cosine and sine of position * inv_freq in f32, times the table's scale; libm's, the same for every set.
 void RopeAngles(const RopeTable& rope, int32_t position, float* cosines, float* sines);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

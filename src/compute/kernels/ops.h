@@ -29,7 +29,7 @@
 #include "compute/kernels/thread_pool.h"
 #include "compute/tensor/matrix_view.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 struct Workspace {
   std::byte* data = nullptr;
@@ -151,4 +151,4 @@ std::vector<const Ops*> RunnableOps();  // every set this machine can run, slowe
 // Scratch that any op above needs for at most `tokens` tokens of this shape.
 int64_t WorkspaceBytes(int64_t tokens, int64_t max_cols, int32_t heads, int32_t head_dim, int32_t threads);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

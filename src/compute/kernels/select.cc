@@ -18,7 +18,7 @@
 #include "compute/kernels/kernel_set.h"
 #include "compute/kernels/rows/dequantize.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 #if defined(__x86_64__)
 bool CpuHasAvx2() {
@@ -171,4 +171,4 @@ void RopeAngles(const RopeTable& rope, int32_t position, float* cosines, float* 
   }
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <string>
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // Of a core, in a window. A process that computes takes a half or more; a client of the server and the server's own
@@ -45,4 +45,4 @@ DurationNs WaitedForCores(std::span<const std::atomic<pid_t>> threads) {
   return sum;
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

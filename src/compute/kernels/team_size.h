@@ -15,7 +15,7 @@
 
 #include "base/units.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 class TeamSize {
  public:
@@ -45,4 +45,4 @@ DurationNs WaitedForCores(std::span<const std::atomic<pid_t>> threads);
 
 using WaitedFn = DurationNs (*)(std::span<const std::atomic<pid_t>> threads);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -19,7 +19,7 @@
 #include "base/check.h"
 #include "base/thread_role.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr DurationNs kSpin = 50 * kMicrosecond;
@@ -261,4 +261,4 @@ void ThreadPool::Run(int64_t tasks, Thunk thunk, void* self) {
   s.caller_sleeps.store(false);
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "compute/kernels/team_size.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 class ThreadPool {
  public:
@@ -49,4 +49,4 @@ class ThreadPool {
 // Cores this process may use: affinity and cgroup quota both respected; >= 1.
 int32_t UsableCores();
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

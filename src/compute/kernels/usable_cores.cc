@@ -13,7 +13,7 @@
 
 #include "compute/kernels/thread_pool.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 int32_t AffinityCores() {
@@ -83,4 +83,4 @@ int32_t UsableCores() {
   return quota > 0 ? std::min(affinity, quota) : affinity;
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string>
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 // The cgroups' quota in whole cores, of this process's group and all above it; 0: none. `root` stands in for "/" in
 // tests.
 int32_t QuotaCores(const std::string& root = "");
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

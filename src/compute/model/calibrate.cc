@@ -15,7 +15,7 @@
 #include "compute/model/decoder.h"
 #include "compute/model/sampler.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kSequences = 16, kLength = 256;  // of the calibration
@@ -23,31 +23,30 @@ constexpr int64_t kTokens = kSequences * kLength;
 constexpr int32_t kKvBlock = 16;
 constexpr uint64_t kSeed = 1;
 
-const kernels::Ops& Scalar() {
-  static const kernels::Ops* const ops = kernels::SelectOps("scalar");
+const Ops& Scalar() {
+  static const Ops* const ops = SelectOps("scalar");
   return *ops;
 }
 
 // The fastest set's products of integers have the same bits as any other's.
-void IntegerProducts(kernels::ThreadPool& pool, const kernels::PackedTokens& x,
-                     std::span<const kernels::LinearOutput> outputs, kernels::Workspace scratch) {
-  static const kernels::Ops* const ops = kernels::SelectOps();
+void IntegerProducts(ThreadPool& pool, const PackedTokens& x, std::span<const LinearOutput> outputs,
+                     Workspace scratch) {
+  static const Ops* const ops = SelectOps();
   ops->linear_packed(pool, x, outputs, scratch);
 }
 
-void Gated(kernels::ThreadPool& pool, const kernels::PackedTokens& x, const kernels::PackedMatrix& gate,
-           const float* gate_bias, const kernels::PackedMatrix& up, const float* up_bias, float* inner,
-           const kernels::PackedTokens& out, kernels::Workspace scratch) {
+void Gated(ThreadPool& pool, const PackedTokens& x, const PackedMatrix& gate, const float* gate_bias,
+           const PackedMatrix& up, const float* up_bias, float* inner, const PackedTokens& out, Workspace scratch) {
   std::vector<float> other(static_cast<size_t>(x.tokens * up.rows));
-  const kernels::LinearOutput both[] = {{&gate, gate_bias, inner, gate.rows}, {&up, up_bias, other.data(), up.rows}};
+  const LinearOutput both[] = {{&gate, gate_bias, inner, gate.rows}, {&up, up_bias, other.data(), up.rows}};
   IntegerProducts(pool, x, both, scratch);
   Scalar().silu_mul(pool, inner, other.data(), x.tokens * up.rows, inner);
   Scalar().pack(pool, inner, nullptr, 0.0f, out);
 }
 
 // The operator of the pass: the same bits on every kernel set. Weights are rows of f32.
-void Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
-            kernels::Workspace) {
+void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
+            Workspace) {
   for (int64_t t = 0; t < tokens; ++t) {
     float* row = y + t * w.rows;
     if (bias != nullptr) {
@@ -56,13 +55,13 @@ void Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const Mat
       std::fill(row, row + w.rows, 0.0f);
     }
   }
-  kernels::AddProduct(pool, {.a = {x, w.cols, 1},
-                             .b = {static_cast<const float*>(w.data), 1, w.cols},
-                             .c = y,
-                             .m = tokens,
-                             .k = w.cols,
-                             .n = w.rows,
-                             .c_stride = w.rows});
+  AddProduct(pool, {.a = {x, w.cols, 1},
+                    .b = {static_cast<const float*>(w.data), 1, w.cols},
+                    .c = y,
+                    .m = tokens,
+                    .k = w.cols,
+                    .n = w.rows,
+                    .c_stride = w.rows});
 }
 
 // Of the pass that rounds. A layer is done with its K and V before the next one stores its own.
@@ -80,7 +79,7 @@ struct Sizes {
   int64_t matrix = 0, cols = 0, embedding = 0, kv = 0;  // elements
 };
 
-DecoderOptions OptionsOf(const kernels::Ops* ops, int64_t tokens, int32_t threads) {
+DecoderOptions OptionsOf(const Ops* ops, int64_t tokens, int32_t threads) {
   DecoderOptions options;
   options.ops = ops;
   options.max_tokens = tokens;
@@ -111,7 +110,7 @@ Result<Memory> Allocate(int64_t elements) {
 }
 
 // K and V of every token of the calibration, sequence after sequence, in `memory` from element `at` on.
-kernels::KvLayer KvAt(const ModelConfig& config, const Memory& memory, int64_t at) {
+KvLayer KvAt(const ModelConfig& config, const Memory& memory, int64_t at) {
   float* k = static_cast<float*>(memory.get()) + at;
   return {k,        k + kTokens * config.num_kv_heads * config.head_dim, DType::kF32,
           kKvBlock, static_cast<int32_t>(config.num_kv_heads),           static_cast<int32_t>(config.head_dim)};
@@ -123,7 +122,7 @@ class Batch {
   Batch(int32_t first, int32_t count) : blocks_(kTokens / kKvBlock) {
     std::iota(blocks_.begin(), blocks_.end(), 0);
     for (int32_t s = 0; s < kSequences; ++s) {
-      kernels::AttentionItem item;
+      AttentionItem item;
       item.first_token = s * count;
       item.first_position = first;
       item.count = count;
@@ -142,20 +141,20 @@ class Batch {
  private:
   std::vector<int32_t> positions_, blocks_;
   std::vector<int64_t> kv_slots_;
-  std::vector<kernels::AttentionItem> items_;
+  std::vector<AttentionItem> items_;
 };
 
 // [kSequences][kLength] tokens that the packed model samples, each sequence from a token of its own.
-Result<std::vector<int32_t>> WriteTokens(const ModelConfig& config, const ModelWeights& weights,
-                                         kernels::ThreadPool& pool, const std::function<void(double)>& progress) {
-  kernels::Ops ops = Scalar();
+Result<std::vector<int32_t>> WriteTokens(const ModelConfig& config, const ModelWeights& weights, ThreadPool& pool,
+                                         const std::function<void(double)>& progress) {
+  Ops ops = Scalar();
   ops.linear_packed = IntegerProducts;
   ops.gated_packed = Gated;
   TACTUS_ASSIGN_OR_RETURN(const auto decoder,
                           Decoder::Create(config, weights, OptionsOf(&ops, kSequences, pool.threads())));
   const int64_t kv_elements = 2 * kTokens * config.num_kv_heads * config.head_dim;
   TACTUS_ASSIGN_OR_RETURN(const Memory memory, Allocate(kv_elements * config.num_layers));
-  std::vector<kernels::KvLayer> kv;
+  std::vector<KvLayer> kv;
   for (int64_t l = 0; l < config.num_layers; ++l) kv.push_back(KvAt(config, memory, l * kv_elements));
 
   std::vector<int32_t> tokens(kTokens), last(kSequences), rows(kSequences);
@@ -190,7 +189,7 @@ Result<std::vector<int32_t>> WriteTokens(const ModelConfig& config, const ModelW
 class Calibration {
  public:
   Calibration(const PackPlan& plan, const ModelConfig& config, WeightSource& source, const ModelWeights& weights,
-              kernels::ThreadPool& pool, std::byte* memory, const std::function<void(double)>& progress)
+              ThreadPool& pool, std::byte* memory, const std::function<void(double)>& progress)
       : plan_(plan),
         config_(config),
         source_(source),
@@ -214,16 +213,16 @@ class Calibration {
     }
     EmbedTokens(*slots_.at(&weights_.embedding), tokens);
 
-    kernels::Ops ops = Scalar();
+    Ops ops = Scalar();
     ops.linear = Linear;
     DecoderOptions options = OptionsOf(&ops, kTokens, pool_.threads());
     options.before_linear = [this](const MatrixView& w, const float* x) { Round(w, x); };
     TACTUS_ASSIGN_OR_RETURN(const auto decoder, Decoder::Create(config_, weights_, options));
     std::vector<int32_t> ids(kTokens);  // rows of the embedding that is left
     std::iota(ids.begin(), ids.end(), 0);
-    const kernels::KvLayer kv = KvAt(config_, memory_of_pass_, kv_ - matrix_);
+    const KvLayer kv = KvAt(config_, memory_of_pass_, kv_ - matrix_);
     decoder->Forward(pool_, Batch(0, kLength).Of(ids.data(), {}),
-                     std::vector<kernels::KvLayer>(static_cast<size_t>(config_.num_layers), kv));
+                     std::vector<KvLayer>(static_cast<size_t>(config_.num_layers), kv));
     return Status();
   }
 
@@ -237,7 +236,7 @@ class Calibration {
   Result<std::vector<int32_t>> Write(const TensorNames& names) {
     ModelWeights nearest = weights_;
     PackChoice choice;
-    choice.rounding = kernels::Rounding::kInt16;
+    choice.rounding = Rounding::kInt16;
     BindPacked(plan_, config_, names, choice, memory_, &nearest);
     return WriteTokens(config_, nearest, pool_, [this](double part) { Progress(kWritingPart * part); });
   }
@@ -264,7 +263,7 @@ class Calibration {
     const MatrixView& m = slot.source;
     std::vector<std::byte> scratch(static_cast<size_t>(count * m.row_bytes));
     const std::byte* rows = source_.Rows(slot.name, m, first, count, scratch.data());
-    for (int64_t r = 0; r < count; ++r) kernels::Dequantize(m.dtype, rows + r * m.row_bytes, m.cols, to + r * m.cols);
+    for (int64_t r = 0; r < count; ++r) Dequantize(m.dtype, rows + r * m.row_bytes, m.cols, to + r * m.cols);
   }
 
   // The embedding becomes a table of the calibration's tokens alone, in their order.
@@ -283,7 +282,7 @@ class Calibration {
       ReadRows(slot, first, std::min(kRowsAtOnce, w.rows - first), matrix_ + first * w.cols);
     });
     if (!SharesInput(w)) FactorInputs(x, w.cols);
-    kernels::RoundInt4(pool_, inputs_, importance_, slot.form, matrix_, errors_, memory_ + slot.offset);
+    RoundInt4(pool_, inputs_, importance_, slot.form, matrix_, errors_, memory_ + slot.offset);
     source_.Release(slot.source, 0, w.rows);
     done_ += WorkOf(slot);
     Progress(kWritingPart + (1.0 - kWritingPart) * done_ / total_);
@@ -297,8 +296,8 @@ class Calibration {
 
   void FactorInputs(const float* x, int64_t cols) {
     for (const float damping : {0.01f, 0.1f, 1.0f}) {
-      kernels::GramUpper(pool_, x, kTokens, cols, inputs_);
-      if (kernels::FactorInputs(pool_, cols, damping, inputs_, importance_)) return;
+      GramUpper(pool_, x, kTokens, cols, inputs_);
+      if (compute::FactorInputs(pool_, cols, damping, inputs_, importance_)) return;
     }
     // Inputs that are no numbers, or all 0: each weight for itself.
     std::fill(inputs_, inputs_ + cols * cols, 0.0f);
@@ -309,7 +308,7 @@ class Calibration {
   const ModelConfig& config_;
   WeightSource& source_;
   ModelWeights weights_;  // matrices: one after the other in matrix_
-  kernels::ThreadPool& pool_;
+  ThreadPool& pool_;
   std::byte* const memory_;
   const std::function<void(double)>& progress_;
   const Sizes sizes_;
@@ -327,7 +326,7 @@ class Calibration {
 }  // namespace
 
 Status PackCalibrated(const PackPlan& plan, const ModelConfig& config, const TensorNames& names, WeightSource& source,
-                      const ModelWeights& weights, kernels::ThreadPool& pool, std::byte* memory,
+                      const ModelWeights& weights, ThreadPool& pool, std::byte* memory,
                       const std::function<void(double)>& progress) {
   // First the writing, with the K and V of all layers, then the pass that rounds.
   const int64_t available = AvailableMemoryBytes(), kv = 2 * Sizes(config, plan).kv * config.num_layers * 4;
@@ -337,4 +336,4 @@ Status PackCalibrated(const PackPlan& plan, const ModelConfig& config, const Ten
   return Calibration(plan, config, source, weights, pool, memory, progress).Run(names);
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -13,13 +13,13 @@
 
 #include "compute/weights/pack_weights.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // Packs those matrices of `plan` that have int4's form once more into `memory` [plan.bytes], which PackAll has filled.
 // `weights`: as PlanPacking left them. `progress(part done, 0 to 1)` is called now and then on the calling thread.
 // kResourceExhausted: no memory, and how much it takes. kDataLoss: logits that are not finite.
 Status PackCalibrated(const PackPlan& plan, const ModelConfig& config, const TensorNames& names, WeightSource& source,
-                      const ModelWeights& weights, kernels::ThreadPool& pool, std::byte* memory,
+                      const ModelWeights& weights, ThreadPool& pool, std::byte* memory,
                       const std::function<void(double)>& progress);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 namespace fs = std::filesystem;
@@ -66,4 +66,4 @@ Result<std::string> ResolveModel(const std::string& name_or_path, const std::str
   return NotFound(message, "model");
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

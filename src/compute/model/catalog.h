@@ -9,7 +9,7 @@
 #include "base/cache_folder.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 inline constexpr std::string_view kDefaultModelName = "smollm2-135m";
 
@@ -27,4 +27,4 @@ std::vector<CatalogEntry> ListModels(const std::string& cache_folder = CacheFold
 // the default model or point at a file.
 Result<std::string> ResolveModel(const std::string& name_or_path, const std::string& cache_folder = CacheFolder());
 
-}  // namespace tactus
+}  // namespace tactus::compute

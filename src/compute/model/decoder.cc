@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kBufferAlignment = 64;
@@ -24,10 +24,10 @@ struct BufferSizes {
     inner = o.max_tokens * c.intermediate_size;
     logits = o.max_logit_rows * c.vocab_size;
     const int64_t max_cols = std::max({c.hidden_size, c.intermediate_size, c.num_heads * c.head_dim});
-    packed_x = kernels::PackedTokenBytes(o.max_tokens, std::max(c.hidden_size, c.num_heads * c.head_dim));
-    packed_inner = kernels::PackedTokenBytes(o.max_tokens, c.intermediate_size);
-    workspace_bytes = kernels::WorkspaceBytes(o.max_tokens, max_cols, static_cast<int32_t>(c.num_heads),
-                                              static_cast<int32_t>(c.head_dim), o.threads);
+    packed_x = PackedTokenBytes(o.max_tokens, std::max(c.hidden_size, c.num_heads * c.head_dim));
+    packed_inner = PackedTokenBytes(o.max_tokens, c.intermediate_size);
+    workspace_bytes = WorkspaceBytes(o.max_tokens, max_cols, static_cast<int32_t>(c.num_heads),
+                                     static_cast<int32_t>(c.head_dim), o.threads);
   }
   // Packed tokens lie where the reference pass, or an operator that needs no packed tokens meanwhile, has its f32.
   int64_t NormedBytes() const { return std::max(3 * Aligned(hidden * 4), Aligned(packed_x)); }
@@ -99,12 +99,12 @@ Result<std::unique_ptr<Decoder>> Decoder::Create(const ModelConfig& config, cons
   return decoder;
 }
 
-void Decoder::Forward(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv) {
+void Decoder::Forward(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv) {
   weights_.packed != nullptr ? ForwardPacked(pool, batch, kv) : ForwardReference(pool, batch, kv);
 }
 
-float* Decoder::Logits(kernels::ThreadPool& pool, int64_t first, int64_t count) {
+float* Decoder::Logits(ThreadPool& pool, int64_t first, int64_t count) {
   return weights_.packed != nullptr ? PackedLogits(pool, first, count) : ReferenceLogits(pool, first, count);
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

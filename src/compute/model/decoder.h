@@ -25,10 +25,10 @@
 #include "compute/model/rope.h"
 #include "compute/weights/weights.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 struct DecoderOptions {
-  const kernels::Ops* ops = nullptr;
+  const Ops* ops = nullptr;
   int64_t max_tokens = 0;  // of a step
   int64_t max_model_len = 0;
   int64_t max_logit_rows = 0;  // that Logits is asked for at once; see DecoderLogitRows
@@ -44,7 +44,7 @@ struct DecoderBatch {
   const int32_t* ids = nullptr;  // each in [0, vocab)
   const int32_t* positions = nullptr;
   const int64_t* kv_slots = nullptr;  // block id * block_size + position % block_size
-  std::span<const kernels::AttentionItem> items;
+  std::span<const AttentionItem> items;
   std::span<const int32_t> logit_rows;  // token rows, ascending, each the last rows of its item; at most max_tokens
 };
 
@@ -55,11 +55,11 @@ class Decoder {
                                                  const DecoderOptions& options);
 
   // Runs all layers and keeps the final-normed hidden states of batch.logit_rows. `kv`: one entry per layer.
-  void Forward(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
+  void Forward(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv);
 
   // Logits [count, vocab] of the last Forward's logit_rows[first, first + count); count <= max_logit_rows. The caller
   // may change them; they hold until the next call.
-  float* Logits(kernels::ThreadPool& pool, int64_t first, int64_t count);
+  float* Logits(ThreadPool& pool, int64_t first, int64_t count);
 
   // Adds every operator's time and cost to *profile from now on (packed weights only); null: stops.
   void set_profile(OperatorProfile* profile) { profile_ = profile; }
@@ -68,24 +68,22 @@ class Decoder {
 
  private:
   Decoder(const ModelConfig& config, const ModelWeights& weights, const DecoderOptions& options);
-  void ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
-  void PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer,
-                         const PackedLayerWeights& packed);
-  void PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
-                    const float* norm, std::span<const kernels::LinearOutput> outputs, kernels::Rounding rounding);
-  float* PackedLogits(kernels::ThreadPool& pool, int64_t first, int64_t count);
-  void Round(kernels::ThreadPool& pool, const float* x, const float* norm, const kernels::PackedTokens& out);
+  void ForwardPacked(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv);
+  void PackedFeedForward(ThreadPool& pool, int64_t tokens, const LayerWeights& layer, const PackedLayerWeights& packed);
+  void PackedLinear(ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
+                    const float* norm, std::span<const LinearOutput> outputs, Rounding rounding);
+  float* PackedLogits(ThreadPool& pool, int64_t first, int64_t count);
+  void Round(ThreadPool& pool, const float* x, const float* norm, const PackedTokens& out);
   template <class Work, class Cost>
   void Timed(DecoderOperator op, Work work, Cost cost);
-  std::span<const kernels::AttentionItem> KeepLogitRows(const DecoderBatch& batch);
+  std::span<const AttentionItem> KeepLogitRows(const DecoderBatch& batch);
 
-  void ForwardReference(kernels::ThreadPool& pool, const DecoderBatch& batch, std::span<const kernels::KvLayer> kv);
-  float* ReferenceLogits(kernels::ThreadPool& pool, int64_t first, int64_t count);
-  void Attention(kernels::ThreadPool& pool, const DecoderBatch& batch, const LayerWeights& layer,
-                 const kernels::KvLayer& kv, int32_t window);
-  void FeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer);
-  void Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
-              float* y);
+  void ForwardReference(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv);
+  float* ReferenceLogits(ThreadPool& pool, int64_t first, int64_t count);
+  void Attention(ThreadPool& pool, const DecoderBatch& batch, const LayerWeights& layer, const KvLayer& kv,
+                 int32_t window);
+  void FeedForward(ThreadPool& pool, int64_t tokens, const LayerWeights& layer);
+  void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y);
 
   const ModelConfig& config_;
   const ModelWeights& weights_;
@@ -111,8 +109,8 @@ class Decoder {
   float* branch_ = nullptr;  // [max_tokens, hidden], what a block adds to the residual stream
   float* final_ = nullptr;   // [max_tokens, hidden], rows that get logits
   OperatorProfile* profile_ = nullptr;
-  std::vector<kernels::AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
-  kernels::Workspace workspace_;
+  std::vector<AttentionItem> last_items_;  // KeepLogitRows; grows to the largest step
+  Workspace workspace_;
 };
 
 // Rows of logits that a step's buffer holds: `rows` unless that takes more than 256 MiB. The output matrix is read once
@@ -122,4 +120,4 @@ int64_t DecoderLogitRows(const ModelConfig& config, int64_t rows);
 // What a decoder allocates (bytes), for the memory plan.
 int64_t DecoderBufferBytes(const ModelConfig& config, const DecoderOptions& options);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -5,7 +5,7 @@
 
 #include "tactus/request.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 struct EndToken {
   TokenId id = -1;
@@ -13,4 +13,4 @@ struct EndToken {
   std::string source;  // "tokenizer.ggml.eos_token_id", "chat template"
 };
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -8,13 +8,8 @@
 
 #include "compute/model/decoder.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
-
-using kernels::LinearOutput;
-using kernels::PackedMatrix;
-using kernels::PackedTokens;
-using kernels::TokenFormat;
 
 constexpr size_t kOutputsMax = 3;  // of one input: q, k and v
 
@@ -36,12 +31,11 @@ OperatorCost LinearCost(const PackedTokens& x, std::span<const LinearOutput> out
 
 // Each item's K and V read once, but a prefix once for its group; scores and weighted values for every visible position
 // of every head.
-OperatorCost AttentionCost(std::span<const kernels::AttentionItem> items, int32_t heads, const kernels::KvLayer& kv,
-                           int32_t window) {
+OperatorCost AttentionCost(std::span<const AttentionItem> items, int32_t heads, const KvLayer& kv, int32_t window) {
   OperatorCost cost;
-  const int64_t position_bytes = 2 * kernels::KvBlockBytes(kv) / kv.block_size;
+  const int64_t position_bytes = 2 * KvBlockBytes(kv) / kv.block_size;
   std::vector<bool> read;  // by group
-  for (const kernels::AttentionItem& item : items) {
+  for (const AttentionItem& item : items) {
     int64_t seen = 0;
     for (int32_t p = item.first_position; p < item.first_position + item.count; ++p) {
       seen += window > 0 ? std::min(p + 1, window) : p + 1;
@@ -71,7 +65,7 @@ void Decoder::Timed(DecoderOperator op, Work work, Cost cost) {
   profile_->Add(op, profile_->NowNs() - start, cost());
 }
 
-void Decoder::Round(kernels::ThreadPool& pool, const float* x, const float* norm, const PackedTokens& out) {
+void Decoder::Round(ThreadPool& pool, const float* x, const float* norm, const PackedTokens& out) {
   Timed(
       DecoderOperator::kRound, [&] { options_.ops->pack(pool, x, norm, config_.rms_eps, out); },
       [&] { return OperatorCost{out.tokens * out.cols * 4 + PackedBytes(out), 4 * out.tokens * out.cols}; });
@@ -79,20 +73,20 @@ void Decoder::Round(kernels::ThreadPool& pool, const float* x, const float* norm
 
 // outputs = norm(x) * w^T. Files may mix formats within a layer (v finer than q and k): each token format is packed
 // once.
-void Decoder::PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
-                           const float* norm, std::span<const LinearOutput> outputs, kernels::Rounding rounding) {
+void Decoder::PackedLinear(ThreadPool& pool, DecoderOperator op, const float* x, int64_t tokens, int64_t cols,
+                           const float* norm, std::span<const LinearOutput> outputs, Rounding rounding) {
   LinearOutput group[kOutputsMax];
   bool done[kOutputsMax] = {};
   for (size_t first = 0; first < outputs.size(); ++first) {
     if (done[first]) continue;
-    const TokenFormat format = kernels::TokensFor(*outputs[first].w, rounding);
+    const TokenFormat format = TokensFor(*outputs[first].w, rounding);
     size_t count = 0;
     for (size_t i = first; i < outputs.size(); ++i) {
-      if (done[i] || kernels::TokensFor(*outputs[i].w, rounding) != format) continue;
+      if (done[i] || TokensFor(*outputs[i].w, rounding) != format) continue;
       group[count++] = outputs[i];
       done[i] = true;
     }
-    const PackedTokens packed = kernels::PlaceTokens(packed_x_, format, tokens, cols);
+    const PackedTokens packed = PlaceTokens(packed_x_, format, tokens, cols);
     Round(pool, x, norm, packed);
     Timed(
         op, [&] { options_.ops->linear_packed(pool, packed, {group, count}, workspace_); },
@@ -100,15 +94,14 @@ void Decoder::PackedLinear(kernels::ThreadPool& pool, DecoderOperator op, const 
   }
 }
 
-void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch,
-                            std::span<const kernels::KvLayer> kv) {
-  const kernels::Ops& ops = *options_.ops;
+void Decoder::ForwardPacked(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv) {
+  const Ops& ops = *options_.ops;
   const PackedWeights& packed = *weights_.packed;
   const auto heads = static_cast<int32_t>(config_.num_heads);
   const int64_t dim = config_.hidden_size, q_cols = config_.num_heads * config_.head_dim;
   const float scale = 1.0f / std::sqrt(static_cast<float>(config_.head_dim));
   int64_t tokens = batch.tokens;
-  std::span<const kernels::AttentionItem> items = batch.items;
+  std::span<const AttentionItem> items = batch.items;
   Timed(
       DecoderOperator::kEmbed, [&] { ops.embed_packed(pool, batch.ids, tokens, packed.embedding, hidden_); },
       [&] { return OperatorCost{tokens * dim * 4, 0}; });
@@ -124,7 +117,7 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
     if (alike < 3)
       PackedLinear(pool, DecoderOperator::kQkv, hidden_, tokens, dim, layer.attn_norm, products.subspan(alike),
                    packed.roundings.kv);
-    kernels::RopeStoreCall call;
+    RopeStoreCall call;
     call.q = q_;
     call.k = k_;
     call.v = v_;
@@ -160,16 +153,16 @@ void Decoder::ForwardPacked(kernels::ThreadPool& pool, const DecoderBatch& batch
 }
 
 // hidden_ += down(silu(gate(norm(hidden_))) * up(norm(hidden_)))
-void Decoder::PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer,
+void Decoder::PackedFeedForward(ThreadPool& pool, int64_t tokens, const LayerWeights& layer,
                                 const PackedLayerWeights& w) {
-  const kernels::Ops& ops = *options_.ops;
-  const kernels::Rounding rounding = weights_.packed->roundings.others, of_down = weights_.packed->roundings.down;
+  const Ops& ops = *options_.ops;
+  const Rounding rounding = weights_.packed->roundings.others, of_down = weights_.packed->roundings.down;
   const int64_t inner = config_.intermediate_size;
-  const PackedTokens down_x = kernels::PlaceTokens(packed_inner_, kernels::TokensFor(w.w_down, of_down), tokens, inner);
-  const TokenFormat format = kernels::TokensFor(w.w_gate, rounding);
+  const PackedTokens down_x = PlaceTokens(packed_inner_, TokensFor(w.w_down, of_down), tokens, inner);
+  const TokenFormat format = TokensFor(w.w_gate, rounding);
   const LinearOutput both[] = {{&w.w_gate, layer.b_gate, gate_, inner}, {&w.w_up, layer.b_up, up_, inner}};
-  if (format == kernels::TokensFor(w.w_up, rounding)) {
-    const PackedTokens x = kernels::PlaceTokens(packed_x_, format, tokens, config_.hidden_size);
+  if (format == TokensFor(w.w_up, rounding)) {
+    const PackedTokens x = PlaceTokens(packed_x_, format, tokens, config_.hidden_size);
     Round(pool, hidden_, layer.ffn_norm, x);
     Timed(
         DecoderOperator::kGated,
@@ -190,7 +183,7 @@ void Decoder::PackedFeedForward(kernels::ThreadPool& pool, int64_t tokens, const
       [&] { return LinearCost(down_x, {&out, 1}); });
 }
 
-float* Decoder::PackedLogits(kernels::ThreadPool& pool, int64_t first, int64_t count) {
+float* Decoder::PackedLogits(ThreadPool& pool, int64_t first, int64_t count) {
   const LinearOutput output{&weights_.packed->lm_head, nullptr, logits_, config_.vocab_size};
   PackedLinear(pool, DecoderOperator::kLogits, hidden_ + first * config_.hidden_size, count, config_.hidden_size,
                weights_.final_norm, {&output, 1}, weights_.packed->roundings.lm_head);
@@ -198,12 +191,12 @@ float* Decoder::PackedLogits(kernels::ThreadPool& pool, int64_t first, int64_t c
 }
 
 // Moves the rows of q_ and hidden_ that get logits to the front and returns attention's work for them alone.
-std::span<const kernels::AttentionItem> Decoder::KeepLogitRows(const DecoderBatch& batch) {
+std::span<const AttentionItem> Decoder::KeepLogitRows(const DecoderBatch& batch) {
   const int64_t dim = config_.hidden_size, q_cols = config_.num_heads * config_.head_dim;
   last_items_.clear();
   int32_t kept = 0;
   const auto rows = static_cast<int32_t>(batch.logit_rows.size());
-  for (const kernels::AttentionItem& item : batch.items) {
+  for (const AttentionItem& item : batch.items) {
     const int32_t first = kept, end = item.first_token + item.count;
     for (; kept < rows && batch.logit_rows[static_cast<size_t>(kept)] < end; ++kept) {
       const int64_t from = batch.logit_rows[static_cast<size_t>(kept)];  // >= kept
@@ -221,4 +214,4 @@ std::span<const kernels::AttentionItem> Decoder::KeepLogitRows(const DecoderBatc
   return last_items_;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -11,7 +11,7 @@
 #include "compute/config/architecture.h"
 #include "compute/config/sampling_defaults.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 // A number per layer, or one for all: only files where all layers agree are possible here.
@@ -285,4 +285,4 @@ Status TokenizerFromGguf(const GgufFile& file, int64_t vocab_size, ModelDescript
   return Status();
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

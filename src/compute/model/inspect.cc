@@ -10,7 +10,7 @@
 #include "compute/config/sampling_defaults.h"
 #include "compute/weights/tensor_file.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 const char* ScalingName(RopeScaling scaling) {
@@ -220,4 +220,4 @@ std::string InspectText(const ModelDescription& d, const InspectOptions& options
   return out;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

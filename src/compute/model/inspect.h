@@ -8,7 +8,7 @@
 #include "compute/model/end_token.h"
 #include "compute/model/loader.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 struct InspectOptions {
   DType kv_dtype = DType::kBF16;
@@ -25,4 +25,4 @@ struct InspectOptions {
 Json InspectJson(const ModelDescription& description, const InspectOptions& options);
 std::string InspectText(const ModelDescription& description, const InspectOptions& options);
 
-}  // namespace tactus
+}  // namespace tactus::compute

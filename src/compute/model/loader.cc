@@ -20,7 +20,7 @@
 #include "compute/weights/weight_cache.h"
 #include "compute/weights/weight_storage.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 namespace fs = std::filesystem;
@@ -274,7 +274,7 @@ class WeightCache {
       Say("warning: --weight-cache is not used: " + key.status().message());
     }
   }
-  CachedWeights Open(kernels::ThreadPool& pool) const {
+  CachedWeights Open(ThreadPool& pool) const {
     if (!usable_) return {};
     auto cached = OpenWeightCache(key_, pool);
     if (cached.ok()) return *cached;
@@ -283,7 +283,7 @@ class WeightCache {
     }
     return {};
   }
-  void Write(const std::byte* memory, kernels::ThreadPool& pool) const {
+  void Write(const std::byte* memory, ThreadPool& pool) const {
     if (!usable_) return;
     const Status written = WriteWeightCache(key_, memory, pool);
     Say(written.ok() ? "weight cache written to " + key_.path : "warning: " + written.message());
@@ -307,7 +307,7 @@ Result<ModelWeights> LoadPacked(const ModelDescription& d, const LoadWeightsOpti
                                 Loading* l) {
   ModelWeights& weights = l->weights;
   TACTUS_ASSIGN_OR_RETURN(const PackPlan plan, PlanPacking(d.config, *l->names, options.packing, &weights));
-  kernels::ThreadPool pool(std::max(options.threads, 1), clock);
+  ThreadPool pool(std::max(options.threads, 1), clock);
   PackReport report(options.say, plan.source_bytes, clock);
   auto storage = std::make_shared<PackedStorage>();
   storage->vectors = weights.storage;
@@ -396,4 +396,4 @@ Result<int64_t> PlanWeightBytes(const ModelDescription& d, const LoadWeightsOpti
   return loading.weights.bytes + plan.bytes;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

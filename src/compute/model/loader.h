@@ -14,7 +14,7 @@
 #include "compute/weights/pack_weights.h"
 #include "compute/weights/weights.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // What a model directory or file says, without its weights. Cheap: maps and parses headers only.
 struct ModelDescription {
@@ -83,4 +83,4 @@ Status CheckWeights(const ModelDescription& description);
 // estimate (the files' size, or every parameter in f32 or the dummies' format).
 Result<int64_t> PlanWeightBytes(const ModelDescription& description, const LoadWeightsOptions& options);
 
-}  // namespace tactus
+}  // namespace tactus::compute

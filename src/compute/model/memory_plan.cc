@@ -5,7 +5,7 @@
 #include "compute/config/config.h"
 #include "compute/model/decoder.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kGiB = int64_t{1} << 30;
@@ -169,4 +169,4 @@ Result<MemoryPlan> PlanMemory(const ModelConfig& c, const MemoryPlanInput& in) {
   return plan;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

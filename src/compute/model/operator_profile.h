@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 enum class DecoderOperator : uint8_t { kEmbed, kRound, kQkv, kRopeStore, kAttention, kOut, kGated, kDown, kLogits };
 inline constexpr size_t kDecoderOperators = 9;
@@ -45,4 +45,4 @@ class OperatorProfile {
   std::array<Totals, kDecoderOperators> totals_{};
 };
 
-}  // namespace tactus
+}  // namespace tactus::compute

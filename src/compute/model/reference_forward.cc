@@ -5,11 +5,10 @@
 
 #include "compute/model/decoder.h"
 
-namespace tactus {
+namespace tactus::compute {
 
-void Decoder::ForwardReference(kernels::ThreadPool& pool, const DecoderBatch& batch,
-                               std::span<const kernels::KvLayer> kv) {
-  const kernels::Ops& ops = *options_.ops;
+void Decoder::ForwardReference(ThreadPool& pool, const DecoderBatch& batch, std::span<const KvLayer> kv) {
+  const Ops& ops = *options_.ops;
   const int64_t tokens = batch.tokens, dim = config_.hidden_size;
   ops.embed(pool, batch.ids, tokens, weights_.embedding, hidden_);
   for (size_t l = 0; l < weights_.layers.size(); ++l) {
@@ -29,16 +28,16 @@ void Decoder::ForwardReference(kernels::ThreadPool& pool, const DecoderBatch& ba
   ops.rms_norm(pool, final_, rows, dim, weights_.final_norm, config_.rms_eps, final_);
 }
 
-float* Decoder::ReferenceLogits(kernels::ThreadPool& pool, int64_t first, int64_t count) {
+float* Decoder::ReferenceLogits(ThreadPool& pool, int64_t first, int64_t count) {
   Linear(pool, final_ + first * config_.hidden_size, count, weights_.lm_head, nullptr, logits_);
   return logits_;
 }
 
 // branch_ = attention block of normed_. All writes of K and V come before all reads, so that an item may attend to
 // blocks which another item of the same step fills.
-void Decoder::Attention(kernels::ThreadPool& pool, const DecoderBatch& batch, const LayerWeights& layer,
-                        const kernels::KvLayer& kv, int32_t window) {
-  const kernels::Ops& ops = *options_.ops;
+void Decoder::Attention(ThreadPool& pool, const DecoderBatch& batch, const LayerWeights& layer, const KvLayer& kv,
+                        int32_t window) {
+  const Ops& ops = *options_.ops;
   const int64_t tokens = batch.tokens;
   const auto heads = static_cast<int32_t>(config_.num_heads);
   const auto kv_heads = static_cast<int32_t>(config_.num_kv_heads);
@@ -57,17 +56,17 @@ void Decoder::Attention(kernels::ThreadPool& pool, const DecoderBatch& batch, co
 }
 
 // branch_ = down(silu(gate(normed_)) * up(normed_))
-void Decoder::FeedForward(kernels::ThreadPool& pool, int64_t tokens, const LayerWeights& layer) {
+void Decoder::FeedForward(ThreadPool& pool, int64_t tokens, const LayerWeights& layer) {
   Linear(pool, normed_, tokens, layer.w_gate, layer.b_gate, gate_);
   Linear(pool, normed_, tokens, layer.w_up, layer.b_up, up_);
   options_.ops->silu_mul(pool, gate_, up_, tokens * config_.intermediate_size, gate_);
   Linear(pool, gate_, tokens, layer.w_down, layer.b_down, branch_);
 }
 
-void Decoder::Linear(kernels::ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
+void Decoder::Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias,
                      float* y) {
   if (options_.before_linear) options_.before_linear(w, x);
   options_.ops->linear(pool, x, tokens, w, bias, y, workspace_);
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

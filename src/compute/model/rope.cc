@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr float kTwoPi = 6.283185307179586f;
@@ -48,12 +48,12 @@ Rope::Rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len) 
   }
 }
 
-kernels::RopeTable Rope::table() const {
-  kernels::RopeTable table;
+RopeTable Rope::table() const {
+  RopeTable table;
   table.inv_freq = inv_freq_.data();
   table.rotary_dim = static_cast<int32_t>(inv_freq_.size() * 2);
   table.interleaved = interleaved_;
   return table;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -21,7 +21,7 @@
 #include "compute/config/config.h"
 #include "compute/kernels/ops.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 class Rope {
  public:
@@ -29,7 +29,7 @@ class Rope {
   Rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len);
 
   // Valid while this object lives.
-  kernels::RopeTable table() const;
+  RopeTable table() const;
   const std::vector<float>& inv_freq() const { return inv_freq_; }  // [rotary_dim / 2]
 
  private:
@@ -37,4 +37,4 @@ class Rope {
   bool interleaved_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::compute

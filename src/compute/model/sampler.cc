@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kBlock = 64;
@@ -414,4 +414,4 @@ double Sampler::LogSumExp() const {
   return static_cast<double>(max_) + std::log(total);
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

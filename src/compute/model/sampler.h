@@ -21,7 +21,7 @@
 #include "base/step.h"
 #include "base/token_grammar.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // What sampling remembers of one sequence: its parameters, how often each token occurred when penalties ask for it, and
 // where it stands in its grammar. One thread at a time.
@@ -124,4 +124,4 @@ class Sampler {
   uint64_t total_weight_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 // Indexed by DType. Block sizes follow from the layouts in compute/kernels/rows/dequantize.cc.
@@ -37,4 +37,4 @@ int64_t RowBytes(DType dtype, int64_t elements) {
   return elements / info.block_elements * info.block_bytes;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

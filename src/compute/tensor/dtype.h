@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tactus {
+namespace tactus::compute {
 
 enum class DType : uint8_t {
   kF32,
@@ -33,4 +33,4 @@ const DTypeInfo& InfoOf(DType dtype);
 // Bytes of one row of `elements`; precondition: elements is a multiple of block_elements.
 int64_t RowBytes(DType dtype, int64_t elements);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace tactus {
+namespace tactus::compute {
 
 [[maybe_unused]] static inline uint32_t BitsOf(float value) {
   uint32_t bits;
@@ -58,4 +58,4 @@ namespace tactus {
   return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

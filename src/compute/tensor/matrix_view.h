@@ -3,7 +3,7 @@
 
 #include "compute/tensor/dtype.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 struct MatrixView {
   const void* data = nullptr;
@@ -13,4 +13,4 @@ struct MatrixView {
   int64_t row_bytes = 0;  // RowBytes(dtype, cols) unless padded
 };
 
-}  // namespace tactus
+}  // namespace tactus::compute

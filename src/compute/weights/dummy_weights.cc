@@ -10,7 +10,7 @@
 #include "compute/kernels/rows/quantize.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr float kDeviation = 0.02f;
@@ -121,7 +121,7 @@ class DummySource final : public WeightSource {
     ForEachSum(seed_, stream, begin, end, [&](int64_t i, uint32_t sum) {
       block[static_cast<size_t>(i % kQ8Block)] = f32_[sum];
       if (i % kQ8Block == kQ8Block - 1)
-        kernels::Quantize(dtype, block.data(), kQ8Block, out + i / kQ8Block * InfoOf(dtype).block_bytes);
+        Quantize(dtype, block.data(), kQ8Block, out + i / kQ8Block * InfoOf(dtype).block_bytes);
     });
   }
 
@@ -166,4 +166,4 @@ Result<std::unique_ptr<WeightSource>> MakeDummySource(uint64_t seed, DType dtype
   return std::unique_ptr<WeightSource>(std::make_unique<DummySource>(seed, dtype, rows_only));
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -6,7 +6,7 @@
 #include "compute/weights/weight_builder.h"
 #include "compute/weights/weight_storage.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // Near-normal with mean 0 and deviation 0.02 (matrices, biases), 1 (norms). A value is a pure function of seed, tensor
 // name and index (Philox4x32-10), so the same model comes out on every machine and in any loading order. Per element:
@@ -15,4 +15,4 @@ namespace tactus {
 // matrices are made as Rows asks for them, any thread, and never as a whole.
 Result<std::unique_ptr<WeightSource>> MakeDummySource(uint64_t seed, DType dtype, bool rows_only);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -12,7 +12,7 @@
 #include "compute/kernels/rows/dequantize.h"
 #include "compute/weights/weight_storage.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 size_t AlignmentOf(DType dtype) {
@@ -135,7 +135,7 @@ class FileSource final : public WeightSource {
   Result<float*> ToF32(const std::string& name, const TensorEntry& t, int64_t elements) {
     auto* values = reinterpret_cast<float*>(storage_->Allocate(elements * 4));
     if (values == nullptr) return NoMemory(name, elements * 4);
-    kernels::Dequantize(t.dtype, t.data, elements, values);
+    Dequantize(t.dtype, t.data, elements, values);
     return values;
   }
 
@@ -157,4 +157,4 @@ std::unique_ptr<WeightSource> MakeFileSource(const TensorSet& tensors, const Ten
   return std::make_unique<FileSource>(tensors, names, path, config, use);
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -11,7 +11,7 @@
 #include "compute/weights/tensor_file.h"
 #include "compute/weights/weight_builder.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 enum class MatrixUse : uint8_t {
   kViews,  // as stored, in the mapping; misaligned ones are copied
@@ -23,4 +23,4 @@ enum class MatrixUse : uint8_t {
 std::unique_ptr<WeightSource> MakeFileSource(const TensorSet& tensors, const TensorNames& names,
                                              const std::string& path, const ModelConfig& config, MatrixUse use);
 
-}  // namespace tactus
+}  // namespace tactus::compute

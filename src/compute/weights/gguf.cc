@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr uint64_t kMaxEntries = 1 << 20;  // metadata keys, tensors: far above any model, far below a memory bomb
@@ -519,4 +519,4 @@ std::string GgufFields::RequiredString(std::string_view key) {
   return String(key).value_or("");
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -15,7 +15,7 @@
 
 #include "compute/weights/tensor_file.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 enum class GgufType : uint32_t {
   kUint8,
@@ -78,4 +78,4 @@ class GgufFields {
   Status status_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -10,7 +10,7 @@
 
 #include "compute/weights/sigbus_guard.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 struct Descriptor {
@@ -77,4 +77,4 @@ Result<std::string> ReadSmallFile(const std::string& path, int64_t limit_bytes) 
   return text;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

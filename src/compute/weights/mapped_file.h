@@ -10,7 +10,7 @@
 
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 class MappedFile {
  public:
@@ -34,4 +34,4 @@ class MappedFile {
 // The whole of a small text file; kTooLarge beyond `limit_bytes`.
 Result<std::string> ReadSmallFile(const std::string& path, int64_t limit_bytes);
 
-}  // namespace tactus
+}  // namespace tactus::compute

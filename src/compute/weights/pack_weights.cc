@@ -5,12 +5,8 @@
 #include <cstdlib>
 #include <memory>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
-
-using kernels::kPanelRows;
-using kernels::PackedMatrix;
-using kernels::Quantization;
 
 constexpr int64_t kPackedAlignment = 64;
 constexpr int64_t kTaskBytes = int64_t{1} << 20;  // of rows; at least one panel
@@ -28,15 +24,14 @@ struct PackTask {
 
 bool FormFor(const PackChoice& choice, const MatrixPlace& place, PackedMatrix* form) {
   const MatrixView& m = *place.view;
-  if (choice.round_to_bf16) return kernels::PackedFormOf(DType::kBF16, m.rows, m.cols, form);
-  if (choice.quantization == Quantization::kNone) return kernels::PackedFormOf(m.dtype, m.rows, m.cols, form);
+  if (choice.round_to_bf16) return PackedFormOf(DType::kBF16, m.rows, m.cols, form);
+  if (choice.quantization == Quantization::kNone) return PackedFormOf(m.dtype, m.rows, m.cols, form);
   // Embedding and output matrix in 4 bits would raise int4's error by half (docs/measurements/numerics.md).
   const bool wide = place.vocabulary && choice.quantization == Quantization::kInt4;
-  return kernels::QuantizedFormOf(wide ? Quantization::kInt8 : choice.quantization, m.rows, m.cols, form);
+  return QuantizedFormOf(wide ? Quantization::kInt8 : choice.quantization, m.rows, m.cols, form);
 }
 
 TokenRoundings RoundingsFor(const ModelConfig& config, const PackChoice& choice) {
-  using kernels::Rounding;
   const Rounding rounding = choice.rounding;
   TokenRoundings r = {rounding, rounding, rounding, rounding};
   if (rounding == Rounding::kMixed) {
@@ -78,14 +73,14 @@ void RunTask(const PackTask& task, WeightSource& source, std::byte* scratch, std
   part.rows = rows;
   PackedMatrix form = slot.form;
   form.rows = rows;
-  kernels::PackPanels(part, form, 0, task.count, memory + slot.offset + task.first * form.panel_bytes);
+  PackPanels(part, form, 0, task.count, memory + slot.offset + task.first * form.panel_bytes);
   source.Release(slot.source, first_row, rows);
 }
 
 }  // namespace
 
-bool IsInt4(const kernels::PackedMatrix& form) {
-  return form.code == kernels::PackedCode::kU4 && form.has_zeros;
+bool IsInt4(const PackedMatrix& form) {
+  return form.code == PackedCode::kU4 && form.has_zeros;
 }
 
 Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
@@ -110,7 +105,7 @@ Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names
   return plan;
 }
 
-Status PackAll(const PackPlan& plan, WeightSource& source, kernels::ThreadPool& pool, std::byte* memory,
+Status PackAll(const PackPlan& plan, WeightSource& source, ThreadPool& pool, std::byte* memory,
                const std::function<void(int64_t)>& progress) {
   const std::vector<PackTask> tasks = TasksOf(plan);
   int64_t most = 0;
@@ -177,4 +172,4 @@ std::string PackedFormatText(const PackChoice& choice, const std::string& source
   return source_format;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

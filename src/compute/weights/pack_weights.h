@@ -12,11 +12,11 @@
 #include "compute/kernels/thread_pool.h"
 #include "compute/weights/weight_builder.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // Which form the matrices take, and for which tokens. As it stands: each matrix as its file has it.
 struct PackChoice {
-  kernels::Quantization quantization = kernels::Quantization::kNone;
+  Quantization quantization = Quantization::kNone;
   // kInt4: rounded by least squares against the model's activations (calibrate.h), not each weight for itself.
   bool calibrate = false;
   bool round_to_bf16 = false;  // every matrix, quantised ones too
@@ -24,14 +24,14 @@ struct PackChoice {
   // kMixedFine under kMixed where quantising to int4 costs far more. With kMixed w_down has kMixedFine: its
   // tokens have more values that are large, and make nearly half of the error. With kInt8 wk and wv have kInt16 where
   // grouped queries make them at most a twelfth of a layer (docs/numerics.md).
-  kernels::Rounding rounding = kernels::Rounding::kInt16;
+  Rounding rounding = Rounding::kInt16;
 };
 
 struct PackedSlot {
   std::string name;
   MatrixView source;
-  kernels::PackedMatrix form;  // without data
-  int64_t offset = 0;          // bytes from the start of the packed memory, a multiple of 64
+  PackedMatrix form;   // without data
+  int64_t offset = 0;  // bytes from the start of the packed memory, a multiple of 64
 };
 
 struct PackPlan {
@@ -42,7 +42,7 @@ struct PackPlan {
 };
 
 // The form of --quantization int4, which no file has.
-bool IsInt4(const kernels::PackedMatrix& form);
+bool IsInt4(const PackedMatrix& form);
 
 // kInvalidArgument: a matrix that has no packed form in this choice.
 Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names, const PackChoice& choice,
@@ -50,7 +50,7 @@ Result<PackPlan> PlanPacking(const ModelConfig& config, const TensorNames& names
 
 // Fills `memory` [plan.bytes], 64-byte aligned. `progress(bytes of rows done)` is called now and then on the calling
 // thread. kResourceExhausted: no scratch.
-Status PackAll(const PackPlan& plan, WeightSource& source, kernels::ThreadPool& pool, std::byte* memory,
+Status PackAll(const PackPlan& plan, WeightSource& source, ThreadPool& pool, std::byte* memory,
                const std::function<void(int64_t)>& progress);
 
 // Gives `weights` its packed matrices in `memory`, takes the rows' data from it, counts the bytes. Keeps nothing alive.
@@ -60,4 +60,4 @@ void BindPacked(const PackPlan& plan, const ModelConfig& config, const TensorNam
 // "q4_1", "bf16 from f32 and f16": what the choice makes of weights that FormatText describes so.
 std::string PackedFormatText(const PackChoice& choice, const std::string& source_format);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -8,7 +8,7 @@
 #include "base/printable.h"
 #include "compute/config/json_fields.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // as the reference implementation
@@ -203,4 +203,4 @@ Result<TensorSet> OpenSafetensorsFolder(const std::string& folder) {
   return set;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -8,7 +8,7 @@
 
 #include "compute/weights/tensor_file.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // Adds the file's tensors to `set`. `bytes` must outlive them. `path` is for messages.
 Status ParseSafetensors(std::span<const std::byte> bytes, const std::string& path, TensorSet* set);
@@ -18,4 +18,4 @@ Status ParseSafetensors(std::span<const std::byte> bytes, const std::string& pat
 // weights.
 Result<TensorSet> OpenSafetensorsFolder(const std::string& folder);
 
-}  // namespace tactus
+}  // namespace tactus::compute

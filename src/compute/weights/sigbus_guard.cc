@@ -9,7 +9,7 @@
 #include <cstring>
 #include <mutex>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr int kMaxRanges = 1024;
@@ -84,4 +84,4 @@ void InstallSigbusGuard() {
   sigaction(SIGBUS, &action, nullptr);
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

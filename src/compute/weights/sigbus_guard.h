@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-namespace tactus {
+namespace tactus::compute {
 
 // Index of the entry, or -1 when the table (1024 files) is full: such a mapping is then not named.
 int RegisterMappedRange(const void* data, size_t size, const char* path);
@@ -17,4 +17,4 @@ void UnregisterMappedRange(int slot);
 // ends the process with status 1. Elsewhere: the default action. Idempotent.
 void InstallSigbusGuard();
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tactus {
+namespace tactus::compute {
 
 const TensorEntry* TensorSet::Find(std::string_view name) const {
   const auto it = tensors.find(name);
@@ -53,4 +53,4 @@ Status CheckNoOverlap(std::vector<ByteRange> ranges, const std::string& file) {
   return Status();
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

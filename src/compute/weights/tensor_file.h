@@ -13,7 +13,7 @@
 #include "compute/tensor/dtype.h"
 #include "compute/weights/mapped_file.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 struct TensorEntry {
   DType dtype = DType::kF32;
@@ -43,4 +43,4 @@ struct ByteRange {
 };
 Status CheckNoOverlap(std::vector<ByteRange> ranges, const std::string& file);
 
-}  // namespace tactus
+}  // namespace tactus::compute

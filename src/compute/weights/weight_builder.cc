@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <array>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 struct MatrixRole {
   std::string_view TensorNames::* name;
   MatrixView LayerWeights::* view;
-  kernels::PackedMatrix PackedLayerWeights::* packed;
+  PackedMatrix PackedLayerWeights::* packed;
   int64_t rows, cols;
 };
 struct VectorRole {
@@ -111,4 +111,4 @@ std::string FormatText(const std::vector<std::pair<DType, int64_t>>& counts) {
   return text;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -9,7 +9,7 @@
 #include "compute/config/architecture.h"
 #include "compute/weights/weights.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 class WeightSource {
  public:
@@ -38,7 +38,7 @@ Status BuildWeights(const ModelConfig& config, const TensorNames& names, WeightS
 struct MatrixPlace {
   std::string name;
   MatrixView* view = nullptr;
-  kernels::PackedMatrix* packed = nullptr;
+  PackedMatrix* packed = nullptr;
   bool vocabulary = false;  // the embedding or the output matrix
 };
 std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& config, const TensorNames& names, ModelWeights* weights,
@@ -47,4 +47,4 @@ std::vector<MatrixPlace> MatrixPlaces(const ModelConfig& config, const TensorNam
 // "q4_1 (211), f32 (61)": counts by dtype, most first.
 std::string FormatText(const std::vector<std::pair<DType, int64_t>>& counts);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -18,7 +18,7 @@
 #include "base/hash.h"
 #include "base/unfinished_file.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 namespace fs = std::filesystem;
@@ -35,7 +35,7 @@ std::string Hex(const Hash128& h) {
   return fmt::format("{:016x}{:016x}", h.high, h.low);
 }
 
-uint64_t Checksum(const std::byte* data, int64_t bytes, kernels::ThreadPool& pool) {
+uint64_t Checksum(const std::byte* data, int64_t bytes, ThreadPool& pool) {
   const int64_t chunks = (bytes + kChunk - 1) / kChunk;
   std::vector<uint64_t> sums(static_cast<size_t>(chunks));
   pool.ParallelFor(chunks, [&](int64_t i, int32_t) {
@@ -122,7 +122,7 @@ Result<WeightCacheKey> MakeWeightCacheKey(const std::string& folder, const std::
   }
   std::string forms;
   for (const PackedSlot& s : plan.slots) {
-    const kernels::PackedMatrix& m = s.form;
+    const PackedMatrix& m = s.form;
     const std::string form =
         fmt::format("code {} block {} zero {} minimum {} zeros {} nested {}", static_cast<int>(m.code), m.block, m.zero,
                     m.has_minimum ? 1 : 0, m.has_zeros ? 1 : 0, m.nested_scales ? 1 : 0);
@@ -144,7 +144,7 @@ Result<WeightCacheKey> MakeWeightCacheKey(const std::string& folder, const std::
   return key;
 }
 
-Result<CachedWeights> OpenWeightCache(const WeightCacheKey& key, kernels::ThreadPool& pool) {
+Result<CachedWeights> OpenWeightCache(const WeightCacheKey& key, ThreadPool& pool) {
   CachedWeights cached;
   TACTUS_ASSIGN_OR_RETURN(cached.file, MappedFile::Open(key.path));
   const auto bytes = cached.file->bytes();
@@ -160,7 +160,7 @@ Result<CachedWeights> OpenWeightCache(const WeightCacheKey& key, kernels::Thread
   return cached;
 }
 
-Status WriteWeightCache(const WeightCacheKey& key, const std::byte* memory, kernels::ThreadPool& pool) {
+Status WriteWeightCache(const WeightCacheKey& key, const std::byte* memory, ThreadPool& pool) {
   std::error_code error;
   fs::create_directories(fs::path(key.path).parent_path(), error);
   RemoveUnfinished(key.path);
@@ -176,4 +176,4 @@ Status WriteWeightCache(const WeightCacheKey& key, const std::byte* memory, kern
   return Status();
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -16,7 +16,7 @@
 #include "compute/weights/pack_weights.h"
 #include "compute/weights/tensor_file.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 struct WeightCacheKey {
   std::string path;  // of the cache file: the same for all versions of a model's files, so that a stale one is replaced
@@ -33,9 +33,9 @@ struct CachedWeights {
   const std::byte* memory = nullptr;  // [key.bytes], page-aligned, in the mapping
 };
 // kNotFound: there is none. Anything else: there is one that cannot be used, and why.
-Result<CachedWeights> OpenWeightCache(const WeightCacheKey& key, kernels::ThreadPool& pool);
+Result<CachedWeights> OpenWeightCache(const WeightCacheKey& key, ThreadPool& pool);
 
 // Writes beside the place and renames, so that another process sees a whole file or none.
-Status WriteWeightCache(const WeightCacheKey& key, const std::byte* memory, kernels::ThreadPool& pool);
+Status WriteWeightCache(const WeightCacheKey& key, const std::byte* memory, ThreadPool& pool);
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -12,7 +12,7 @@
 
 #include "base/huge_pages.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 // The machine's memory nodes as bits, up to 64 of them: "0-1,3" is 0b1011. Unreadable: one node.
@@ -90,4 +90,4 @@ int64_t HugePageBytes(const void* data, const char* smaps) {
   return 0;
 }
 
-}  // namespace tactus
+}  // namespace tactus::compute

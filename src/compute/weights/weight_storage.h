@@ -8,7 +8,7 @@
 
 #include "compute/weights/mapped_file.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 class WeightStorage {
  public:
@@ -37,4 +37,4 @@ class WeightStorage {
 // their own.
 int64_t HugePageBytes(const void* data, const char* smaps = "/proc/self/smaps");
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -10,7 +10,7 @@
 #include "compute/kernels/packed/packed.h"
 #include "compute/tensor/matrix_view.h"
 
-namespace tactus {
+namespace tactus::compute {
 
 // Norm weights and biases are small and always f32. Null where the architecture has none.
 struct LayerWeights {
@@ -32,18 +32,18 @@ struct LayerWeights {
 
 // The same matrices packed for the fast operators (compute/kernels/packed/packed.h).
 struct PackedLayerWeights {
-  kernels::PackedMatrix wq, wk, wv, wo, w_gate, w_up, w_down;
+  PackedMatrix wq, wk, wv, wo, w_gate, w_up, w_down;
 };
 // How the tokens of operators are rounded.
 struct TokenRoundings {
-  kernels::Rounding kv = kernels::Rounding::kInt8;  // wk and wv
-  kernels::Rounding down = kernels::Rounding::kInt8;
-  kernels::Rounding lm_head = kernels::Rounding::kInt8;
-  kernels::Rounding others = kernels::Rounding::kInt8;
+  Rounding kv = Rounding::kInt8;  // wk and wv
+  Rounding down = Rounding::kInt8;
+  Rounding lm_head = Rounding::kInt8;
+  Rounding others = Rounding::kInt8;
 };
 struct PackedWeights {
-  kernels::PackedMatrix embedding;  // of its own or lm_head's data where tied
-  kernels::PackedMatrix lm_head;
+  PackedMatrix embedding;  // of its own or lm_head's data where tied
+  PackedMatrix lm_head;
   std::vector<PackedLayerWeights> layers;
   TokenRoundings roundings;
 };
@@ -61,4 +61,4 @@ struct ModelWeights {
   std::shared_ptr<const void> storage;
 };
 
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 namespace {
 
 constexpr double kKeep = 0.9;  // an estimate remembers 1 / (1 - keep) guesses
@@ -232,4 +232,4 @@ void DraftModel::Propose(std::span<DraftTask> tasks) {
   }
 }
 
-}  // namespace tactus::draft
+}  // namespace tactus::core

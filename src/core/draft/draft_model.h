@@ -26,7 +26,7 @@
 #include "base/executor.h"
 #include "core/interfaces/draft_source.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 
 class DraftModel final : public DraftSource {
  public:
@@ -90,4 +90,4 @@ class DraftModel final : public DraftSource {
   bool woken_ = false;  // under mutex_
 };
 
-}  // namespace tactus::draft
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 
 #include "core/draft/forced_tokens.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 
 class DraftSources final : public DraftSource {
  public:
@@ -33,4 +33,4 @@ class DraftSources final : public DraftSource {
   const std::unique_ptr<DraftSource> guesses_;
 };
 
-}  // namespace tactus::draft
+}  // namespace tactus::core

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tactus::draft {
+namespace tactus::core {
 
 void ForcedTokens::Begin(SlotId slot, const Request& request, std::span<const TokenId>) {
   Sequence& sequence = sequences_[static_cast<size_t>(slot)];
@@ -39,4 +39,4 @@ void ForcedTokens::Cut(DraftTask* task) {
   task->tokens->resize(static_cast<size_t>(std::max(0, state->CountValid(*task->tokens))));
 }
 
-}  // namespace tactus::draft
+}  // namespace tactus::core

@@ -9,7 +9,7 @@
 #include "base/token_grammar.h"
 #include "core/interfaces/draft_source.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 
 class ForcedTokens final : public DraftSource {
  public:
@@ -30,4 +30,4 @@ class ForcedTokens final : public DraftSource {
   std::vector<Sequence> sequences_;  // by slot
 };
 
-}  // namespace tactus::draft
+}  // namespace tactus::core

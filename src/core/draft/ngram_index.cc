@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 
 void NgramIndex::Begin(int64_t tokens) {
   const auto window = std::bit_ceil(static_cast<size_t>(std::clamp<int64_t>(tokens, kGram, kWindow)));
@@ -84,4 +84,4 @@ void NgramIndex::Continuation(int32_t count, std::vector<TokenId>* tokens) const
   for (int32_t i = 0; i < count; ++i) tokens->push_back(At(match_next_ + i % period));
 }
 
-}  // namespace tactus::draft
+}  // namespace tactus::core

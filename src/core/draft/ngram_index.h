@@ -13,7 +13,7 @@
 
 #include "base/units.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 
 class NgramIndex {
  public:
@@ -54,4 +54,4 @@ class NgramIndex {
   int32_t match_length_ = 0, match_next_ = 0;
 };
 
-}  // namespace tactus::draft
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 namespace {
 
 // Guesses that are less likely are not worth a sequence's waiting for them.
@@ -96,4 +96,4 @@ void PromptLookup::Propose(std::span<DraftTask> tasks) {
   }
 }
 
-}  // namespace tactus::draft
+}  // namespace tactus::core

@@ -14,7 +14,7 @@
 #include "core/draft/ngram_index.h"
 #include "core/interfaces/draft_source.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 
 class PromptLookup final : public DraftSource {
  public:
@@ -53,4 +53,4 @@ class PromptLookup final : public DraftSource {
   std::vector<std::unique_ptr<Sequence>> unused_;     // keep their memory for the next
 };
 
-}  // namespace tactus::draft
+}  // namespace tactus::core

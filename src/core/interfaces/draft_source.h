@@ -12,7 +12,7 @@
 #include "base/units.h"
 #include "tactus/request.h"
 
-namespace tactus {
+namespace tactus::core {
 
 enum class DraftKind : uint8_t {
   kForced,  // a grammar leaves no choice
@@ -51,4 +51,4 @@ class DraftSource {
   virtual void Propose(std::span<DraftTask> tasks) = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -11,7 +11,7 @@
 #include "base/step.h"
 #include "base/units.h"
 
-namespace tactus {
+namespace tactus::core {
 
 struct KvStart {
   bool ok = false;             // false: a shortage; nothing changed
@@ -71,4 +71,4 @@ class KvLedger {
   virtual int64_t swap_blocks_free() const { return 0; }
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "tactus/request.h"
 
-namespace tactus {
+namespace tactus::core {
 
 // What --predictor says for none; and the one that a scheduler gets where it asks for one and none is named. What
 // else there is: core/predict/predictor.h.
@@ -41,4 +41,4 @@ class LengthPredictor {
   virtual int32_t PredictOutputTokens(SlotId slot, int32_t attempt) const = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -17,7 +17,7 @@
 #include "base/units.h"
 #include "core/interfaces/draft_source.h"
 
-namespace tactus {
+namespace tactus::core {
 
 enum class SeqState : uint8_t {
   kFree,      // no sequence
@@ -158,4 +158,4 @@ struct StepRecord {
   bool ok = true;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

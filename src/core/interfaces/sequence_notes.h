@@ -16,7 +16,7 @@
 #include "base/check.h"
 #include "base/units.h"
 
-namespace tactus {
+namespace tactus::core {
 
 // The blocks of all slots: slot s has [s * stride, (s + 1) * stride).
 struct SequenceNotes {
@@ -94,4 +94,4 @@ class NoteLayout {
   size_t size_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string>
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 // Domain tags keep a root from ever being the hash of the same bytes as a block.
@@ -56,4 +56,4 @@ void ExtendBlockKeys(const Hash128& secret, const Hash128& root, std::span<const
   }
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

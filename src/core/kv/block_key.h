@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/units.h"
 
-namespace tactus {
+namespace tactus::core {
 
 // Root of every chain: what must be equal for two prompts to share KV at all. `secret` is drawn once per process (or
 // fixed for tests and replays).
@@ -22,4 +22,4 @@ Hash128 BlockKey(const Hash128& secret, const Hash128& parent, std::span<const T
 void ExtendBlockKeys(const Hash128& secret, const Hash128& root, std::span<const TokenId> tokens, int32_t block_size,
                      std::vector<Hash128>* keys);
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -18,7 +18,7 @@
 #include "base/check.h"
 #include "base/units.h"
 
-namespace tactus {
+namespace tactus::core {
 
 template <class PlaceOf>
 class EvictionOrder {
@@ -117,4 +117,4 @@ class EvictionOrder {
   int64_t size_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "core/kv/kv_cache_impl.h"
 
-namespace tactus {
+namespace tactus::core {
 
 KvCache::Impl::Impl(const KvCacheConfig& c)
     : config(c),
@@ -496,4 +496,4 @@ KvCacheStats KvCache::Stats() const {
   return stats;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -14,7 +14,7 @@
 
 #include "core/interfaces/kv_ledger.h"
 
-namespace tactus {
+namespace tactus::core {
 
 struct KvCacheConfig {
   int64_t num_blocks = 0;   // >= 1
@@ -159,4 +159,4 @@ class KvCache final : public KvLedger {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -35,7 +35,7 @@
 #include "core/kv/kv_cache.h"
 #include "core/kv/prefix_tree.h"
 
-namespace tactus {
+namespace tactus::core {
 
 struct KvCache::Impl {
   static constexpr NodeId kUnlisted = -2;
@@ -234,4 +234,4 @@ struct KvCache::Impl {
   int64_t swap_outs = 0, swapped_out_blocks = 0, swapped_in_blocks = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

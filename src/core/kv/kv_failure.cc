@@ -3,7 +3,7 @@
 
 #include "core/kv/kv_cache_impl.h"
 
-namespace tactus {
+namespace tactus::core {
 
 void KvCache::Impl::DropVoid(StepId step, std::vector<SlotId>* recompute) {
   // What `step` or a later one computes after a void block is void too. Its producer may be gone by now; a predecessor
@@ -71,4 +71,4 @@ void KvCache::Impl::DropVoidFromTree() {
   }
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 
 #include "core/kv/kv_cache_impl.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 template <class... Parts>
@@ -249,4 +249,4 @@ std::string KvCache::CheckIntegrity() const {
   return {};
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "core/kv/kv_cache_impl.h"
 
-namespace tactus {
+namespace tactus::core {
 
 PrefixTree::Entered KvCache::Impl::File(BlockId b, const Hash128& key, NodeId parent) {
   const PrefixTree::Entered entered = tree.FindOrInsert(key, parent, b);
@@ -287,4 +287,4 @@ bool KvCache::TakeEntered(Entered* entered) {
   return false;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

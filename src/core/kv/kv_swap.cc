@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "core/kv/kv_cache_impl.h"
 
-namespace tactus {
+namespace tactus::core {
 
 void KvCache::Impl::ReclaimHost(const StepPlan& plan) {
   if (host_read.empty() || host_read_by >= plan.step) return;
@@ -174,4 +174,4 @@ int64_t KvCache::swap_blocks_free() const {
   return static_cast<int64_t>(impl_->host_free.size() + impl_->host_read.size());
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace tactus {
+namespace tactus::core {
 
 PrefixTree::PrefixTree(int64_t num_blocks) {
   const auto n = static_cast<size_t>(num_blocks);
@@ -56,4 +56,4 @@ void PrefixTree::Erase(NodeId id) {
   free_.push_back(id);
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

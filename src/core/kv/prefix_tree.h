@@ -13,7 +13,7 @@
 #include "base/prefetch.h"
 #include "base/units.h"
 
-namespace tactus {
+namespace tactus::core {
 
 using NodeId = int32_t;
 inline constexpr NodeId kNoNode = -1;
@@ -77,4 +77,4 @@ class PrefixTree {
   size_t mask_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 // A sequence whose guesses no step takes is asked for none for a while: under load they would be made for nothing.
@@ -37,7 +37,7 @@ Status WhyItFailed(ItemStatus status) {
 
 }  // namespace
 
-Commit::Commit(const LoopContext& context, sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
+Commit::Commit(const LoopContext& context, PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
                PassEvents* events, GiveUp give_up)
     : config_(context.config),
       parts_(context.parts),
@@ -403,4 +403,4 @@ FinishReason Commit::StopReason(const SlotEntry& slot, int32_t count, TokenId to
   return FinishReason::kStop;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -10,15 +10,15 @@
 #include "core/loop/steps_in_flight.h"
 #include "core/sched/scheduler.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class Commit {
  public:
   using GiveUp = std::function<void(const Status& why)>;
 
   // All outlive it. `give_up` is called once, after too many executor errors in a row.
-  Commit(const LoopContext& context, sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
-         PassEvents* events, GiveUp give_up);
+  Commit(const LoopContext& context, PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live, PassEvents* events,
+         GiveUp give_up);
 
   // Every result that is there. False: none was.
   bool Ready();
@@ -45,7 +45,7 @@ class Commit {
   const StepLoopConfig& config_;
   const StepLoopParts& parts_;
   const ExecutorTraits& traits_;
-  sched::PlanBuilder& builder_;
+  PlanBuilder& builder_;
   StepsInFlight& steps_;
   LiveRequests& live_;
   PassEvents& events_;
@@ -60,4 +60,4 @@ class Commit {
   double least_chance_ = 0;         // of a guess, as the newest step said
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -4,7 +4,7 @@
 
 #include "base/step_shape.h"
 
-namespace tactus {
+namespace tactus::core {
 
 CorrectedStepTimes::Prediction CorrectedStepTimes::Predict(const StepPlan& plan) {
   Prediction p;
@@ -19,4 +19,4 @@ void CorrectedStepTimes::Ended(const Prediction& predicted, DurationNs measured_
   ratio_.Observe(measured_ns, predicted.by_model_ns);
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -15,7 +15,7 @@
 #include "base/step_time_model.h"
 #include "core/loop/measured_ratio.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class CorrectedStepTimes final : public StepTimeModel {
  public:
@@ -46,4 +46,4 @@ class CorrectedStepTimes final : public StepTimeModel {
   std::vector<ChunkShape> chunks_;  // scratch
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 thread_local CrashScope::Account t_account = nullptr;
@@ -36,4 +36,4 @@ void InstallCrashReport() {
   std::call_once(once, [] { g_before = SetCheckHook(&Report); });
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tactus {
+namespace tactus::core {
 
 // While one lives, a broken invariant on this thread also prints what `account` says of `subject`. Two stores.
 class CrashScope {
@@ -23,4 +23,4 @@ class CrashScope {
 // Any thread, any number of times. A hook that was there before is called first.
 void InstallCrashReport();
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -16,7 +16,7 @@
 #include "tactus/request.h"
 #include "tactus/timeline.h"
 
-namespace tactus {
+namespace tactus::core {
 
 // One generated token, or an end without one (token < 0: cancelled, failed, or a late stop). Tokens of one choice come
 // in order. The last event of a choice has finish != kNone; `user` and `handle` are those of the PreparedRequest.
@@ -102,4 +102,4 @@ class EventSink {
   virtual void OnStep(const StepEvents& events) = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -10,7 +10,7 @@
 #include "core/kv/kv_cache.h"
 #include "core/loop/transfer.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class ImportRooms {
  public:
@@ -51,4 +51,4 @@ class ImportRooms {
   ImportId last_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

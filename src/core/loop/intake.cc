@@ -9,7 +9,7 @@
 #include "base/printable.h"
 #include "core/kv/block_key.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 constexpr DurationNs kLongestWaitNs = 3600 * kSecond;  // a time that far ahead the clock can still name
@@ -258,4 +258,4 @@ void Intake::Drain(std::vector<PreparedRequest>* requests, std::vector<RequestHa
   has_input_.store(false, std::memory_order_release);
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

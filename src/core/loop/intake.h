@@ -19,7 +19,7 @@
 #include "tactus/engine.h"
 #include "tactus/request.h"
 
-namespace tactus {
+namespace tactus::core {
 
 // What a request is checked against before it may queue. Immutable while the engine lives.
 struct IntakeLimits {
@@ -146,4 +146,4 @@ class Intake {
   std::vector<TransferCommand> transfers_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

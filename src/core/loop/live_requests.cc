@@ -5,7 +5,7 @@
 #include "base/check.h"
 #include "core/kv/block_key.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 std::string SecondsText(DurationNs ns) {
@@ -232,7 +232,7 @@ SlotId LiveRequests::NextArrived() {
   return kNoSlot;
 }
 
-void LiveRequests::Answered(SlotId s, const sched::GateAnswer& answer) {
+void LiveRequests::Answered(SlotId s, const GateAnswer& answer) {
   RequestRecord* request = slot(s).request;
   if (answer.fixed_ns < 0) return;
   request->gate_fixed_ns = answer.fixed_ns;
@@ -524,4 +524,4 @@ std::string LiveRequests::CheckIntegrity() const {
   return {};
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -19,7 +19,7 @@
 #include "core/loop/timelines.h"
 #include "core/seq/sequence_table.h"
 
-namespace tactus {
+namespace tactus::core {
 
 // Since the start.
 struct SequenceCounts {
@@ -43,7 +43,7 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   // kNoSlot: there is none. Each is given once.
   SlotId NextArrived();
   // What the gate says of one of them: a refused request ends, with all its choices.
-  void Answered(SlotId s, const sched::GateAnswer& answer);
+  void Answered(SlotId s, const GateAnswer& answer);
   // How much later first tokens come than gates predict.
   const MeasuredRatio& first_token_ratio() const { return first_token_ratio_; }
   // Whether it waits for KV from the disk.
@@ -154,4 +154,4 @@ class LiveRequests : private OwnKeys, private Timelines::Sequences {
   SequenceCounts counts_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tactus {
+namespace tactus::core {
 
 void MeasuredRatio::Observe(DurationNs measured_ns, DurationNs predicted_ns) {
   const auto predicted = static_cast<double>(predicted_ns);
@@ -49,4 +49,4 @@ double MeasuredRatio::WeightedMedian() {
   return 1;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -11,7 +11,7 @@
 
 #include "base/units.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class MeasuredRatio {
  public:
@@ -42,4 +42,4 @@ class MeasuredRatio {
   std::array<Observed, kWindow> sorted_{};  // scratch
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

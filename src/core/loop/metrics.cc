@@ -5,10 +5,10 @@
 #include <functional>
 #include <map>
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
-using Type = PrometheusText::Type;
+using Type = results::PrometheusText::Type;
 constexpr double kToSeconds = 1e-9;
 
 // vLLM's buckets, so that its dashboards keep their shape.
@@ -41,7 +41,7 @@ EngineMetrics::Counts::Counts()
       ttft_ratio(kRatioBuckets) {}
 
 EngineMetrics::EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget, bool exact,
-                             RunWindow window)
+                             results::RunWindow window)
     : model_name_(std::move(model_name)), kv_(kv), token_budget_(token_budget), run_(exact, window) {}
 
 void EngineMetrics::OnStep(const StepEvents& events) {
@@ -80,8 +80,8 @@ void EngineMetrics::CountRejected(const Slo& slo, std::string_view slo_class, st
   objectives_.Refused(slo, slo_class);
 }
 
-EndedRequest EndedOf(const RequestDoneEvent& d) {
-  EndedRequest r;
+results::EndedRequest EndedOf(const RequestDoneEvent& d) {
+  results::EndedRequest r;
   r.ok = d.finish == FinishReason::kStop || d.finish == FinishReason::kLength;
   r.prompt_tokens = d.prompt_tokens;
   r.completion_tokens = d.completion_tokens;
@@ -107,7 +107,7 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
     return;
   }
   if (d.finish == FinishReason::kMigrated) return;  // it counts where it ends
-  const EndedRequest r = EndedOf(d);
+  const results::EndedRequest r = EndedOf(d);
   run_.Ended(r);
   objectives_.Ended(r, d.misses, r.ok ? "" : d.finish == FinishReason::kCancelled ? "cancelled" : "error");
   if (r.delay_ns >= 0) c.queue_s.Observe(static_cast<double>(r.delay_ns) * kToSeconds);
@@ -125,7 +125,7 @@ void EngineMetrics::CountDone(const RequestDoneEvent& d) {
 std::string EngineMetrics::Text(const EngineStats& s) const {
   double decision_p50_ns = 0, decision_p99_ns = 0;
   std::map<std::string, ObjectiveCounts> classes;
-  ObjectiveMetrics objectives;
+  results::ObjectiveMetrics objectives;
   int64_t rejected = 0;
   const Counts c = [&] {
     std::lock_guard lock(mutex_);
@@ -136,7 +136,7 @@ std::string EngineMetrics::Text(const EngineStats& s) const {
     rejected = run_.rejected();
     return counts_;
   }();
-  PrometheusText t(Labels{{"model_name", model_name_}, {"engine", "0"}});
+  results::PrometheusText t(results::Labels{{"model_name", model_name_}, {"engine", "0"}});
   const auto total = static_cast<double>(s.kv_blocks_total), used = static_cast<double>(s.kv_blocks_in_use);
   auto value = [](int64_t v) { return static_cast<double>(v); };
   t.Gauge("vllm:num_requests_running", "Sequences that hold KV.", value(s.running));
@@ -262,4 +262,4 @@ RunResult EngineMetrics::Outcome(const EngineStats& s) const {
   return r;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

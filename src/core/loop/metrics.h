@@ -13,13 +13,13 @@
 #include "results/obs/prometheus_text.h"
 #include "results/obs/run_result.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class EngineMetrics final : public EventSink {
  public:
   // `exact`: every latency is kept, for percentiles without a bucket's error. `window`: what counts in the result.
   EngineMetrics(std::string model_name, const KvCacheConfig& kv, int64_t token_budget, bool exact = false,
-                RunWindow window = {});
+                results::RunWindow window = {});
 
   void OnStep(const StepEvents& events) override;  // engine thread
 
@@ -33,7 +33,7 @@ class EngineMetrics final : public EventSink {
   // What a scrape shows; copied whole under the mutex (a few kilobytes).
   struct Counts {
     Counts();
-    BucketHistogram ttft_s, gap_s, e2e_s, queue_s, prefill_s, decode_s, prompt_tokens, generation_tokens,
+    results::BucketHistogram ttft_s, gap_s, e2e_s, queue_s, prefill_s, decode_s, prompt_tokens, generation_tokens,
         iteration_tokens, step_s, step_ratio, ttft_ratio;
     double predicted_s = 0, measured_s = 0;  // of the steps that were predicted
     int64_t executor_errors = 0;
@@ -45,11 +45,11 @@ class EngineMetrics final : public EventSink {
   const int64_t token_budget_;
   mutable std::mutex mutex_;
   Counts counts_;
-  RunAccumulator run_;
-  ObjectiveMetrics objectives_;
+  results::RunAccumulator run_;
+  results::ObjectiveMetrics objectives_;
 };
 
 // What the end of a request says of it.
-EndedRequest EndedOf(const RequestDoneEvent& done);
+results::EndedRequest EndedOf(const RequestDoneEvent& done);
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -1,6 +1,6 @@
 #include "core/loop/pass_events.h"
 
-namespace tactus {
+namespace tactus::core {
 
 PassEvents::PassEvents(EventSink* sink, size_t max_sequences, size_t max_steps)
     : sink_(*sink), wants_tokens_(sink->wants_tokens()) {
@@ -47,4 +47,4 @@ void PassEvents::Deliver() {
   errors_.clear();
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -10,7 +10,7 @@
 
 #include "core/loop/events.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class PassEvents {
  public:
@@ -67,4 +67,4 @@ class PassEvents {
   std::vector<Status> errors_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

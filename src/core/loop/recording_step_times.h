@@ -6,7 +6,7 @@
 
 #include "base/step_time_model.h"
 
-namespace tactus {
+namespace tactus::core {
 
 // Passes every question on and keeps the answers until they are taken. Schedulers ask for whole steps only; what they
 // must know of a pipeline is in their limits.
@@ -26,4 +26,4 @@ class RecordingStepTimes final : public StepTimeModel {
   mutable std::vector<DurationNs> answers_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

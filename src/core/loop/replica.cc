@@ -5,11 +5,11 @@
 #include "base/check.h"
 #include "core/predict/predictor.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 IntakeLimits IntakeLimitsOf(const ReplicaConfig& c) {
-  const sched::SchedulerLimits& l = c.scheduler.limits;
+  const SchedulerLimits& l = c.scheduler.limits;
   IntakeLimits limits;
   limits.max_model_len = l.max_model_len;
   limits.max_num_seqs = l.max_num_seqs;
@@ -27,7 +27,7 @@ IntakeLimits IntakeLimitsOf(const ReplicaConfig& c) {
 }
 
 KvCacheConfig KvConfigOf(const ReplicaConfig& c) {
-  const sched::SchedulerLimits& l = c.scheduler.limits;
+  const SchedulerLimits& l = c.scheduler.limits;
   KvCacheConfig kv;
   kv.num_blocks = l.blocks_total;
   kv.block_size = l.block_size;
@@ -45,7 +45,7 @@ KvCacheConfig KvConfigOf(const ReplicaConfig& c) {
 
 Result<ReplicaConfig> ReplicaOf(const SchedulingOptions& o) {
   ReplicaConfig config;
-  sched::SchedulerConfig& c = config.scheduler;
+  SchedulerConfig& c = config.scheduler;
   c.preset = o.scheduler;
   c.order = o.order;
   c.admission = o.admission;
@@ -68,16 +68,16 @@ Result<ReplicaConfig> ReplicaOf(const SchedulingOptions& o) {
 
 Result<std::unique_ptr<Replica>> Replica::Create(ReplicaConfig config, ReplicaServices services) {
   std::unique_ptr<Replica> r(new Replica(std::move(config)));
-  sched::SchedulerConfig sc = r->config_.scheduler;
+  SchedulerConfig sc = r->config_.scheduler;
   sc.limits.slot_capacity = r->config_.slots();
   r->predictor_ = services.predictor;
   if (services.predictor == nullptr) {
-    TACTUS_ASSIGN_OR_RETURN(const std::string name, sched::Scheduler::PredictorFor(sc));
+    TACTUS_ASSIGN_OR_RETURN(const std::string name, Scheduler::PredictorFor(sc));
     TACTUS_ASSIGN_OR_RETURN(r->own_predictor_,
-                            predict::MakePredictor(name, {.slot_capacity = sc.limits.slot_capacity,
-                                                          .max_model_len = sc.limits.max_model_len,
-                                                          .seed = r->config_.seed,
-                                                          .true_lengths_known = r->config_.true_lengths_known}));
+                            MakePredictor(name, {.slot_capacity = sc.limits.slot_capacity,
+                                                 .max_model_len = sc.limits.max_model_len,
+                                                 .seed = r->config_.seed,
+                                                 .true_lengths_known = r->config_.true_lengths_known}));
     r->predictor_ = r->own_predictor_.get();
   }
   sc.limits.predictor = r->predictor_;
@@ -90,7 +90,7 @@ Result<std::unique_ptr<Replica>> Replica::Create(ReplicaConfig config, ReplicaSe
     r->step_times_ = std::make_unique<RecordingStepTimes>(sc.limits.step_time);
     sc.limits.step_time = r->step_times_.get();
   }
-  TACTUS_ASSIGN_OR_RETURN(r->scheduler_, sched::Scheduler::Create(sc, std::move(services.injected)));
+  TACTUS_ASSIGN_OR_RETURN(r->scheduler_, Scheduler::Create(sc, std::move(services.injected)));
   r->limits_ = IntakeLimitsOf(r->config_);
   for (size_t c = 0; c <= sc.limits.classes.size(); ++c) {
     if (!r->scheduler_->LimitsQueue(static_cast<uint8_t>(c))) r->limits_.passes_queue |= uint64_t{1} << c;
@@ -133,4 +133,4 @@ Status Replica::Connect(ReplicaParts parts) {
   return Status();
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

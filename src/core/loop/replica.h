@@ -16,11 +16,11 @@
 #include "core/loop/tap.h"
 #include "tactus/scheduling_options.h"
 
-namespace tactus {
+namespace tactus::core {
 
 struct ReplicaConfig {
   // Names, knobs and sizes. Of `limits`, slot_capacity, predictor and step_time are filled in.
-  sched::SchedulerConfig scheduler;
+  SchedulerConfig scheduler;
   int32_t max_queue = 2048;   // sequences that may wait; beyond it a request is refused
   int32_t slot_capacity = 0;  // live sequences; 0: as slots() says
   bool prefix_caching = true;
@@ -42,7 +42,7 @@ struct ReplicaConfig {
   // Requests that pass the queue's limit have as much room again beyond it; there memory ends.
   int32_t slots() const {
     if (slot_capacity > 0) return slot_capacity;
-    return max_queue * (sched::AnyPassesQueue(scheduler) ? 2 : 1) + scheduler.limits.max_num_seqs;
+    return max_queue * (AnyPassesQueue(scheduler) ? 2 : 1) + scheduler.limits.max_num_seqs;
   }
 };
 
@@ -57,7 +57,7 @@ struct ReplicaServices {
   // `step_time` is corrected by what steps really take (corrected_step_times.h). Not with pipeline stages, where steps
   // also wait for each other.
   bool corrected = false;
-  sched::InjectedChoices injected;
+  InjectedChoices injected;
   bool recorded = false;  // what the scheduler asks of `step_time` is kept for a tap
 };
 
@@ -90,8 +90,8 @@ class Replica {
   const ReplicaConfig& config() const { return config_; }
   const IntakeLimits& limits() const { return limits_; }
   const KvCacheConfig& kv_config() const { return kv_config_; }
-  sched::Scheduler& scheduler() { return *scheduler_; }
-  const sched::Scheduler& scheduler() const { return *scheduler_; }
+  Scheduler& scheduler() { return *scheduler_; }
+  const Scheduler& scheduler() const { return *scheduler_; }
   const CorrectedStepTimes* corrected() const { return corrected_.get(); }  // null: nothing is
   RecordingStepTimes* step_times() { return step_times_.get(); }            // null: not recorded, or no step-time model
   // After Connect.
@@ -109,10 +109,10 @@ class Replica {
   LengthPredictor* predictor_ = nullptr;
   std::unique_ptr<CorrectedStepTimes> corrected_;
   std::unique_ptr<RecordingStepTimes> step_times_;
-  std::unique_ptr<sched::Scheduler> scheduler_;
+  std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<KvCache> kv_;
   std::unique_ptr<LoopTap> tap_;
   std::unique_ptr<StepLoop> loop_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -2,7 +2,7 @@
 
 #include "base/check.h"
 
-namespace tactus {
+namespace tactus::core {
 
 RequestTable::RequestTable(int32_t capacity) {
   records_.resize(static_cast<size_t>(capacity));
@@ -53,4 +53,4 @@ void RequestTable::Release(RequestRecord* record) {
   free_.push_back(record);
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -8,7 +8,7 @@
 #include "core/interfaces/draft_source.h"
 #include "core/loop/intake.h"
 
-namespace tactus {
+namespace tactus::core {
 
 struct RequestLine;  // core/loop/timelines.h
 
@@ -84,4 +84,4 @@ class RequestTable {
   size_t mask_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 
 #include "results/obs/run_result.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 std::array<bool, kNumObjectives> Stated(const Slo& slo) {
@@ -14,13 +14,14 @@ std::array<bool, kNumObjectives> Stated(const Slo& slo) {
 
 }  // namespace
 
-RunRecorder::RunRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns, KeptSeries* kept)
+RunRecorder::RunRecorder(std::unique_ptr<results::RunFileWriter> file, TimeNs origin_ns, results::KeptSeries* kept)
     : file_(std::move(file)),
       origin_ns_(origin_ns),
-      series_(file_ != nullptr ? file_->interval_ns() : kept->interval_ns(), [this, kept](const RunInterval& interval) {
-        if (file_ != nullptr) file_->Add(interval);
-        if (kept != nullptr) kept->Add(interval);
-      }) {}
+      series_(file_ != nullptr ? file_->interval_ns() : kept->interval_ns(),
+              [this, kept](const results::RunInterval& interval) {
+                if (file_ != nullptr) file_->Add(interval);
+                if (kept != nullptr) kept->Add(interval);
+              }) {}
 
 void RunRecorder::Arrived(TimeNs at_ns) {
   std::lock_guard lock(mutex_);
@@ -36,7 +37,7 @@ void RunRecorder::Passed(int32_t replica, const StepEvents& events, const Engine
     if (!gap.first) longest_gap_ns = std::max(longest_gap_ns, gap.gap_ns);
   }
   for (const StepRecord& s : events.steps) {
-    RunStep row;
+    results::RunStep row;
     row.replica = replica;
     row.step = s.step;
     row.start_ns = Since(s.start_ns);
@@ -60,7 +61,7 @@ void RunRecorder::Ended(int64_t number, int32_t replica, const RequestDoneEvent&
     Refused(number, d.arrival_ns, d.done_ns, d.prompt_tokens, slo, d.request->slo_class);
     return;
   }
-  RunRequest row;
+  results::RunRequest row;
   row.number = number;
   row.id = d.request->id;
   row.replica = replica;
@@ -89,13 +90,13 @@ void RunRecorder::Ended(int64_t number, int32_t replica, const RequestDoneEvent&
     }
   }
   std::lock_guard lock(mutex_);
-  series_.Ended(row.done_ns, ok ? RunSeries::End::kCompleted : RunSeries::End::kFailed);
+  series_.Ended(row.done_ns, ok ? results::RunSeries::End::kCompleted : results::RunSeries::End::kFailed);
   if (file_ != nullptr) file_->Add(row);
 }
 
 void RunRecorder::Refused(int64_t number, TimeNs arrival_ns, TimeNs now_ns, int64_t prompt_tokens, const Slo& slo,
                           std::string_view slo_class) {
-  RunRequest row;
+  results::RunRequest row;
   row.number = number;
   row.arrival_ns = Since(arrival_ns);
   row.done_ns = Since(now_ns);
@@ -109,7 +110,7 @@ void RunRecorder::Refused(int64_t number, TimeNs arrival_ns, TimeNs now_ns, int6
     if (stated[i]) row.missed_by[i] = "refused";
   }
   std::lock_guard lock(mutex_);
-  series_.Ended(row.done_ns, RunSeries::End::kRejected);
+  series_.Ended(row.done_ns, results::RunSeries::End::kRejected);
   if (file_ != nullptr) file_->Add(row);
 }
 
@@ -128,4 +129,4 @@ void RecordingSink::OnStep(const StepEvents& events) {
   }
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

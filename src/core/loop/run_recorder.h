@@ -14,13 +14,13 @@
 #include "results/obs/run_file.h"
 #include "results/obs/run_series.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class RunRecorder {
  public:
   // Times in the file count from `origin_ns`, by the clock of the loops; kNever: from the first arrival. Either of
   // `file` and `kept` may be null, not both; with both the file's interval is theirs.
-  RunRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns, KeptSeries* kept = nullptr);
+  RunRecorder(std::unique_ptr<results::RunFileWriter> file, TimeNs origin_ns, results::KeptSeries* kept = nullptr);
 
   void Arrived(TimeNs at_ns);  // every request, those that are refused too
   // Steps and tokens of a pass, not the requests that ended in it. `stats`: the loop's as of the pass before, in which
@@ -36,9 +36,9 @@ class RunRecorder {
   TimeNs Since(TimeNs ns) const { return origin_ns_ == kNever ? 0 : std::max<TimeNs>(0, ns - origin_ns_); }
 
   std::mutex mutex_;
-  const std::unique_ptr<RunFileWriter> file_;
+  const std::unique_ptr<results::RunFileWriter> file_;
   TimeNs origin_ns_;
-  RunSeries series_;
+  results::RunSeries series_;
 };
 
 // What an engine tells, handed on: a recorder between the loop and its other sink, which outlives it.
@@ -56,4 +56,4 @@ class RecordingSink final : public EventSink {
   const StatsNow stats_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

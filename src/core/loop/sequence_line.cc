@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 bool Computes(Cause cause) {
@@ -134,4 +134,4 @@ std::array<Miss, kNumObjectives> RequestLine::Misses() const {
   return misses;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -9,7 +9,7 @@
 #include "base/units.h"
 #include "core/loop/timelines.h"
 
-namespace tactus {
+namespace tactus::core {
 
 // From the end of the one before, or from the arrival.
 struct LineSegment {
@@ -83,4 +83,4 @@ struct RequestLine {
 // most the excess. Computing costs what it exceeds the objective by itself: no answer comes without it.
 Miss MissOf(const std::array<DurationNs, kNumCauses>& spent_ns, DurationNs objective_ns);
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -1,6 +1,6 @@
 #include "core/loop/shared_prefixes.h"
 
-namespace tactus {
+namespace tactus::core {
 
 void SharedPrefixes::Find(StepPlan* plan) {
   plan->prefixes.clear();
@@ -24,4 +24,4 @@ void SharedPrefixes::Find(StepPlan* plan) {
   }
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

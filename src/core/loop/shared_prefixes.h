@@ -8,7 +8,7 @@
 #include "base/step.h"
 #include "core/kv/kv_cache.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class SharedPrefixes {
  public:
@@ -23,4 +23,4 @@ class SharedPrefixes {
   std::vector<PrefixGroups::Sequence> decodes_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -9,7 +9,7 @@
 
 #include "tactus/engine.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class StatsCell {
  public:
@@ -45,4 +45,4 @@ class StatsCell {
   std::array<std::atomic<uint64_t>, kWords> words_{};
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

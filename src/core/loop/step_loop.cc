@@ -16,7 +16,7 @@
 #include "core/loop/transfers.h"
 #include "core/loop/wake_up.h"
 
-namespace tactus {
+namespace tactus::core {
 
 // The parts of the loop, each with what is its own, and the order in which a pass goes through them.
 class StepLoop::Impl {
@@ -52,7 +52,7 @@ class StepLoop::Impl {
   Intake& intake_;
   std::atomic<bool>& healthy_;
 
-  sched::PlanBuilder builder_;
+  PlanBuilder builder_;
   PassEvents events_;
   StepsInFlight steps_;
   ImportRooms rooms_;
@@ -326,4 +326,4 @@ std::string StepLoop::CheckIntegrity() const {
   return impl_->CheckIntegrity();
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

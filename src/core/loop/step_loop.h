@@ -26,7 +26,7 @@
 #include "core/sched/scheduler.h"
 #include "tactus/timeline.h"
 
-namespace tactus {
+namespace tactus::core {
 
 struct StepLoopConfig {
   IntakeLimits limits;
@@ -41,7 +41,7 @@ struct StepLoopConfig {
 
 // What the loop is given; all outlive it. `tap` and `token_bytes` may be null (no stop strings then).
 struct StepLoopParts {
-  sched::Scheduler* scheduler = nullptr;
+  Scheduler* scheduler = nullptr;
   Executor* executor = nullptr;
   LengthPredictor* predictor = nullptr;  // the one in the scheduler's limits, or null
   DraftSource* drafts = nullptr;         // may be null: no sequence has drafts
@@ -114,4 +114,4 @@ class StepLoop {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

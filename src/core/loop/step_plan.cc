@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 // Of an item, in one number: the fields go to disjoint bits, or nearly so.
@@ -50,7 +50,7 @@ uint64_t HashOf(const StepPlan& plan) {
 
 }  // namespace
 
-Planning::Planning(const LoopContext& context, sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
+Planning::Planning(const LoopContext& context, PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
                    PassEvents* events)
     : config_(context.config),
       parts_(context.parts),
@@ -69,9 +69,9 @@ double Planning::kv_utilization() const {
   return steps > 0 ? kv_use_sum_ / static_cast<double>(steps * parts_.kv->blocks_total()) : 0;
 }
 
-sched::StepView Planning::View() {
+StepView Planning::View() {
   SequenceTable& table = live_.sequences();
-  sched::StepView view;
+  StepView view;
   view.step = steps_.next_step();
   view.now_ns = events_.now_ns();
   view.seq = table.columns();
@@ -94,7 +94,7 @@ sched::StepView Planning::View() {
 }
 
 void Planning::AskScheduler(StepPlan* plan) {
-  const sched::StepView view = View();
+  const StepView view = View();
   const bool timed = parts_.stopwatch != nullptr && view.step % parts_.stopwatch_every == 0;
   const TimeNs begin = timed ? parts_.stopwatch->NowNs() : 0;
   live_.timelines().PlanBegins(view.changes);
@@ -121,9 +121,9 @@ bool Planning::AskGate() {
     live_.sequences().Compact();
     const SlotId arrived = live_.NextArrived();
     if (arrived == kNoSlot) return asked > 0;
-    const sched::StepView view = View();
+    const StepView view = View();
     live_.timelines().PlanBegins(view.changes);
-    const sched::GateAnswer answer = parts_.scheduler->AskGate(view, builder_, arrived);
+    const GateAnswer answer = parts_.scheduler->AskGate(view, builder_, arrived);
     live_.sequences().ClearChanges();
     TellTap();
     live_.Answered(arrived, answer);
@@ -228,4 +228,4 @@ void Planning::CopyTokens(StepItem* item, StepPlan* plan) const {
   plan->tokens.insert(plan->tokens.end(), drafts, drafts + item->draft_tokens);
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -12,12 +12,12 @@
 #include "core/loop/steps_in_flight.h"
 #include "core/sched/scheduler.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class Planning {
  public:
   // All outlive it.
-  Planning(const LoopContext& context, sched::PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
+  Planning(const LoopContext& context, PlanBuilder* builder, StepsInFlight* steps, LiveRequests* live,
            PassEvents* events);
 
   // Precondition: fewer steps in flight than the executor takes. False: there is nothing to plan. `paused`: a sequence
@@ -36,7 +36,7 @@ class Planning {
   double kv_utilization() const;
 
  private:
-  sched::StepView View();
+  StepView View();
   void AskScheduler(StepPlan* plan);
   void TellTap();
   void Apply(InFlight* f);
@@ -46,7 +46,7 @@ class Planning {
   const StepLoopConfig& config_;
   const StepLoopParts& parts_;
   const ExecutorTraits& traits_;
-  sched::PlanBuilder& builder_;
+  PlanBuilder& builder_;
   StepsInFlight& steps_;
   LiveRequests& live_;
   PassEvents& events_;
@@ -61,4 +61,4 @@ class Planning {
   double budget_tokens_ = 0, planned_tokens_ = 0, kv_use_sum_ = 0;  // kv: blocks in use, summed over steps
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -12,7 +12,7 @@
 #include "core/interfaces/sequence_columns.h"
 #include "core/loop/corrected_step_times.h"
 
-namespace tactus {
+namespace tactus::core {
 
 struct InFlight {
   StepPlan plan;
@@ -66,4 +66,4 @@ class StepsInFlight {
   size_t ended_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -9,7 +9,7 @@
 #include "core/interfaces/draft_source.h"
 #include "core/loop/intake.h"
 
-namespace tactus {
+namespace tactus::core {
 
 // One pass: BeginPass, then what the pass drained, in this order of kinds: arrivals, cancels, transfers, results,
 // drafts, an abort, plans; then EndPass. Engine thread only. Nothing here may block.
@@ -44,4 +44,4 @@ class LoopTap {
   virtual Status Close() = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

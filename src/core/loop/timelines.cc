@@ -7,18 +7,18 @@
 #include "base/check.h"
 #include "core/loop/sequence_line.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using Phase = SequenceLine::Phase;
 
-Cause CauseOf(sched::Refusal why) {
+Cause CauseOf(Refusal why) {
   switch (why) {
-    case sched::Refusal::kTokens:
+    case Refusal::kTokens:
       return Cause::kBudget;
-    case sched::Refusal::kPlaces:
+    case Refusal::kPlaces:
       return Cause::kPlaces;
-    case sched::Refusal::kBlocks:
+    case Refusal::kBlocks:
       break;
   }
   return Cause::kKv;
@@ -132,8 +132,8 @@ void Timelines::Planning(std::span<const SequenceChange> changes) {
   }
 }
 
-void Timelines::Look(const sched::PlanBuilder& builder, size_t waiting) {
-  for (const sched::PlanBuilder::Refused& refused : builder.refused()) {
+void Timelines::Look(const PlanBuilder& builder, size_t waiting) {
+  for (const PlanBuilder::Refused& refused : builder.refused()) {
     // It may have got its share after all, once others had given way, or have given way itself.
     if (!builder.Touched(refused.slot)) Refused(refused.slot, CauseOf(refused.why));
   }
@@ -338,4 +338,4 @@ RequestTimeline Timelines::Show(const RequestLine& request) const {
   return shown;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -24,7 +24,7 @@
 #include "core/sched/plan.h"
 #include "tactus/timeline.h"
 
-namespace tactus {
+namespace tactus::core {
 
 struct RequestLine;
 struct SequenceLine;
@@ -90,7 +90,7 @@ class Timelines {
     if (!changes.empty()) Planning(changes);
   }
   // A plan has been made and applied, step or not. `waiting`: sequences that still do.
-  void Planned(const sched::PlanBuilder& builder, size_t waiting) {
+  void Planned(const PlanBuilder& builder, size_t waiting) {
     if (waiting > 0 || started_ || !builder.refused().empty()) Look(builder, waiting);
   }
   // Its first share of a step since it waited. `generated`: it has tokens already.
@@ -125,7 +125,7 @@ class Timelines {
   void Leave() const { busy_.store(false, std::memory_order_release); }
   static void Yield();
   void Planning(std::span<const SequenceChange> changes);
-  void Look(const sched::PlanBuilder& builder, size_t waiting);
+  void Look(const PlanBuilder& builder, size_t waiting);
   void SetOpen(SlotId slot, Cause cause);
   SequenceLine& line(SlotId slot) { return *by_slot_[static_cast<size_t>(slot)]; }
   void Close(SequenceLine* line) const;
@@ -155,4 +155,4 @@ class Timelines {
   int32_t kept_sequences_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -14,7 +14,7 @@
 #include "tactus/status.h"
 #include "tactus/timeline.h"
 
-namespace tactus {
+namespace tactus::core {
 
 using ImportId = uint64_t;  // host blocks that are reserved for one sequence, of one loop; 0: none
 
@@ -80,4 +80,4 @@ struct TransferCommand {
   std::function<void(TransferAnswer answer)> answer;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 constexpr int64_t kMostBytesOfPass = int64_t{2} << 20;  // a fraction of a millisecond of copying
@@ -255,4 +255,4 @@ bool Transfers::ReadOne(TransferCommand* command) {
   return true;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -16,7 +16,7 @@
 #include "core/loop/step_loop.h"
 #include "core/loop/steps_in_flight.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class Transfers {
  public:
@@ -76,4 +76,4 @@ class Transfers {
   int64_t blocks_read_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
-namespace tactus {
+namespace tactus::core {
 
 class WakeUp {
  public:
@@ -32,4 +32,4 @@ class WakeUp {
   std::condition_variable condition_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

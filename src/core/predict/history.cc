@@ -19,7 +19,7 @@
 
 #include "core/predict/predictor.h"
 
-namespace tactus::predict {
+namespace tactus::core {
 namespace {
 
 constexpr double kFirstGuess = 256;  // tokens, before anything was seen; capped by the request's max_tokens
@@ -185,4 +185,4 @@ std::unique_ptr<LengthPredictor> MakeHistory(const PredictorOptions& options) {
   return std::make_unique<History>(options);
 }
 
-}  // namespace tactus::predict
+}  // namespace tactus::core

@@ -13,7 +13,7 @@
 #include "base/sim_request.h"
 #include "core/predict/predictor.h"
 
-namespace tactus::predict {
+namespace tactus::core {
 namespace {
 
 class Noisy final : public LengthPredictor {
@@ -61,4 +61,4 @@ std::unique_ptr<LengthPredictor> MakeNoisy(const PredictorOptions& options, doub
   return std::make_unique<Noisy>(options, sigma);
 }
 
-}  // namespace tactus::predict
+}  // namespace tactus::core

@@ -6,7 +6,7 @@
 #include "base/sim_request.h"
 #include "core/predict/predictor.h"
 
-namespace tactus::predict {
+namespace tactus::core {
 namespace {
 
 class FromRequest final : public LengthPredictor {
@@ -46,4 +46,4 @@ std::unique_ptr<LengthPredictor> MakeStated(const PredictorOptions& options) {
   return std::make_unique<FromRequest>(kStated, &SimRequest::predicted_output_tokens, options);
 }
 
-}  // namespace tactus::predict
+}  // namespace tactus::core

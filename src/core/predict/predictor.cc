@@ -7,7 +7,7 @@
 
 #include "base/unit_text.h"
 
-namespace tactus::predict {
+namespace tactus::core {
 namespace {
 
 constexpr const char* kKnown = "none, history, and in simulations oracle, noisy:<sigma> and stated";
@@ -70,4 +70,4 @@ bool Learns(const std::string& name) {
   return made.ok() && (*made == nullptr || (*made)->learns());
 }
 
-}  // namespace tactus::predict
+}  // namespace tactus::core

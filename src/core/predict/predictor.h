@@ -17,7 +17,7 @@
 #include "core/interfaces/length_predictor.h"
 #include "tactus/status.h"
 
-namespace tactus::predict {
+namespace tactus::core {
 
 // Their names.
 inline constexpr const char* kTruth = "oracle";
@@ -54,4 +54,4 @@ std::unique_ptr<LengthPredictor> MakeNoisy(const PredictorOptions& options, doub
 // A prediction that proved too short `attempt` times doubles each time; the result is in [1, most].
 int32_t GrownPrediction(int64_t tokens, int32_t attempt, int32_t most);
 
-}  // namespace tactus::predict
+}  // namespace tactus::core

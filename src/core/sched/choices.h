@@ -6,7 +6,7 @@
 
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 #define TACTUS_CHOICE(interface, make, ...)                \
   std::unique_ptr<interface> make(const SchedulerLimits&); \
@@ -32,4 +32,4 @@ int64_t KeepFreeBlocks(const SchedulerLimits& limits);
 // the most that they might then be.
 std::unique_ptr<Budget> MakeFixedBudgetOf(int64_t tokens, std::string why, int64_t most_by_step_time = 0);
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

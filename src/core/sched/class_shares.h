@@ -8,7 +8,7 @@
 
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 struct ClassShareNote {
   int32_t charged;  // prompt tokens that count already, not to count again after a preemption
@@ -36,4 +36,4 @@ class ClassShares {
 // `order` itself where no class has a share.
 std::unique_ptr<Order> WithClassShares(const SchedulerLimits& limits, std::unique_ptr<Order> order);
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

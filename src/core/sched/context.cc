@@ -4,7 +4,7 @@
 
 #include "core/sched/newcomers.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 StepContext::StepContext(const StepView& step_view, PlanBuilder* builder, Order* order_choice,
                          const Admission* admission, const Preemption* preemption,
@@ -174,4 +174,4 @@ void StepContext::AdmitInOrder(bool whole) {
   }
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

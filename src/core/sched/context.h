@@ -12,7 +12,7 @@
 #include "core/sched/running_by_rank.h"
 #include "core/sched/steady_ranking.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 inline constexpr int32_t kNoLimit = std::numeric_limits<int32_t>::max();
 
@@ -89,4 +89,4 @@ class StepContext {
   std::optional<SequenceColumn<int64_t>> ranked_by_;  // tie of what scratch_.in_order holds for this step
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace tactus::sched {
+namespace tactus::core {
 
 // Zero: in no window yet.
 struct GroupNote {
@@ -12,4 +12,4 @@ struct GroupNote {
   int32_t failed;        // 1: was stopped there, and has not been put into a batch again
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

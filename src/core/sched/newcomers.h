@@ -9,7 +9,7 @@
 #include "core/sched/plan.h"
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 class Newcomers {
  public:
@@ -58,4 +58,4 @@ class Newcomers {
   std::array<SlotId, kAhead> soon_{};
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

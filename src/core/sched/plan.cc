@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 PlanBuilder::PlanBuilder(const SchedulerLimits& limits, KvLedger* ledger)
     : ledger_(ledger), block_size_(ledger->block_size()), pipeline_steps_(limits.pipeline_steps) {
@@ -235,4 +235,4 @@ void PlanBuilder::AddItem(SlotId slot, int32_t first, int32_t count, bool decode
   }
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

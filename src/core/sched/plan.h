@@ -11,7 +11,7 @@
 #include "base/prefetch.h"
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 enum class AddResult : uint8_t {
   kAdded,
@@ -169,4 +169,4 @@ class PlanBuilder {
   std::vector<Planned> planned_;  // [capacity]
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

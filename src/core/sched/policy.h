@@ -30,7 +30,7 @@
 #include "tactus/policy_options.h"
 #include "tactus/status.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 // The state that a plan is made from. Live: lengths of sequences that this plan has already touched are as before it.
 struct StepView {
@@ -280,4 +280,4 @@ class Composition {
   virtual void Compose(StepContext& step) = 0;
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 // What was predicted when the sequence was last queued: noted by orders that go by it, read by who compares with it. A
 // sequence that has outlived it is predicted again, each time for longer.
@@ -39,4 +39,4 @@ inline int64_t ExpectedOutput(const PredictionNote& note, const LengthPredictor&
   return noted > GeneratedTokens(view, slot) ? noted : PredictOutput(predictor, view, slot, 1);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -8,7 +8,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/class_shares.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 template <class T>
@@ -234,15 +234,15 @@ Result<ChoiceTraits> MakeChoices(const SchedulerConfig& given, InjectedChoices* 
   return traits;
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core
 
 namespace tactus {
 
 std::span<const KnobDeclaration* const> DeclaredKnobs() {
   static const std::vector<const KnobDeclaration*> kKnobs = [] {
     std::vector<const KnobDeclaration*> knobs;
-    for (const sched::Choice choice : sched::kAllChoices) {
-      for (const sched::ChoiceInfo& value : sched::Values(choice)) {
+    for (const core::Choice choice : core::kAllChoices) {
+      for (const core::ChoiceInfo& value : core::Values(choice)) {
         if (value.knobs == nullptr) continue;
         for (const KnobDeclaration* knob : *value.knobs) {
           if (std::find(knobs.begin(), knobs.end(), knob) == knobs.end()) knobs.push_back(knob);

@@ -5,7 +5,7 @@
 
 #include "core/sched/scheduler.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 // kInvalidArgument lists the known ones.
 Result<const PresetInfo*> FindPreset(const std::string& name);
@@ -18,4 +18,4 @@ Status CheckKnobsFit(const SchedulerConfig& config);
 // they are like.
 Result<ChoiceTraits> MakeChoices(const SchedulerConfig& config, InjectedChoices* choices);
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -4,7 +4,7 @@
 
 #include "base/prefetch.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 RunningByRank::RunningByRank(int32_t slot_capacity)
     : ranked_(slot_capacity), filed_(static_cast<size_t>(slot_capacity)) {}
@@ -46,4 +46,4 @@ void RunningByRank::File(const StepView& view, const Order& order, SlotId slot) 
   filed = now;
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

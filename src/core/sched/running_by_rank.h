@@ -12,7 +12,7 @@
 #include "core/sched/index/sorted_blocks.h"
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 struct RankedSlot {
   int64_t rank = 0;
@@ -48,4 +48,4 @@ class RunningByRank {
   std::vector<RankedSlot> filed_;  // [capacity] as it stands in ranked_; slot kNoSlot: it does not
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

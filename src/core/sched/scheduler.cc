@@ -9,7 +9,7 @@
 #include "core/sched/context.h"
 #include "core/sched/registry.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 void Scheduler::ApplyChanges(const StepView& view) {
   if (fresh_) {
@@ -299,4 +299,4 @@ Result<std::unique_ptr<Scheduler>> Scheduler::Create(const SchedulerConfig& give
   return s;
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

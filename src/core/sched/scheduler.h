@@ -10,7 +10,7 @@
 #include "core/sched/policy.h"
 #include "core/sched/speculation.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 inline constexpr const char* kUsualGate = "queue";
 
@@ -149,4 +149,4 @@ class Scheduler {
   Gate* asking_gate_ = nullptr;  // one of them; null: none asks
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

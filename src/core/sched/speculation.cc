@@ -5,7 +5,7 @@
 
 #include "base/step_shape.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr double kCostMargin = 1.5;
@@ -210,4 +210,4 @@ void Speculation::Complete(PlanBuilder* plan) {
   }
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

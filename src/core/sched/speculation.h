@@ -29,7 +29,7 @@
 
 #include "core/sched/plan.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 class Speculation {
  public:
@@ -86,4 +86,4 @@ class Speculation {
   std::array<Prediction, 16> predictions_;  // of the last steps, a ring by step
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -11,7 +11,7 @@
 #include "core/sched/policy.h"
 #include "core/sched/running_by_rank.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 class SteadyRanking {
  public:
@@ -47,4 +47,4 @@ class SteadyRanking {
   int64_t marks_ = 0;
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

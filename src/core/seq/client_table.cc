@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace tactus {
+namespace tactus::core {
 
 ClientTable::ClientTable(int32_t most_live, int32_t most_idle, size_t note_bytes) : note_bytes_(note_bytes) {
   TACTUS_CHECK(most_live >= 1 && most_idle >= 0);
@@ -79,4 +79,4 @@ void ClientTable::TakeFromIdle(ClientId client) {
   (r.newer == kNoClient ? newest_ : At(r.newer).older) = r.older;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

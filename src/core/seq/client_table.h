@@ -13,7 +13,7 @@
 #include "base/units.h"
 #include "core/interfaces/sequence_notes.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class ClientTable {
  public:
@@ -54,4 +54,4 @@ class ClientTable {
   std::vector<std::byte> notes_;  // blocks of note_bytes_
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

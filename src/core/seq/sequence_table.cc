@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 
-namespace tactus {
+namespace tactus::core {
 
 SequenceTable::SequenceTable(int32_t capacity, size_t note_bytes, size_t client_note_bytes)
     : rows_(static_cast<size_t>(std::max(1, capacity))),
@@ -237,4 +237,4 @@ std::string SequenceTable::CheckIntegrity() const {
   return {};
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -22,7 +22,7 @@
 #include "core/interfaces/sequence_notes.h"
 #include "core/seq/client_table.h"
 
-namespace tactus {
+namespace tactus::core {
 
 struct SequenceSpec {
   int32_t prompt_tokens = 0;
@@ -171,4 +171,4 @@ class SequenceTable {
   bool running_dirty_ = false;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

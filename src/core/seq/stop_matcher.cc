@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tactus {
+namespace tactus::core {
 
 StopMatcher::StopMatcher(const std::vector<std::string>* stops) : stops_(stops) {
   for (const std::string& stop : *stops_) longest_ = std::max(longest_, stop.size());
@@ -31,4 +31,4 @@ int StopMatcher::Append(std::string_view bytes) {
   return best;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

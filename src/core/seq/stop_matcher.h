@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tactus {
+namespace tactus::core {
 
 class StopMatcher {
  public:
@@ -21,4 +21,4 @@ class StopMatcher {
   std::string tail_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -7,7 +7,7 @@
 
 #include "core/interfaces/draft_source.h"
 
-namespace tactus {
+namespace tactus::core {
 
 struct RecordedDrafts {
   SlotId slot = kNoSlot;
@@ -49,4 +49,4 @@ class RecordedDraftSource final : public DraftSource {
   std::deque<RecordedDrafts> next_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

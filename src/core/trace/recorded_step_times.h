@@ -7,7 +7,7 @@
 
 #include "base/step_time_model.h"
 
-namespace tactus {
+namespace tactus::core {
 
 // Answers what was recorded, in order; beyond it asks `then`, or, without one, says 1 ns and that it ran out.
 class RecordedStepTimes final : public StepTimeModel {
@@ -36,4 +36,4 @@ class RecordedStepTimes final : public StepTimeModel {
   mutable bool ran_out_ = false;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

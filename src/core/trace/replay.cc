@@ -13,7 +13,7 @@
 #include "core/trace/recorded_drafts.h"
 #include "core/trace/recorded_step_times.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 constexpr int64_t kMostTraceBytes = int64_t{4} << 30;
@@ -143,7 +143,7 @@ class RecordedPredictor final : public LengthPredictor {
   }
   void Ended(SlotId, int32_t, bool) override {}
   int32_t PredictOutputTokens(SlotId slot, int32_t attempt) const override {
-    return predict::GrownPrediction(tokens_[static_cast<size_t>(slot)], attempt, most_[static_cast<size_t>(slot)]);
+    return GrownPrediction(tokens_[static_cast<size_t>(slot)], attempt, most_[static_cast<size_t>(slot)]);
   }
 
  private:
@@ -495,7 +495,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
     return DataLoss(fmt::format("trace '{}', byte {}: {}", path, in.offset(), what));
   };
   // A trace is untrusted: sizes that no recording can have are refused before they are allocated.
-  const sched::SchedulerLimits& sizes = header.scheduler.limits;
+  const SchedulerLimits& sizes = header.scheduler.limits;
   const int64_t blocks_per_slot = (int64_t{sizes.max_model_len} + sizes.block_size - 1) / sizes.block_size;
   if (header.slot_capacity != header.kv.max_slots || sizes.slot_capacity != header.slot_capacity ||
       header.kv.max_blocks_per_slot != blocks_per_slot || header.kv.max_slots * blocks_per_slot > (int64_t{1} << 31)) {
@@ -507,7 +507,7 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   step_times.Expect(header.step_times);
   ReplicaServices services;
   // One that learns does so again.
-  if (!predict::Learns(header.scheduler.predictor)) services.predictor = &recorded;
+  if (!Learns(header.scheduler.predictor)) services.predictor = &recorded;
   if (header.step_tile_tokens > 0) services.step_time = &step_times;
   TACTUS_ASSIGN_OR_RETURN(const auto replica, Replica::Create(ReplicaOf(header), std::move(services)));
 
@@ -595,4 +595,4 @@ Result<ReplayReport> ReplayTrace(const std::string& path, const ReplayHooks& hoo
   return report;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

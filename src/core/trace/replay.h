@@ -10,7 +10,7 @@
 #include "core/trace/recorded_drafts.h"
 #include "core/trace/trace_format.h"
 
-namespace tactus {
+namespace tactus::core {
 
 struct ReplayReport {
   std::string program_version;  // that recorded
@@ -71,4 +71,4 @@ inline Result<ReplayReport> ReplayTrace(const std::string& path, EventSink* sink
   return ReplayTrace(path, hooks);
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -11,7 +11,7 @@
 #include "base/printable.h"
 #include "tactus/version.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 constexpr int64_t kMax32 = std::numeric_limits<int32_t>::max();
@@ -67,7 +67,7 @@ void VisitHeader(TraceHeader& h, Visitor& v, uint64_t version) {
   v.Text("preemption", &h.scheduler.preemption);
   if (version >= 5) v.Text("gate", &h.scheduler.gate);
   v.Text("predictor", &h.scheduler.predictor);
-  sched::SchedulerLimits& s = h.scheduler.limits;
+  SchedulerLimits& s = h.scheduler.limits;
   number("max-num-seqs", s.max_num_seqs, 1, 1 << 20);
   number("pipeline-steps", s.pipeline_steps, 1, 1024);
   number("max-model-len", s.max_model_len, 2, kMax32);
@@ -321,4 +321,4 @@ std::string TraceCursor::String(size_t limit) {
   return s;
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -16,7 +16,7 @@
 #include "core/sched/scheduler.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::core {
 
 inline constexpr char kTraceMagic[8] = {'T', 'A', 'C', 'T', 'R', 'A', 'C', 'E'};
 inline constexpr uint64_t kTraceVersion = 11;
@@ -54,9 +54,9 @@ enum class TraceTag : uint8_t {
 
 // Everything that a replay must be built with.
 struct TraceHeader {
-  std::string version;               // of the program
-  std::string started_with;          // free text: effective configuration as the program prints it; may be empty
-  sched::SchedulerConfig scheduler;  // with every choice filled in; no step-time model, no predictor but its name
+  std::string version;        // of the program
+  std::string started_with;   // free text: effective configuration as the program prints it; may be empty
+  SchedulerConfig scheduler;  // with every choice filled in; no step-time model, no predictor but its name
   KvCacheConfig kv;
   IntakeLimits limits;
   int32_t slot_capacity = 0;
@@ -143,4 +143,4 @@ class TraceCursor {
 
 Result<TraceHeader> ReadHeader(TraceCursor* cursor);
 
-}  // namespace tactus
+}  // namespace tactus::core

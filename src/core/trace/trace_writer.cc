@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 constexpr size_t kBufferBytes = size_t{1} << 18;
 constexpr size_t kBacklogBytes = size_t{1} << 28;
@@ -291,4 +291,4 @@ Status TraceWriter::Close() {
   return Status();
 }
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -16,7 +16,7 @@
 #include "core/loop/tap.h"
 #include "core/trace/trace_format.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class TraceWriter final : public LoopTap {
  public:
@@ -75,4 +75,4 @@ class TraceWriter final : public LoopTap {
 // Records a replica in a file; `started_with`: the effective configuration, for people.
 TapFactory RecordTo(std::string path, std::string started_with = {});
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -9,7 +9,7 @@
 
 #include "base/unit_text.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 constexpr int64_t kSegmentsOfLimit = 64;            // what is evicted at once is a part of so many
@@ -289,4 +289,4 @@ std::vector<std::string> BlockStore::TakeWarnings() {
   return std::exchange(warnings_, {});
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -19,7 +19,7 @@
 #include "engine/kv_store/segment.h"
 #include "tactus/timeline.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 struct BlockStoreOptions {
   std::string identity;     // what a block needs to be of use: model, numerics, program; text, a line each
@@ -108,4 +108,4 @@ class BlockStore {
   std::vector<std::string> warnings_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::engine

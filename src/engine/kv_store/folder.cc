@@ -16,7 +16,7 @@
 #include "base/on_exit.h"
 #include "base/system_random.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -200,4 +200,4 @@ bool RemoveSegment(const std::string& stem) {
   return true;
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -17,7 +17,7 @@
 #include "base/hash.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 class KvFolder {
  public:
@@ -55,4 +55,4 @@ class KvFolder {
 // Removes the files of a segment. False: they are still there.
 bool RemoveSegment(const std::string& stem);
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -13,7 +13,7 @@
 
 #include "base/checksum.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the files have the machine's byte order");
@@ -180,4 +180,4 @@ void Segment::Touch() const {
   (void)futimens(index_, nullptr);
 }
 
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -16,7 +16,7 @@
 #include "base/hash.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::engine {
 
 struct SegmentFormat {
   Hash128 identity;         // of what the blocks are of
@@ -68,4 +68,4 @@ class Segment {
   int32_t size_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::engine

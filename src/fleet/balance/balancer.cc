@@ -5,7 +5,7 @@
 
 #include "fleet/balance/balancers.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 
 const std::vector<BalancerInfo>& Balancers() {
 #define TACTUS_BALANCER(name, make, state, prefixes, moves, help) {name, make, state, prefixes, moves, help},
@@ -25,4 +25,4 @@ Result<const BalancerInfo*> FindBalancer(const std::string& name) {
   return InvalidArgument(fmt::format("unknown balancer '{}'; known: {}", name, known), "balancer");
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

@@ -13,7 +13,7 @@
 #include "base/units.h"
 #include "tactus/status.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 
 // What is known of a replica when a request is placed: what this side has routed there, and what the replica said when
 // it was last asked (Fleet::Told), with what was routed there since taken to wait still.
@@ -67,4 +67,4 @@ const std::vector<BalancerInfo>& Balancers();
 // kInvalidArgument for an unknown name (lists the known ones).
 Result<const BalancerInfo*> FindBalancer(const std::string& name);
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 // Lengths before any request has ended, and how fast the means follow those that do: about the last two hundred count.
@@ -83,4 +83,4 @@ void Fleet::SetReady(int32_t replica, bool ready) {
   views_[static_cast<size_t>(replica)].ready = ready;
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

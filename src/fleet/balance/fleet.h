@@ -15,7 +15,7 @@
 #include "fleet/balance/balancer.h"
 #include "fleet/balance/prefix_index.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 
 // What a replica says of itself.
 struct ReplicaState {
@@ -68,4 +68,4 @@ class Fleet {
   int64_t headroom_tokens_ = 0;
 };
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

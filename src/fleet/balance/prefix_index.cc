@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tactus::route {
+namespace tactus::fleet {
 
 void PrefixIndex::SetCapacity(int32_t replica, int64_t kv_tokens) {
   Replica& r = replicas_[static_cast<size_t>(replica)];
@@ -83,4 +83,4 @@ int32_t PrefixIndex::BlocksOf(int32_t replica, std::span<const Hash128> keys) co
   });
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

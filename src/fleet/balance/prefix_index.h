@@ -12,7 +12,7 @@
 
 #include "base/hash.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 
 class PrefixIndex {
  public:
@@ -62,4 +62,4 @@ class PrefixIndex {
   size_t entries_ = 0, purge_at_ = 4096;
 };
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

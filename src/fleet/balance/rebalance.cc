@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tactus::route {
+namespace tactus::fleet {
 
 double Freeness(int64_t free_kv_tokens, int32_t sequences) {
   const auto free = static_cast<double>(free_kv_tokens);
@@ -74,4 +74,4 @@ int32_t ChooseToMove(std::span<const MovableSequence> sequences, int64_t room_to
   return best;
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

@@ -12,7 +12,7 @@
 
 #include "fleet/balance/balancer.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 
 struct RebalanceOptions {
   double send_below = 64;   // tokens per sequence: a replica with less sends
@@ -47,4 +47,4 @@ struct MovableSequence {
 // least to move: its index, or -1.
 int32_t ChooseToMove(std::span<const MovableSequence> sequences, int64_t room_tokens);
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

@@ -4,7 +4,7 @@
 
 #include "fleet/balance/rebalance.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 
 Scaler::Scaler(const ScalingOptions& options, int32_t replicas)
     : options_(options),
@@ -99,4 +99,4 @@ DurationNs Scaler::UsedNs(TimeNs from_ns, TimeNs to_ns) const {
   return sum;
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

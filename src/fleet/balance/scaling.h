@@ -16,7 +16,7 @@
 #include "base/units.h"
 #include "fleet/balance/balancer.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 
 struct ScalingOptions {
   int32_t least = 1;           // replicas that always take requests
@@ -67,4 +67,4 @@ class Scaler {
   int64_t started_ = 0, drained_ = 0;
 };
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

@@ -8,10 +8,10 @@
 #include "fleet/router/router_options.h"
 #include "tactus/option_fields.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 
 struct EppOptions {
-  router::FleetOptions fleet;
+  FleetOptions fleet;
   std::string host = "127.0.0.1";
   int64_t grpc_port = 9002, health_port = 9003, metrics_port = 9090;  // 0: any free one, printed at start
   std::string tls_cert, tls_key;
@@ -71,4 +71,4 @@ struct EppOptions {
   }
 };
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

@@ -12,7 +12,7 @@
 
 #include "external_processor.grpc.pb.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 namespace {
 
 namespace proto = envoy::service::ext_proc::v3;
@@ -329,4 +329,4 @@ std::shared_ptr<grpc::Service> MakeExtProcService(Picker& picker, BodyMode assum
   return std::make_shared<ExtProcService>(picker, assumed);
 }
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

@@ -12,9 +12,9 @@ namespace grpc {
 class Service;
 }
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 
 // `assumed` is the mode of both bodies where a data plane does not state them. `picker` outlives the service.
 std::shared_ptr<grpc::Service> MakeExtProcService(Picker& picker, BodyMode assumed);
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 namespace {
 
 constexpr const char* kReasonNames[Refusal::kReasons] = {"none_ready",     "not_in_subset",    "too_many_requests",
@@ -45,7 +45,7 @@ Picker::Picker(EndpointSource& source, const PickerOptions& options, Clock& cloc
       clock_(clock),
       pick_seconds_({1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 1e-2}) {}
 
-Choice Picker::Choose(const router::RequestView& view, const std::optional<std::vector<std::string>>& subset) {
+Choice Picker::Choose(const RequestView& view, const std::optional<std::vector<std::string>>& subset) {
   const TimeNs begin_ns = clock_.NowNs();
   std::vector<std::string> addresses;
   if (subset) {
@@ -61,7 +61,7 @@ Choice Picker::Choose(const router::RequestView& view, const std::optional<std::
     const int64_t ready = source_.ready();
     if (ready > 0 && outstanding > most * ready) return refuse(Refusal::Reason::kTooManyRequests);
   }
-  const std::optional<Picked> picked = source_.Pick(view.Route(router::kBytesPerToken), addresses, {});
+  const std::optional<Picked> picked = source_.Pick(view.Route(kBytesPerToken), addresses, {});
   if (!picked) return refuse(Refusal::Reason::kNoneReady);
   Choice choice{.ticket = picked->ticket,
                 .replica = picked->replica,
@@ -92,8 +92,8 @@ std::string Picker::Destination(const Picked& picked, std::span<const std::strin
   return destination;
 }
 
-bool Picker::Moved(const router::RequestView& view, const std::string& address, Choice* choice) {
-  const std::optional<Picked> picked = source_.Pick(view.Route(router::kBytesPerToken), {&address, 1}, {});
+bool Picker::Moved(const RequestView& view, const std::string& address, Choice* choice) {
+  const std::optional<Picked> picked = source_.Pick(view.Route(kBytesPerToken), {&address, 1}, {});
   if (!picked) return false;
   source_.Ended(choice->ticket, -1);
   choice->ticket = picked->ticket;
@@ -144,8 +144,8 @@ Refusal Picker::Refuse(Refusal::Reason reason) {
 }
 
 std::string Picker::MetricsText() const {
-  PrometheusText text({});
-  using Type = PrometheusText::Type;
+  results::PrometheusText text({});
+  using Type = results::PrometheusText::Type;
   text.Gauge("tactus_epp_streams", "Requests that a data plane has told of and not ended.",
              static_cast<double>(streams_.load()));
   text.Gauge("tactus_epp_requests_in_flight", "Requests that were given a replica and have not ended.",
@@ -172,4 +172,4 @@ std::string Picker::MetricsText() const {
   return text.Take();
 }
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

@@ -15,24 +15,11 @@
 
 #include "base/clock.h"
 #include "fleet/balance/balancer.h"
+#include "fleet/router/endpoint.h"
 #include "fleet/router/request_view.h"
 #include "results/obs/prometheus_text.h"
 
-namespace tactus::gateway {
-
-struct Endpoint {
-  int32_t replica = 0;
-  std::string url;
-  std::string address;  // "ip:port"
-  bool ready = false;
-};
-
-struct Picked {
-  uint64_t ticket = 0;
-  int32_t replica = 0;
-  std::string url;
-  std::string address;
-};
+namespace tactus::fleet {
 
 // The fleet behind the picker.
 class EndpointSource {
@@ -40,7 +27,7 @@ class EndpointSource {
   virtual ~EndpointSource() = default;
   // Counts the request at the replica that it names; nothing: none that may take it is ready. `subset` has the
   // addresses that may be picked; empty: all.
-  virtual std::optional<Picked> Pick(const route::RouteRequest& request, std::span<const std::string> subset,
+  virtual std::optional<Picked> Pick(const RouteRequest& request, std::span<const std::string> subset,
                                      std::span<const int32_t> excluded) = 0;
   // Once for each ticket. output_tokens -1: it failed, or is not known.
   virtual void Ended(uint64_t ticket, int32_t output_tokens) = 0;
@@ -48,7 +35,7 @@ class EndpointSource {
   virtual void Answered(int32_t replica, bool well) = 0;
   virtual std::vector<Endpoint> Endpoints() const = 0;
   virtual int64_t ready() const = 0;
-  virtual void AppendMetrics(PrometheusText* text) const = 0;
+  virtual void AppendMetrics(results::PrometheusText* text) const = 0;
 };
 
 struct PickerOptions {
@@ -89,9 +76,9 @@ class Picker {
 
   const PickerOptions& options() const { return options_; }
   // `subset`: entries "ip:port" or "ip" that may be picked; none at all: any.
-  Choice Choose(const router::RequestView& view, const std::optional<std::vector<std::string>>& subset);
+  Choice Choose(const RequestView& view, const std::optional<std::vector<std::string>>& subset);
   // The data plane went to `address` instead, which counts the request there; false: no such replica, or not ready.
-  bool Moved(const router::RequestView& view, const std::string& address, Choice* choice);
+  bool Moved(const RequestView& view, const std::string& address, Choice* choice);
   // The replica has begun to answer.
   void Answered(const Choice& choice, bool well) { source_.Answered(choice.replica, well); }
   void Ended(const Choice& choice, int32_t output_tokens, Outcome outcome);
@@ -117,7 +104,7 @@ class Picker {
   std::atomic<int64_t> streams_{0}, outstanding_{0}, held_bytes_{0}, moved_{0};
   std::atomic<int64_t> refused_[Refusal::kReasons] = {}, ended_[kOutcomes] = {};
   mutable std::mutex mutex_;  // guards pick_seconds_
-  BucketHistogram pick_seconds_;
+  results::BucketHistogram pick_seconds_;
 };
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

@@ -20,7 +20,7 @@
 #include "http/server.h"
 #include "http/serving_process.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 namespace {
 
 constexpr const char* kAliveNames[] = {"liveness"};
@@ -251,4 +251,4 @@ bool PickerServer::Stop(DurationNs timeout_ns) {
   return gpr_time_cmp(now(), until) < 0;
 }
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

@@ -13,7 +13,7 @@
 #include "fleet/picker/picker.h"
 #include "tactus/status.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 
 class PickerServer {
  public:
@@ -40,4 +40,4 @@ class PickerServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

@@ -14,7 +14,7 @@
 #include "http/access.h"
 #include "http/serving_process.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 namespace {
 
 Status Run(const EppOptions& options, const WatchedFleet::Log& log) {
@@ -54,4 +54,4 @@ Status RunEpp(const EppOptions& options, const std::function<void(std::string_vi
   return CatchShortage([&] { return Run(fitted, log); }, "--max-body-total", nullptr);
 }
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

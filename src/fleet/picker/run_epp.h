@@ -7,10 +7,10 @@
 #include "fleet/picker/epp_options.h"
 #include "tactus/status.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 
 // Returns after SIGTERM or SIGINT and what --shutdown-timeout allows; a second signal ends the process.
 // kInvalidArgument names the option. Called before any other thread runs.
 Status RunEpp(const EppOptions& options, const std::function<void(std::string_view line)>& log);
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

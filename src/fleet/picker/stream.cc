@@ -7,7 +7,7 @@
 
 #include "base/json_text.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 namespace {
 
 // Some data planes take no messages of 64 KiB or more.
@@ -65,8 +65,8 @@ bool IsGood(int status) {
 }
 
 // A request whose body is not seen; -1: nothing is known of it.
-router::RequestView ViewOfLength(int64_t body_bytes) {
-  router::RequestView view;
+RequestView ViewOfLength(int64_t body_bytes) {
+  RequestView view;
   view.prompt_bytes = std::max<int64_t>(body_bytes, 0);
   return view;
 }
@@ -143,7 +143,7 @@ Stream::Replies Stream::RequestBody(std::string piece, bool end, StreamMetadata 
   }
   if (request_mode_ == BodyMode::kBuffered) {  // comes whole, with or without trailers behind it
     request_ended_ = true;
-    if (!Choose(router::ViewRequest(body_, picker_.options().secret), &replies)) return replies;
+    if (!Choose(ViewRequest(body_, picker_.options().secret), &replies)) return replies;
     DropBody();
     replies.push_back({.kind = Reply::Kind::kRequestBody, .destination = TakeDestination()});
   } else if (end) {
@@ -169,7 +169,7 @@ Stream::Replies Stream::RequestTrailers(StreamMetadata metadata) {
 // In full duplex: headers, then the body that was held.
 void Stream::RouteWhole(bool by_trailers, Replies* replies) {
   request_ended_ = true;
-  if (!Choose(router::ViewRequest(body_, picker_.options().secret), replies)) return;
+  if (!Choose(ViewRequest(body_, picker_.options().secret), replies)) return;
   if (headers_held_) replies->push_back({.kind = Reply::Kind::kRequestHeaders, .destination = TakeDestination()});
   headers_held_ = false;
   if (by_trailers && body_.empty()) return;
@@ -215,7 +215,7 @@ Stream::Replies Stream::ResponseTrailers() {
   return {{.kind = Reply::Kind::kResponseTrailers}};
 }
 
-bool Stream::Choose(router::RequestView view, Replies* replies) {
+bool Stream::Choose(RequestView view, Replies* replies) {
   if (std::exchange(chosen_, true)) return !refused_;
   view_ = std::move(view);
   choice_ = picker_.Choose(view_, metadata_.subset);
@@ -295,4 +295,4 @@ Picker::Outcome Stream::OutcomeWithoutEnd() const {
   return IsGood(status_) ? Picker::Outcome::kUnseen : Picker::Outcome::kFailed;
 }
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

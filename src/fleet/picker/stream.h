@@ -20,7 +20,7 @@
 #include "fleet/router/request_view.h"
 #include "http/message.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 
 // How a body comes. kBufferedPartial: whole up to a limit of the data plane's, so that it may be cut.
 enum class BodyMode { kNone, kStreamed, kBuffered, kBufferedPartial, kFullDuplex };
@@ -80,7 +80,7 @@ class Stream {
 
  private:
   // Gives the request a replica if it has none; false: it is refused, and `replies` has that and nothing else.
-  bool Choose(router::RequestView view, Replies* replies);
+  bool Choose(RequestView view, Replies* replies);
   void Refuse(const Refusal& refusal, Replies* replies);
   void RouteWhole(bool by_trailers, Replies* replies);
   void HearAnswer(std::string_view bytes);
@@ -94,14 +94,14 @@ class Stream {
   Picker& picker_;
   BodyMode request_mode_, response_mode_;
   StreamMetadata metadata_;
-  router::RequestView view_;
+  RequestView view_;
   Choice choice_;
   std::string destination_;
   std::string body_;                              // of the request, until it is whole
   int64_t room_ = 0, message_room_ = 0;           // taken for it, and for the message that is being answered
   enum class Form { kUnknown, kWhole, kEvents };  // kUnknown: compressed, or neither of the others
   Form form_ = Form::kUnknown;                    // of the response
-  router::AnswerScan answer_;
+  AnswerScan answer_;
   std::string answer_end_;      // of a whole one: its last bytes, where its usage is
   int status_ = 0;              // of the response
   bool seen_ = false;           // the request's headers, or what follows them
@@ -112,4 +112,4 @@ class Stream {
   bool refused_ = false;
 };
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

@@ -7,7 +7,7 @@
 
 #include "base/thread_role.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 namespace {
 
 // "1.2.3.4:80" or "[::1]:80".
@@ -29,18 +29,17 @@ constexpr char kWantsIp[] = "a gateway is told IP addresses; give the replica's,
 
 }  // namespace
 
-Result<std::unique_ptr<WatchedFleet>> WatchedFleet::Create(const router::FleetOptions& options, Clock& clock, Log log) {
+Result<std::unique_ptr<WatchedFleet>> WatchedFleet::Create(const FleetOptions& options, Clock& clock, Log log) {
   std::unique_ptr<WatchedFleet> fleet(new WatchedFleet(std::move(log)));
-  TACTUS_ASSIGN_OR_RETURN(fleet->watch_, router::FleetWatch::Create(options, clock, fleet->loop_, fleet->log_));
-  TACTUS_ASSIGN_OR_RETURN(fleet->discovery_,
-                          router::Discovery::Create(options, fleet->loop_, *fleet->watch_, fleet->log_));
-  const std::vector<router::Endpoint> known = fleet->watch_->Endpoints();
+  TACTUS_ASSIGN_OR_RETURN(fleet->watch_, FleetWatch::Create(options, clock, fleet->loop_, fleet->log_));
+  TACTUS_ASSIGN_OR_RETURN(fleet->discovery_, Discovery::Create(options, fleet->loop_, *fleet->watch_, fleet->log_));
+  const std::vector<Endpoint> known = fleet->watch_->Endpoints();
   if (known.empty() && options.replicas_file.empty() && options.replicas_dns.empty()) {
     return InvalidArgument(
         "--replicas is empty; give URLs such as http://10.0.0.1:8000, or --replicas-file or --replicas-dns",
         "replicas");
   }
-  for (const router::Endpoint& e : known) {
+  for (const Endpoint& e : known) {
     if (HasIp(e.address)) continue;
     const char* option = options.replicas_file.empty() ? "replicas" : "replicas-file";
     return InvalidArgument(fmt::format("--{}: '{}': {}", option, e.url, kWantsIp), option);
@@ -59,18 +58,13 @@ WatchedFleet::~WatchedFleet() {
   watch_.reset();
 }
 
-std::optional<Picked> WatchedFleet::Pick(const route::RouteRequest& request, std::span<const std::string> subset,
+std::optional<Picked> WatchedFleet::Pick(const RouteRequest& request, std::span<const std::string> subset,
                                          std::span<const int32_t> excluded) {
   std::vector<int32_t> left_out(excluded.begin(), excluded.end());
   for (;;) {
     auto picked = watch_->Pick(request, subset, left_out);
     if (!picked) return std::nullopt;
-    if (HasIp(picked->address)) {
-      return Picked{.ticket = picked->ticket,
-                    .replica = picked->replica,
-                    .url = std::move(picked->url),
-                    .address = std::move(picked->address)};
-    }
+    if (HasIp(picked->address)) return picked;
     watch_->Ended(picked->ticket, -1);
     SayNoIp(picked->url);
     left_out.push_back(picked->replica);
@@ -86,12 +80,8 @@ void WatchedFleet::Answered(int32_t replica, bool well) {
 }
 
 std::vector<Endpoint> WatchedFleet::Endpoints() const {
-  std::vector<Endpoint> endpoints;
-  for (router::Endpoint& e : watch_->Endpoints()) {
-    const bool usable = e.ready && HasIp(e.address);
-    endpoints.push_back(
-        {.replica = e.replica, .url = std::move(e.url), .address = std::move(e.address), .ready = usable});
-  }
+  std::vector<Endpoint> endpoints = watch_->Endpoints();
+  for (Endpoint& e : endpoints) e.ready = e.ready && HasIp(e.address);
   return endpoints;
 }
 
@@ -104,4 +94,4 @@ void WatchedFleet::SayNoIp(const std::string& url) {
   log_(fmt::format("{}: gets no requests: {}", url, kWantsIp));
 }
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

@@ -14,23 +14,23 @@
 #include "fleet/router/fleet_watch.h"
 #include "http/loop.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 
 class WatchedFleet final : public EndpointSource {
  public:
   using Log = std::function<void(std::string_view line)>;
 
   // kInvalidArgument names the option. The clock outlives it; the log takes lines from any thread.
-  static Result<std::unique_ptr<WatchedFleet>> Create(const router::FleetOptions& options, Clock& clock, Log log);
+  static Result<std::unique_ptr<WatchedFleet>> Create(const FleetOptions& options, Clock& clock, Log log);
   ~WatchedFleet() override;
 
-  std::optional<Picked> Pick(const route::RouteRequest& request, std::span<const std::string> subset,
+  std::optional<Picked> Pick(const RouteRequest& request, std::span<const std::string> subset,
                              std::span<const int32_t> excluded) override;
   void Ended(uint64_t ticket, int32_t output_tokens) override { watch_->Ended(ticket, output_tokens); }
   void Answered(int32_t replica, bool well) override;
   std::vector<Endpoint> Endpoints() const override;
   int64_t ready() const override { return watch_->ready(); }
-  void AppendMetrics(PrometheusText* text) const override { watch_->AppendMetrics(text); }
+  void AppendMetrics(results::PrometheusText* text) const override { watch_->AppendMetrics(text); }
 
  private:
   explicit WatchedFleet(Log log) : log_(std::move(log)) {}
@@ -39,11 +39,11 @@ class WatchedFleet final : public EndpointSource {
 
   const Log log_;
   http::Loop loop_;
-  std::unique_ptr<router::FleetWatch> watch_;
-  std::unique_ptr<router::Discovery> discovery_;
+  std::unique_ptr<FleetWatch> watch_;
+  std::unique_ptr<Discovery> discovery_;
   std::mutex mutex_;  // guards named_
   std::vector<std::string> named_;
   std::thread thread_;
 };
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 constexpr std::string_view kMoved = ": migrated ";
@@ -242,4 +242,4 @@ void AnswerScan::FindUsage(std::string_view text) {
   }
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 inline constexpr size_t kEventBytes = 256 << 10;
 
@@ -65,4 +65,4 @@ class AnswerScan {
   std::optional<Moved> moved_;
 };
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

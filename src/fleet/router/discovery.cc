@@ -10,7 +10,7 @@
 
 #include "http/client.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 constexpr DurationNs kFileNs = kSecond, kDnsNs = 5 * kSecond;
@@ -161,4 +161,4 @@ void Discovery::Follow(std::vector<std::string>* followed, std::vector<std::stri
   *followed = std::move(urls);
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -15,7 +15,7 @@
 #include "fleet/router/router_options.h"
 #include "http/loop.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 class Discovery {
  public:
@@ -48,4 +48,4 @@ class Discovery {
   std::vector<std::string> from_file_, from_dns_;
 };
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 std::string FleetJson(const FleetWatch& watch) {
   Json replicas = Json::array();
@@ -29,4 +29,4 @@ std::string FleetJson(const FleetWatch& watch) {
   return all.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

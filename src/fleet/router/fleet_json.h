@@ -5,8 +5,8 @@
 
 #include "fleet/router/fleet_watch.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 std::string FleetJson(const FleetWatch& watch);
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

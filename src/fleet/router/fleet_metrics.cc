@@ -5,10 +5,10 @@
 
 #include "fleet/router/fleet_watch.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
-void FleetWatch::AppendMetrics(PrometheusText* text) const {
-  using Type = PrometheusText::Type;
+void FleetWatch::AppendMetrics(results::PrometheusText* text) const {
+  using Type = results::PrometheusText::Type;
   const std::vector<Endpoint> all = Endpoints();
   text->Family("tactus_route_replicas", Type::kGauge, "Replicas, by state.");
   for (const char* state : {"ready", "starting", "unready", "unreachable", "ejected", "draining", "refused"}) {
@@ -37,4 +37,4 @@ void FleetWatch::AppendMetrics(PrometheusText* text) const {
   text->Histogram("tactus_route_decision_seconds", "Time to choose a replica.", decision_s_);
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

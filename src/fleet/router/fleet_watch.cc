@@ -11,7 +11,7 @@
 #include "fleet/balance/rebalance.h"
 #include "http/access.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 constexpr int kFailedPolls = 3;              // in a row, until a replica counts as out of reach
@@ -108,7 +108,7 @@ Status FleetWatch::Check(const FleetOptions& options) {
   }
   if (!options.replica_api_key.empty())
     TACTUS_RETURN_IF_ERROR(http::CheckKey("replica-api-key", options.replica_api_key));
-  TACTUS_RETURN_IF_ERROR(route::Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)).status());
+  TACTUS_RETURN_IF_ERROR(Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)).status());
   for (const std::string& given : NamedReplicas(options)) {
     if (const auto place = PlaceOf(given); !place.ok())
       return InvalidArgument("--replicas: " + place.status().message(), "replicas");
@@ -119,14 +119,14 @@ Status FleetWatch::Check(const FleetOptions& options) {
 Result<std::unique_ptr<FleetWatch>> FleetWatch::Create(const FleetOptions& options, Clock& clock, http::Loop& loop,
                                                        Log log) {
   TACTUS_RETURN_IF_ERROR(Check(options));
-  TACTUS_ASSIGN_OR_RETURN(auto fleet, route::Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)));
+  TACTUS_ASSIGN_OR_RETURN(auto fleet, Fleet::Create(0, options.balancer, static_cast<uint64_t>(options.seed)));
   std::unique_ptr<FleetWatch> watch(new FleetWatch(options, clock, loop, std::move(log), std::move(fleet)));
   for (const std::string& url : NamedReplicas(options)) TACTUS_RETURN_IF_ERROR(watch->Add(url));
   return watch;
 }
 
 FleetWatch::FleetWatch(const FleetOptions& options, Clock& clock, http::Loop& loop, Log log,
-                       std::unique_ptr<route::Fleet> fleet)
+                       std::unique_ptr<Fleet> fleet)
     : options_(options),
       clock_(clock),
       loop_(loop),
@@ -221,7 +221,7 @@ double FleetWatch::ShareLocked(const Replica& replica, TimeNs now_ns) const {
   return std::clamp(age, kLeastShare, 1.0);
 }
 
-std::optional<Picked> FleetWatch::Pick(const route::RouteRequest& request, std::span<const std::string> subset,
+std::optional<Picked> FleetWatch::Pick(const RouteRequest& request, std::span<const std::string> subset,
                                        std::span<const int32_t> excluded) {
   std::lock_guard lock(mutex_);
   const TimeNs start_ns = clock_.NowNs();
@@ -252,7 +252,7 @@ std::optional<Picked> FleetWatch::Pick(const route::RouteRequest& request, std::
   return CountLocked(replicas_[static_cast<size_t>(chosen)].get(), request);
 }
 
-Picked FleetWatch::CountLocked(Replica* replica, const route::RouteRequest& request) {
+Picked FleetWatch::CountLocked(Replica* replica, const RouteRequest& request) {
   ++replica->requests;
   replica->routed_since_asked += request.prompt_tokens;
   const uint64_t ticket = next_ticket_++;
@@ -260,7 +260,7 @@ Picked FleetWatch::CountLocked(Replica* replica, const route::RouteRequest& requ
   return Picked{ticket, replica->number, replica->url, replica->address};
 }
 
-std::optional<Picked> FleetWatch::Moved(const std::string& url, const route::RouteRequest& request) {
+std::optional<Picked> FleetWatch::Moved(const std::string& url, const RouteRequest& request) {
   std::lock_guard lock(mutex_);
   Replica* replica = FindLocked(url);
   if (replica == nullptr || replica->kind != ReplicaKind::kTactus) return std::nullopt;
@@ -345,12 +345,12 @@ std::vector<Endpoint> FleetWatch::Endpoints() const {
 std::vector<FleetWatch::Move> FleetWatch::Moves() const {
   std::lock_guard lock(mutex_);
   const TimeNs now_ns = clock_.NowNs();
-  std::vector<route::ReplicaView> views;
+  std::vector<ReplicaView> views;
   std::vector<bool> draining;
   bool any_drains = false;
   for (const auto& r : replicas_) {
     const bool known = r->number >= 0 && r->said == Said::kReady && r->kind == ReplicaKind::kTactus;
-    views.push_back(known ? fleet_->view(r->place) : route::ReplicaView());
+    views.push_back(known ? fleet_->view(r->place) : ReplicaView());
     views.back().ready = known && TakesLocked(*r, now_ns);
     if (!known) views.back().running = 0;
     draining.push_back(known && r->draining);
@@ -358,7 +358,7 @@ std::vector<FleetWatch::Move> FleetWatch::Moves() const {
   }
   if (!any_drains && !fleet_->moves_sequences()) return {};
   std::vector<Move> moves;
-  for (const route::MovePair& pair : route::PairReplicas(views, draining)) {
+  for (const MovePair& pair : PairReplicas(views, draining)) {
     const bool all = draining[static_cast<size_t>(pair.from)];
     if (!all && !fleet_->moves_sequences()) continue;
     moves.push_back(
@@ -533,11 +533,11 @@ void FleetWatch::HeardLocked(Replica* r, ReplicaReport report) {
   ChangedLocked(r, Said::kReady, "");
 }
 
-void FleetWatch::TellLocked(Replica* r, const route::ReplicaState& said) {
-  route::ReplicaState state = said;
+void FleetWatch::TellLocked(Replica* r, const ReplicaState& said) {
+  ReplicaState state = said;
   r->tells_memory = state.kv_tokens > 0;
   if (!r->tells_memory) {  // its requests are what is known
-    const route::ReplicaView& view = fleet_->view(r->place);
+    const ReplicaView& view = fleet_->view(r->place);
     if (r->kind == ReplicaKind::kPlain) {
       state.running = view.outstanding_requests;
       state.waiting_tokens = view.outstanding_tokens;
@@ -585,4 +585,4 @@ void FleetWatch::ChangedLocked(Replica* r, Said said, const std::string& why) {
   }
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

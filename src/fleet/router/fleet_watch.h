@@ -23,32 +23,13 @@
 
 #include "base/clock.h"
 #include "fleet/balance/fleet.h"
-#include "fleet/router/replica_report.h"
+#include "fleet/router/endpoint.h"
 #include "fleet/router/router_options.h"
 #include "http/client.h"
 #include "http/loop.h"
 #include "results/obs/prometheus_text.h"
 
-namespace tactus::router {
-
-struct Picked {
-  uint64_t ticket = 0;
-  int32_t replica = 0;       // its number, which no other replica ever has
-  std::string url, address;  // "http://host:port", "host:port"
-};
-
-// What is known of a replica, for people.
-struct Endpoint {
-  int32_t replica = 0;
-  std::string url, address;
-  const char* state = "";  // "ready", "starting", "unready", "unreachable", "ejected", "draining", "refused"
-  std::string why;         // it is not ready
-  bool ready = false, tells_memory = false;
-  ReplicaKind kind = ReplicaKind::kUnknown;
-  std::string model, version;
-  route::ReplicaView view;
-  int64_t waiting_requests = 0, requests = 0, failures = 0, ejections = 0;
-};
+namespace tactus::fleet {
 
 class FleetWatch {
  public:
@@ -64,10 +45,10 @@ class FleetWatch {
 
   // Chooses a replica and counts the request there. `subset`: addresses, of which it shall be one; empty: any.
   // `excluded`: where it has been already. Nothing: none of them takes requests.
-  std::optional<Picked> Pick(const route::RouteRequest& request, std::span<const std::string> subset = {},
+  std::optional<Picked> Pick(const RouteRequest& request, std::span<const std::string> subset = {},
                              std::span<const int32_t> excluded = {});
   // Counts a request that has moved to the replica by itself. Nothing: there is no such Tactus replica.
-  std::optional<Picked> Moved(const std::string& url, const route::RouteRequest& request);
+  std::optional<Picked> Moved(const std::string& url, const RouteRequest& request);
   // A request has ended there, with an answer of so many tokens; -1: it failed or was refused. Unknown tickets are
   // ignored.
   void Ended(uint64_t ticket, int32_t output_tokens);
@@ -87,7 +68,7 @@ class FleetWatch {
   int64_t ready() const;  // replicas that take requests
   int64_t size() const;
   std::string model() const;  // empty: not known yet
-  void AppendMetrics(PrometheusText* text) const;
+  void AppendMetrics(results::PrometheusText* text) const;
 
   // kInvalidArgument for what is no URL of a replica. One that is there, drained or not, takes requests again.
   Status Add(const std::string& url);
@@ -106,8 +87,8 @@ class FleetWatch {
   };
   struct Reply;
 
-  FleetWatch(const FleetOptions& options, Clock& clock, http::Loop& loop, Log log, std::unique_ptr<route::Fleet> fleet);
-  Picked CountLocked(Replica* replica, const route::RouteRequest& request);
+  FleetWatch(const FleetOptions& options, Clock& clock, http::Loop& loop, Log log, std::unique_ptr<Fleet> fleet);
+  Picked CountLocked(Replica* replica, const RouteRequest& request);
   Replica* FindLocked(const std::string& url);
   Replica* FindLocked(int32_t number);
   bool TakesLocked(const Replica& replica, TimeNs now_ns) const;
@@ -119,7 +100,7 @@ class FleetWatch {
   bool ModelIsOldLocked(const Replica& replica) const;
   void HeardLocked(Replica* replica, ReplicaReport report);
   void NotHeardLocked(Replica* replica, const std::string& why);
-  void TellLocked(Replica* replica, const route::ReplicaState& state);
+  void TellLocked(Replica* replica, const ReplicaState& state);
   void ChangedLocked(Replica* replica, Said said, const std::string& why);
   void Schedule(int32_t replica, DurationNs after_ns);
 
@@ -131,13 +112,13 @@ class FleetWatch {
   std::function<void(int32_t)> lost_;
 
   mutable std::mutex mutex_;
-  std::unique_ptr<route::Fleet> fleet_;
+  std::unique_ptr<Fleet> fleet_;
   std::vector<std::unique_ptr<Replica>> replicas_;  // by their place in the fleet, which others take over
   std::unordered_map<uint64_t, Ticket> tickets_;
   uint64_t next_ticket_ = 1;
   int32_t next_number_ = 0;
   std::string model_;
-  BucketHistogram decision_s_;
+  results::BucketHistogram decision_s_;
 };
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -14,7 +14,7 @@
 #include "fleet/router/json_end.h"
 #include "fleet/router/mover.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 // Whether this route's streams have a last event.
@@ -574,4 +574,4 @@ void Forward::End() {
   exchange_->OnClosed(nullptr);
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

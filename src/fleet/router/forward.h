@@ -29,7 +29,7 @@
 #include "http/client_counts.h"
 #include "http/server.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 inline constexpr int64_t kHeldBytes = 1 << 20;
 
@@ -123,4 +123,4 @@ class Forward : public std::enable_shared_from_this<Forward> {
   RouteRecorder::End end_;
 };
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

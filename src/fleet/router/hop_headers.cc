@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 bool HopByHop(std::string_view name) {
@@ -38,4 +38,4 @@ bool StaysBehind(const http::Headers& headers, std::string_view name) {
          });
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

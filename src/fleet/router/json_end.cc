@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 void JsonEnd::Feed(std::string_view bytes) {
   for (const char c : bytes) {
@@ -27,4 +27,4 @@ void JsonEnd::Feed(std::string_view bytes) {
   }
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

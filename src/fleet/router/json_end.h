@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 class JsonEnd {
  public:
@@ -19,4 +19,4 @@ class JsonEnd {
   bool in_string_ = false, escaped_ = false;
 };
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -9,7 +9,7 @@
 #include "base/one_line.h"
 #include "http/access.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 constexpr const char* kPath = "/fleet/migrate";
@@ -106,4 +106,4 @@ void Mover::Told(const std::string& from, const Status& status, const http::Http
   said_[from] = why;
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

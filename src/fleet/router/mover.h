@@ -15,7 +15,7 @@
 #include "fleet/router/fleet_watch.h"
 #include "http/client.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 // The x-tactus-fleet header of a request.
 http::Headers SignedHeaders(const FleetKeys& keys, const std::string& method, const std::string& path,
@@ -46,4 +46,4 @@ class Mover {
   std::map<std::string, std::string> said_;                    // why moves of a source failed last
 };
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -10,7 +10,7 @@
 #include "base/json_text.h"
 #include "base/printable.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 constexpr int64_t kMostTokens = int64_t{1} << 48;  // of anything that a replica may claim
@@ -156,4 +156,4 @@ Result<std::vector<std::string>> ParseModelNames(std::string_view body) {
   return names.empty() ? Result<std::vector<std::string>>(InvalidArgument("its /v1/models names no model")) : names;
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -9,7 +9,7 @@
 #include "fleet/balance/fleet.h"
 #include "tactus/status.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 // How a replica is asked, from who tells most to who tells least.
 enum class ReplicaKind { kUnknown, kTactus, kVllm, kPlain };
@@ -20,7 +20,7 @@ struct ReplicaReport {
   std::string why;                        // it is not ready, in its own word
   std::string model, version;             // empty: it does not say
   std::vector<std::string> other_models;  // names that it answers to beside `model`
-  route::ReplicaState state;
+  ReplicaState state;
   int64_t waiting_requests = 0;
 };
 
@@ -31,4 +31,4 @@ Result<ReplicaReport> ParseVllmMetrics(std::string_view body, double prompt_toke
 // The models' names of GET /v1/models; one at least.
 Result<std::vector<std::string>> ParseModelNames(std::string_view body);
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

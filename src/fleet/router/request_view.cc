@@ -6,7 +6,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 constexpr int64_t kMostChoices = 1 << 20;
@@ -51,7 +51,7 @@ std::string PromptText(const Json& body) {
 
 }  // namespace
 
-route::RouteRequest RequestView::Route(double bytes_per_token) const {
+RouteRequest RequestView::Route(double bytes_per_token) const {
   const double tokens =
       prompt_tokens > 0 ? prompt_tokens : std::ceil(static_cast<double>(prompt_bytes) / bytes_per_token);
   return {.prompt_tokens = static_cast<int32_t>(std::clamp(tokens, 1.0, 1e9)),
@@ -80,4 +80,4 @@ RequestView ViewRequest(std::string_view text, const Hash128& secret) {
   return view;
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

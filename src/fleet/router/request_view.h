@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "fleet/balance/balancer.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 inline constexpr int32_t kChunkBytes = 256;    // of prompt text that a key stands for
 inline constexpr double kBytesPerToken = 4.0;  // of prompt text, until usage has told better
@@ -26,10 +26,10 @@ struct RequestView {
   std::vector<Hash128> keys;
 
   // `bytes_per_token` of text. The request refers to this view.
-  route::RouteRequest Route(double bytes_per_token) const;
+  RouteRequest Route(double bytes_per_token) const;
 };
 
 // Bodies that are no JSON object have no prompt. Any thread.
 RequestView ViewRequest(std::string_view body, const Hash128& secret);
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 using How = RouteRecorder::End::How;
@@ -22,18 +22,18 @@ const char* NameOf(How how) {
   return "failed";
 }
 
-RunSeries::End SeriesEnd(How how) {
-  return how == How::kCompleted  ? RunSeries::End::kCompleted
-         : how == How::kRejected ? RunSeries::End::kRejected
-                                 : RunSeries::End::kFailed;
+results::RunSeries::End SeriesEnd(How how) {
+  return how == How::kCompleted  ? results::RunSeries::End::kCompleted
+         : how == How::kRejected ? results::RunSeries::End::kRejected
+                                 : results::RunSeries::End::kFailed;
 }
 
 }  // namespace
 
-RouteRecorder::RouteRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns)
+RouteRecorder::RouteRecorder(std::unique_ptr<results::RunFileWriter> file, TimeNs origin_ns)
     : file_(std::move(file)),
       origin_ns_(origin_ns),
-      series_(file_->interval_ns(), [this](const RunInterval& interval) { file_->Add(interval); }) {}
+      series_(file_->interval_ns(), [this](const results::RunInterval& interval) { file_->Add(interval); }) {}
 
 RouteRecorder::Seen RouteRecorder::Arrived(TimeNs now_ns) {
   series_.Arrived(now_ns - origin_ns_);
@@ -65,7 +65,7 @@ void RouteRecorder::Told(int64_t events, TimeNs now_ns, Seen* seen) {
 }
 
 void RouteRecorder::Ended(const Seen& seen, const End& end, std::string_view id, TimeNs now_ns) {
-  RunRequest row;
+  results::RunRequest row;
   row.number = seen.number;
   row.id = id;
   row.replica = end.replica;
@@ -79,7 +79,7 @@ void RouteRecorder::Ended(const Seen& seen, const End& end, std::string_view id,
   file_->Add(row);
   series_.Ended(row.done_ns, SeriesEnd(end.how));
   if (end.how == How::kRejected) return run_.Rejected(seen.arrival_ns, {}, {});
-  EndedRequest ended;
+  results::EndedRequest ended;
   ended.ok = end.how == How::kCompleted;
   ended.prompt_tokens = end.prompt_tokens;
   ended.completion_tokens = end.output_tokens;
@@ -96,4 +96,4 @@ Status RouteRecorder::Close() {
   return file_->Close(ToJson(run_.Outcome()));
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -13,12 +13,12 @@
 #include "results/obs/run_result.h"
 #include "results/obs/run_series.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 class RouteRecorder {
  public:
   // Times in the file count from `origin_ns`.
-  RouteRecorder(std::unique_ptr<RunFileWriter> file, TimeNs origin_ns);
+  RouteRecorder(std::unique_ptr<results::RunFileWriter> file, TimeNs origin_ns);
 
   // A request on its way. Nothing of it is kept here.
   struct Seen {
@@ -40,11 +40,11 @@ class RouteRecorder {
   Status Close();
 
  private:
-  const std::unique_ptr<RunFileWriter> file_;
+  const std::unique_ptr<results::RunFileWriter> file_;
   const TimeNs origin_ns_;
   int64_t requests_ = 0;
-  RunSeries series_;
-  RunAccumulator run_;
+  results::RunSeries series_;
+  results::RunAccumulator run_;
 };
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

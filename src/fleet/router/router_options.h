@@ -9,7 +9,7 @@
 #include "base/body_limits.h"
 #include "tactus/option_fields.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 // Which replicas there are, how they are watched, and who chooses among them.
 struct FleetOptions {
@@ -173,4 +173,4 @@ struct RouterOptions {
   }
 };
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -26,7 +26,7 @@
 #include "results/obs/prometheus_text.h"
 #include "tactus/version.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 constexpr DurationNs kConnectNs = 5 * kSecond;
@@ -429,9 +429,9 @@ void RouterServerImpl::OnTick(TimeNs now_ns) {
 }
 
 std::string RouterServerImpl::Metrics() const {
-  using Type = PrometheusText::Type;
+  using Type = results::PrometheusText::Type;
   const ForwardCounts& counts = context_->counts;
-  PrometheusText t({});
+  results::PrometheusText t({});
   watch_->AppendMetrics(&t);
   t.Family("tactus_route_requests_total", Type::kCounter,
            "Answers of replicas, by status; 0: none came, or not all of it.");
@@ -472,4 +472,4 @@ Result<std::unique_ptr<RouterServer>> RouterServer::Listen(const RouterOptions& 
   return std::unique_ptr<RouterServer>(std::move(server));
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

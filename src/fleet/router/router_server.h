@@ -12,7 +12,7 @@
 #include "fleet/router/router_options.h"
 #include "tactus/status.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 class RouterServer {
  public:
@@ -44,4 +44,4 @@ class RouterServer {
 // --verbose every change from the start.
 Status RunRouter(const RouterOptions& options, const RouterServer::Log& log, RouteRecorder* recorder = nullptr);
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -11,7 +11,7 @@
 #include "fleet/router/router_server.h"
 #include "http/serving_process.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 constexpr DurationNs kFindReplicasNs =
@@ -80,4 +80,4 @@ Status RunRouter(const RouterOptions& options, const RouterServer::Log& log, Rou
   return CatchShortage([&] { return Run(fitted, log, recorder); }, "--max-body-total", nullptr);
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -15,7 +15,7 @@
 
 #include "base/thread_role.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 // Between two looks at the caller's stop token, which signals nothing.
@@ -195,4 +195,4 @@ Result<DeepCalls::End> DeepCalls::Run(std::function<void()> function, const Term
   return End::kDone;
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

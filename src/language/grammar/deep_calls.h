@@ -13,7 +13,7 @@
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 class DeepCalls {
  public:
@@ -43,4 +43,4 @@ class DeepCalls {
   const std::shared_ptr<Shared> shared_;  // with the threads
 };
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -13,7 +13,7 @@
 #include "language/grammar/lark_schema.h"
 #include "language/grammar/schema_text.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 // Calls `change` on each schema, those that it holds after it.
@@ -185,4 +185,4 @@ Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* sch
   return out + grammar.substr(done);
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

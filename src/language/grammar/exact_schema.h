@@ -12,7 +12,7 @@
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 // Nothing: the schema can be handed over as it stands. kInvalidArgument: a number stands where it cannot be kept
 // exactly; the message names it and the place. `schema`: with "x-guidance" as it is handed over; with "lenient" there
@@ -26,4 +26,4 @@ Result<std::string> WithExactNumbers(std::string grammar, std::vector<Json>* sch
 // double by ten. Nothing: there is none.
 std::optional<double> ReadableMultiple(double multiple);
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -24,7 +24,7 @@
 #include "language/grammar/rule_source.h"
 #include "language/grammar/trials.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 // CPU time of one answer's rule, which no other answer's step shall wait for: an answer may be this far ahead of what
@@ -469,4 +469,4 @@ Result<std::unique_ptr<GrammarEngine>> GrammarEngine::Create(Vocabulary vocabula
   return std::unique_ptr<GrammarEngine>(std::make_unique<LlguidanceEngine>(std::move(compiler)));
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

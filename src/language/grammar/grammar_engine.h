@@ -19,7 +19,7 @@
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 struct Vocabulary {
   int64_t size = 0;                 // of the model: bits of a mask; ids without bytes below are never allowed
@@ -72,4 +72,4 @@ class GrammarEngine {
 // "json_schema": how messages and llguidance call a kind of rule.
 const char* RuleName(OutputRule::Kind kind);
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

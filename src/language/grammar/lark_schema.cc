@@ -19,7 +19,7 @@
 #include "language/grammar/number_regex.h"
 #include "language/grammar/schema_text.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 bool HoldsValues(std::string_view keyword) {
   return keyword == "const" || keyword == "enum" || keyword == "default" || keyword == "examples";
@@ -554,4 +554,4 @@ Result<std::optional<LarkSchema>> LarkOf(const Json& root, const std::string& pr
   }
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -11,7 +11,7 @@
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 inline constexpr std::array<const char*, 4> kBounds = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
 
@@ -34,4 +34,4 @@ struct LarkSchema {
 // a stack of kCompileStackBytes. The work is linear in the schema and what is written.
 Result<std::optional<LarkSchema>> LarkOf(const Json& root, const std::string& prefix, StopToken stop);
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 thread_local int64_t* charged = nullptr;  // null: nothing is counted
@@ -230,4 +230,4 @@ HeapCharge::~HeapCharge() {
   charged = outer_;
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

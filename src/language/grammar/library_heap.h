@@ -7,7 +7,7 @@
 
 #include "language/grammar/reserve_heap.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 // Leads the library's calls of malloc, calloc, realloc, posix_memalign and free through counters, once, before it is
 // used on any other thread. `function`: any of its functions. False: this system keeps a library's calls in another
@@ -34,4 +34,4 @@ class HeapCharge {
   int64_t* const outer_;
 };
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 constexpr uint8_t kSpecialMark = 0xff;  // before a special token's name
@@ -189,4 +189,4 @@ bool Matcher::FillMask(uint32_t* mask, size_t words) {
   return filled && forced_bytes_ <= kMostForcedBytes;
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -14,7 +14,7 @@
 #include "language/grammar/llguidance.h"
 #include "tactus/status.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 // Of text that leaves no choice: the library copies and checks all of it for every mask until it has come.
 inline constexpr int64_t kMostForcedBytes = 64 << 10;
@@ -88,4 +88,4 @@ class Matcher {
   int64_t forced_bytes_ = 0;
 };
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -13,7 +13,7 @@
 #include "base/cache_folder.h"
 #include "language/grammar/library_heap.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 // The library ends the process when an allocation fails. Compilations begin where there is room, and answers end once
@@ -119,4 +119,4 @@ Result<const LlgFunctions*> LoadLlguidance() {
   return &*loaded;
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -13,7 +13,7 @@
 
 #include "tactus/status.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 inline constexpr const char kLlguidanceVersion[] = "1.9.1";
 inline constexpr const char kLlguidanceFile[] = "libllguidance-1.9.1.so";
@@ -94,4 +94,4 @@ Result<const LlgFunctions*> LoadLlguidance();
 // The folder of the program or shared library that this code is in; empty: unknown.
 std::string OwnFolder();
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

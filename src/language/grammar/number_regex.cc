@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 constexpr size_t kMostDigits = 400;  // a double has up to 309 before the point
@@ -208,4 +208,4 @@ std::optional<std::string> NumberRegex(const NumberBounds& bounds) {
   return fmt::format("({})", fmt::join(parts, "|"));
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

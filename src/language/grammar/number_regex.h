@@ -7,7 +7,7 @@
 
 #include "base/decimal.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 struct NumberBounds {
   std::optional<Decimal> least, most;
@@ -20,4 +20,4 @@ std::string IntegerRegex(const NumberBounds& bounds);
 // fraction. Empty: there is none.
 std::optional<std::string> NumberRegex(const NumberBounds& bounds);
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

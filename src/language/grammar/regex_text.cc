@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 // The members of a set, as they stand between brackets; null: no class that is written out.
@@ -154,4 +154,4 @@ std::string AsciiClasses(std::string_view expression) {
   return out;
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 // With \d, \w and \s, and \D and \W outside of brackets, as sets of ASCII characters. ECMA 262, which JSON Schema goes
 // by, has digits and words so, and clients expect them; the library's own are Unicode's, where \d is 760 digits. Of
@@ -27,4 +27,4 @@ std::string CountBeyond(std::string_view expression, bool maximums = false);
 // "is beyond 2147483647, the limit of a minimum; give a smaller one".
 std::string BeyondMost();
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

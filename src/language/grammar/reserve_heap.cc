@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <new>
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 struct alignas(ReserveHeap::kAlignment) ReserveHeap::Block {
   size_t bytes;  // behind this head
@@ -88,4 +88,4 @@ void ReserveHeap::Free(void* block) {
   used_.fetch_sub(head->bytes + sizeof(Block), std::memory_order_relaxed);
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

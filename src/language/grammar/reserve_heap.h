@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <mutex>
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 class ReserveHeap {
  public:
@@ -39,4 +39,4 @@ class ReserveHeap {
   std::atomic<size_t> used_{0};
 };
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 std::list<RuleCache::Entry>::iterator RuleCache::Place(const OutputRule& rule) {
   return std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.rule == rule; });
@@ -57,4 +57,4 @@ void RuleCache::KeepRefused(const OutputRule& rule, const Status& why) {
   while (refused_.size() > kMostRefused || refused_bytes_ > kMostRefusedBytes) Drop(std::prev(refused_.end()));
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -12,7 +12,7 @@
 #include "tactus/request.h"
 #include "tactus/status.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 class RuleCache {
  public:
@@ -53,4 +53,4 @@ class RuleCache {
   size_t refused_bytes_ = 0;
 };
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -10,7 +10,7 @@
 #include "language/grammar/grammar_engine.h"
 #include "language/grammar/schema_text.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 constexpr size_t kMostChars = 600;  // of a message; a regex may be quoted in it
@@ -184,4 +184,4 @@ Status RuleError(OutputRule::Kind kind, std::string_view said, const Json* schem
   return InvalidArgument(fmt::format("{}: {}{}", name, Cut(fault.text), place.empty() ? "" : ", at " + place));
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 class RuleMemory {
  public:
@@ -80,4 +80,4 @@ class RuleMemoryShare {
   int64_t bytes_ = 0;
 };
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -14,7 +14,7 @@
 #include "language/grammar/schema_check.h"
 #include "language/grammar/schema_text.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 // On one string: the work of intersecting regexes doubles and more with each, and llguidance counts it only in between.
@@ -285,4 +285,4 @@ const char* RuleSource::handed_over_as() const {
   return RuleName(as_lark ? OutputRule::Kind::kLark : schema ? OutputRule::Kind::kJsonSchema : kind);
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

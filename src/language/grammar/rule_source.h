@@ -14,7 +14,7 @@
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 struct RuleSource {
   OutputRule::Kind kind = OutputRule::Kind::kNone;
@@ -36,4 +36,4 @@ struct RuleSource {
 // How many expressions one definition of a Lark grammar intersects with '&', at most, those that it names included.
 int MostIntersected(std::string_view lark);
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

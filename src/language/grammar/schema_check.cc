@@ -17,7 +17,7 @@
 #include "language/grammar/regex_text.h"
 #include "language/grammar/schema_text.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 const Json* Member(const Json& schema, const char* keyword) {
@@ -222,4 +222,4 @@ Status CheckSchema(const Json& schema) {
                   place));
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

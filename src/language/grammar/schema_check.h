@@ -5,7 +5,7 @@
 #include "base/json_text.h"
 #include "tactus/status.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 // The lexer has a state for each remainder: 0.6 KB and more.
 inline constexpr int64_t kMostMultiple = 10'000;
@@ -15,4 +15,4 @@ inline constexpr int64_t kMostMultiple = 10'000;
 // schema that requires itself without end. `schema`: as ParseSchema has parsed it.
 Status CheckSchema(const Json& schema);
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -16,7 +16,7 @@
 #include "base/schema_numbers.h"
 #include "language/grammar/regex_text.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 constexpr int kMaxDepth = 64;
@@ -365,4 +365,4 @@ std::string PatternHandedOverAs(const Json& schema, const std::string& handed_ov
   return found != nullptr ? *StringOf(*found, "pattern") : handed_over;
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -12,7 +12,7 @@
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 // Whether a list of names has this one.
 template <class Names>
@@ -51,4 +51,4 @@ std::string PatternHandedOverAs(const Json& schema, const std::string& handed_ov
 inline constexpr int64_t kMostCountingSteps = 3'000'000;
 int MostPatterns(const Json& schema, StopToken stop = {});
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

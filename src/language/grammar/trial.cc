@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 constexpr uint64_t kMostTaskBytes = uint64_t{64} << 20;
@@ -127,4 +127,4 @@ Result<Vocabulary> ReadVocabulary(std::string_view bytes) {
   return v;
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -21,7 +21,7 @@
 #include "language/grammar/trial_channel.h"
 #include "tactus/status.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 struct TrialVerdict {
   enum class End : uint32_t {
@@ -69,4 +69,4 @@ inline constexpr int kTrialVocabularyFd = 4;  // a file of VocabularyBytes
 // is an argument, because a helper whose server ends before it looks has another parent.
 int ServeTrials(const std::string& library, pid_t server);
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 bool WaitFor(int fd, short events, int timeout_ms) {
@@ -121,4 +121,4 @@ bool ReadAll(int fd, void* bytes, size_t size, int timeout_ms) {
   return true;
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -10,7 +10,7 @@
 
 #include "tactus/status.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 // A descriptor that is closed with this; -1: none. Closed on exec.
 class Descriptor {
@@ -55,4 +55,4 @@ bool WaitToRead(int fd, int timeout_ms);
 bool WriteAll(int fd, const void* bytes, size_t size, int timeout_ms = -1, const std::function<bool()>& go_on = {});
 bool ReadAll(int fd, void* bytes, size_t size, int timeout_ms = -1);
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

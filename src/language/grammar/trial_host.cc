@@ -29,7 +29,7 @@
 #include "language/grammar/llg_vocabulary.h"
 #include "language/grammar/trial.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 using End = TrialVerdict::End;
@@ -361,4 +361,4 @@ int ServeTrials(const std::string& library, pid_t server) {
   return 0;
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -22,7 +22,7 @@
 #include "language/grammar/llguidance.h"
 #include "tactus/version.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 constexpr const char* kHelperName = "tactus-grammar";
@@ -238,4 +238,4 @@ Result<TrialVerdict> Trials::Run(const TrialTask& task, int64_t timeout_ms, cons
   return Unavailable("it dies as soon as it is started; look at the server's log, and check its installation");
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -13,7 +13,7 @@
 #include "language/grammar/trial.h"
 #include "tactus/status.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 // Where the helper's program is looked for, in this order: the file that the environment's TACTUS_GRAMMAR_HELPER names,
 // and nothing else where it is set; beside the program or library that this code is in; bin/ beside its lib/.
@@ -57,4 +57,4 @@ class Trials {
   bool closed_ = false;
 };
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -4,7 +4,7 @@
 
 #include "language/text/unicode.h"
 
-namespace tactus {
+namespace tactus::language {
 
 void AddedTokenMatcher::Add(std::string_view pattern, const TokenizerSpec::Added& token) {
   if (pattern.empty()) return;
@@ -73,4 +73,4 @@ std::vector<AddedTokenMatcher::Fragment> AddedTokenMatcher::Split(std::string_vi
   return fragments;
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

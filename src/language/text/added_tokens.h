@@ -10,7 +10,7 @@
 
 #include "language/text/tokenizer.h"
 
-namespace tactus {
+namespace tactus::language {
 
 class AddedTokenMatcher {
  public:
@@ -40,4 +40,4 @@ class AddedTokenMatcher {
   std::vector<int32_t> token_of_node_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::language

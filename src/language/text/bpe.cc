@@ -5,7 +5,7 @@
 
 #include "language/text/merge_by_rank.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 constexpr uint64_t kNoKey = ~uint64_t{0};  // both halves -1: no pair of tokens has it
@@ -93,4 +93,4 @@ int64_t MergePairs(const MergeTable& merges, std::vector<TokenId>* ids, StopToke
   return 0;
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -8,7 +8,7 @@
 #include "tactus/request.h"
 #include "tactus/stop_token.h"
 
-namespace tactus {
+namespace tactus::language {
 
 class MergeTable {
  public:
@@ -37,4 +37,4 @@ class MergeTable {
 // it was not needed.
 int64_t MergePairs(const MergeTable& merges, std::vector<TokenId>* ids, StopToken stop = {});
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -8,7 +8,7 @@
 #include "language/text/unicode.h"
 #include "language/text/vocabulary_tokenizer.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 // GPT-2's alphabet: bytes that print stand for themselves, the others for U+0100 and on, in order.
@@ -179,4 +179,4 @@ Result<std::unique_ptr<Tokenizer>> MakeByteLevelTokenizer(TokenizerSpec spec) {
   return ByteLevelTokenizer::Make(std::move(spec));
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

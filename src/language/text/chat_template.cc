@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "language/text/jinja/template.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 // The names under which clients send what the model thought, the standard one first.
@@ -104,4 +104,4 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::Compile(std::string_view sou
   return std::unique_ptr<ChatTemplate>(std::make_unique<JinjaChatTemplate>(std::move(compiled), fixed_now_s));
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

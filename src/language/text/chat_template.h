@@ -11,7 +11,7 @@
 #include "tactus/status.h"
 #include "tactus/stop_token.h"
 
-namespace tactus {
+namespace tactus::language {
 
 class ChatTemplate {
  public:
@@ -33,4 +33,4 @@ class ChatTemplate {
   ChatTemplate() = default;
 };
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -2,7 +2,7 @@
 #include "language/text/tokenizer.h"
 #include "language/text/unicode.h"
 
-namespace tactus {
+namespace tactus::language {
 
 Detokenizer::Detokenizer(const Tokenizer* tokenizer, bool skip_special, bool at_start)
     : tokenizer_(tokenizer), skip_special_(skip_special), at_start_(at_start) {}
@@ -26,4 +26,4 @@ std::string Detokenizer::Flush() {
   return text;
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -8,7 +8,7 @@
 #include "base/utf8.h"
 #include "language/text/pretokenizer.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 // Models whose pre-tokeniser is one of the regexes here. Where the reference runs `Digits` or `Split` before the GPT-2
@@ -201,4 +201,4 @@ Result<TokenizerSpec> SpecFromGguf(GgufTokenizerFields fields) {
   return spec;
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

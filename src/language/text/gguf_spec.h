@@ -8,7 +8,7 @@
 
 #include "language/text/tokenizer.h"
 
-namespace tactus {
+namespace tactus::language {
 
 // `tokenizer.ggml.*`, in neutral form.
 struct GgufTokenizerFields {
@@ -29,4 +29,4 @@ struct GgufTokenizerFields {
 // kUnimplemented names an unknown model or pre-tokeniser, and the known ones.
 Result<TokenizerSpec> SpecFromGguf(GgufTokenizerFields fields);
 
-}  // namespace tactus
+}  // namespace tactus::language

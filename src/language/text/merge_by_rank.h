@@ -14,7 +14,7 @@
 
 #include "tactus/stop_token.h"
 
-namespace tactus {
+namespace tactus::language {
 
 class RankQueue {
  public:
@@ -142,4 +142,4 @@ int64_t MergeByRank(size_t count, StopToken stop, RankOf rank_of, Merge merge, s
   return steps;
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-namespace tactus {
+namespace tactus::language {
 
 const char kGpt2Pattern[] = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 const char kLlama3Pattern[] =
@@ -213,4 +213,4 @@ void Pretokenizer::Split(std::string_view text, std::vector<std::string_view>* p
   }
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -10,7 +10,7 @@
 
 #include "language/text/tokenizer.h"
 
-namespace tactus {
+namespace tactus::language {
 
 // The split patterns that models are known by.
 extern const char kGpt2Pattern[];    // GPT-2, and after the digits SmolLM
@@ -38,4 +38,4 @@ class Pretokenizer {
 // The reference's classes spelt for PCRE2; declared for its test.
 Result<std::string> RewritePattern(std::string_view pattern);
 
-}  // namespace tactus
+}  // namespace tactus::language

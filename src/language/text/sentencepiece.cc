@@ -12,7 +12,7 @@
 #include "language/text/unicode.h"
 #include "language/text/vocabulary_tokenizer.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 constexpr std::string_view kSpaceSymbol = "\xE2\x96\x81";  // U+2581
@@ -325,4 +325,4 @@ Result<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(TokenizerSpec spec
   return SentencePieceTokenizer::Make(std::move(spec));
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -6,7 +6,7 @@
 #include "language/text/tokenizer.h"
 #include "language/text/unicode.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 // One field of a protobuf message. `bytes` for length-delimited fields, `number` for the others.
@@ -182,4 +182,4 @@ Result<TokenizerSpec> ParseSentencePieceModel(std::string_view protobuf_bytes) {
   return spec;
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

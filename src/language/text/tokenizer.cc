@@ -5,7 +5,7 @@
 #include "language/text/unicode.h"
 #include "language/text/vocabulary_tokenizer.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 // Far beyond any tokeniser in use (262,144); bounds what a hostile file can make us allocate.
@@ -168,4 +168,4 @@ std::string VocabularyTokenizer::Decode(std::span<const TokenId> ids, bool skip_
   return IsValidUtf8(bytes) ? bytes : ReplaceInvalidUtf8(bytes);
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

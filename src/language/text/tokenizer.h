@@ -12,7 +12,7 @@
 #include "tactus/request.h"
 #include "tactus/stop_token.h"
 
-namespace tactus {
+namespace tactus::language {
 
 enum class TokenKind : uint8_t { kNormal, kUnknown, kControl, kUserDefined, kByte, kUnused };
 
@@ -114,4 +114,4 @@ class Detokenizer {
   std::string pending_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::language

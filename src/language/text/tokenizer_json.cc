@@ -8,7 +8,7 @@
 #include "language/text/pretokenizer.h"
 #include "language/text/tokenizer.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 using Plain = SortedJson;  // where the order of keys says nothing
@@ -441,4 +441,4 @@ Result<TokenizerSpec> ParseTokenizerJson(std::string_view json, std::string_view
   }
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 // The last character of valid UTF-8 text (not empty).
@@ -137,4 +137,4 @@ std::string NormalizeNfc(std::string_view text) {
   return U_FAILURE(error) ? std::string(text) : out;
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -8,7 +8,7 @@
 
 #include "base/utf8.h"
 
-namespace tactus {
+namespace tactus::language {
 
 bool IsWhiteSpace(char32_t c);     // Unicode White_Space
 bool IsWordCharacter(char32_t c);  // UTS 18 \w
@@ -21,4 +21,4 @@ size_t TrailingWhiteSpace(std::string_view text);
 // Canonical composition with the tables of Unicode 9, as Hugging Face's tokenizers has them. `text` is valid UTF-8.
 std::string NormalizeNfc(std::string_view text);
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -9,7 +9,7 @@
 #include "language/text/added_tokens.h"
 #include "language/text/tokenizer.h"
 
-namespace tactus {
+namespace tactus::language {
 
 // Pieces that one call of Encode has met: the keys are views into the text being encoded.
 using PieceCache = std::unordered_map<std::string_view, std::vector<TokenId>>;
@@ -70,4 +70,4 @@ class VocabularyTokenizer : public Tokenizer {
 Result<std::unique_ptr<Tokenizer>> MakeByteLevelTokenizer(TokenizerSpec spec);
 Result<std::unique_ptr<Tokenizer>> MakeSentencePieceTokenizer(TokenizerSpec spec);
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -13,7 +13,7 @@
 #include "base/hash.h"
 #include "base/input_file.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 namespace fs = std::filesystem;
@@ -117,4 +117,4 @@ JobSettings SettingsOf(const ModelInfo& model) {
           {"parameters", fmt::format("{}", model.num_parameters)}};
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -7,7 +7,7 @@
 #include "tactus/engine.h"
 #include "tactus/options.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 // Known before anything is loaded. `model_path`: where ResolveModel found it. kNotFound and the like: --chat-template
 // cannot be read.
@@ -15,4 +15,4 @@ Result<JobSettings> SettingsOf(const EngineOptions& options, const std::string& 
 // Known when the model is loaded.
 JobSettings SettingsOf(const ModelInfo& model);
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

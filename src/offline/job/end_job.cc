@@ -6,7 +6,7 @@
 #include "offline/job/job_line.h"
 #include "offline/job/result_file.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 constexpr int64_t kFailedGroupLines = 256;
@@ -79,4 +79,4 @@ Result<LeftResults> KeepResults(const JobFiles& files, const JobInput::Progress&
   return left;
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -8,7 +8,7 @@
 
 #include "offline/job/job.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 // Nothing of the job may run meanwhile. Fails as Job::Commit does, or where the input cannot be read; what was recorded
 // stays, and the rest may be ended again. `go_on` is asked before each group of lines; false: kCancelled.
@@ -24,4 +24,4 @@ struct LeftResults {
 // kCancelled as Job::Open.
 Result<LeftResults> KeepResults(const JobFiles& files, const JobInput::Progress& progress);
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

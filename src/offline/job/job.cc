@@ -13,7 +13,7 @@
 #include "base/system_random.h"
 #include "offline/job/job_line.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 namespace fs = std::filesystem;
@@ -342,4 +342,4 @@ void Job::CutToRecorded() {
   errors_.CutTo(*errors);
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -21,7 +21,7 @@
 #include "offline/job/result_file.h"
 #include "tactus/status.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct JobFiles {
   std::string input, output;
@@ -108,4 +108,4 @@ class Job {
   ResultFile output_, errors_;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

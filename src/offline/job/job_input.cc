@@ -13,7 +13,7 @@
 #include "base/gunzip.h"
 #include "base/hash.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 constexpr size_t kPieceBytes = size_t{1} << 20;  // the hash depends on it
@@ -238,4 +238,4 @@ Result<std::string> JobInput::Read(const LinePlace& place) const {
   return DataLoss(fmt::format("'{}' was cut while the job ran: line {} is gone", path_, place.number));
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -14,7 +14,7 @@
 #include "offline/job/job_store.h"
 #include "tactus/status.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 // Where a gzipped input is unpacked.
 struct UnpackRoom {
@@ -67,4 +67,4 @@ class JobInput {
   Written opened_;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

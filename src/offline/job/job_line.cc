@@ -7,7 +7,7 @@
 #include "api/fields/fields.h"
 #include "base/json.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 Status CheckNames(const Json& object) {
@@ -169,4 +169,4 @@ std::string UnrunText(const ResultNames& names, std::string_view code, std::stri
   return out;
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

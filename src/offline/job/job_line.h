@@ -12,7 +12,7 @@
 #include "base/json_text.h"
 #include "tactus/status.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 inline constexpr size_t kMostCustomIdBytes = 512;
 inline constexpr const char* kUrls = "\"/v1/chat/completions\", \"/v1/completions\" or \"/v1/responses\"";
@@ -47,4 +47,4 @@ std::string FailureText(const ResultNames& names, const Status& why, bool asked)
 // Of a line that was not run, because the whole ended before: `code` tells how.
 std::string UnrunText(const ResultNames& names, std::string_view code, std::string_view message);
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

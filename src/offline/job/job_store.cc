@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cstring>
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 constexpr int64_t kApplicationId = 0x54616374;  // "Tact": tells the file from other databases
@@ -228,4 +228,4 @@ Status JobStore::WriteGroup(std::span<const StoredResult> results, int64_t outpu
   return database_->Run("COMMIT");
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

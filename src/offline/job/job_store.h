@@ -18,7 +18,7 @@
 #include "offline/job/sqlite.h"
 #include "tactus/status.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 // A line of the input.
 struct LinePlace {
@@ -112,4 +112,4 @@ class JobStore {
   JobCounts counts_;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -9,7 +9,7 @@
 #include "offline/job/line_request.h"
 #include "offline/plan/shards.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 constexpr int64_t kLinesAtOnce = 256;
@@ -193,4 +193,4 @@ std::optional<PlanReport> LineOrder::Report() const {
   return report;
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -25,7 +25,7 @@
 #include "offline/plan/job_feed.h"
 #include "tactus/engine.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct OrderOptions {
   PlanOrder order = PlanOrder::kFcfs;
@@ -117,4 +117,4 @@ class LineOrder {
   PlanReport report_;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -7,7 +7,7 @@
 #include "api/chat/response_text.h"
 #include "base/printable.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 Result<JobLine> Parse(const Job& job, const LinePlace& place, const std::string& text, std::string_view url,
@@ -81,4 +81,4 @@ Result<LineRequest> ReadLineRequest(const Job& job, const LinePlace& place, Engi
   return out;
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

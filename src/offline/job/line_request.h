@@ -7,7 +7,7 @@
 #include "offline/job/job_line.h"
 #include "tactus/engine.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct LineRequest {
   ResultNames names;
@@ -22,4 +22,4 @@ enum class ReadFor : uint8_t { kPlan, kRun };
 Result<LineRequest> ReadLineRequest(const Job& job, const LinePlace& place, Engine* engine,
                                     const api::RequestLimits& limits, ReadFor why, std::string_view url = {});
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -4,7 +4,7 @@
 
 #include "base/units.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 constexpr DurationNs kDroppedLookNs =
@@ -120,4 +120,4 @@ void LineRun::EndIfDone(std::unique_lock<std::mutex> lock) {
   ended(std::move(answer));
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -17,7 +17,7 @@
 #include "api/chat/conversation.h"
 #include "tactus/engine.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct LineAnswer {
   std::string body;  // the response object
@@ -60,4 +60,4 @@ class LineRun final : public std::enable_shared_from_this<LineRun> {
   size_t open_;                         // requests that have not ended
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <utility>
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 Status CannotWrite(const std::string& path, int error) {
@@ -95,4 +95,4 @@ void ResultFile::CutTo(int64_t bytes) {
   if (ftruncate(fd_, static_cast<off_t>(bytes)) != 0) return;
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -9,7 +9,7 @@
 
 #include "tactus/status.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 class ResultFile {
  public:
@@ -36,4 +36,4 @@ class ResultFile {
   int64_t bytes_ = 0;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -18,7 +18,7 @@
 #include "offline/job/line_request.h"
 #include "offline/job/line_run.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{200};  // results wait no longer than this to be written
@@ -307,4 +307,4 @@ Status RunJob(Job* job, Engine* engine, const RunnerOptions& options, Clock& clo
   return Runner(job, engine, options, clock).Run();
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

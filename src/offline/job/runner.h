@@ -16,7 +16,7 @@
 #include "offline/job/line_order.h"
 #include "tactus/engine.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct RunProgress {
   JobCounts counts;
@@ -53,4 +53,4 @@ struct RunnerOptions {
 // the job may be run again; nothing of it is left in the engine.
 Status RunJob(Job* job, Engine* engine, const RunnerOptions& options, Clock& clock);
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 void Statement::Finalize::operator()(sqlite3_stmt* s) const {
   sqlite3_finalize(s);
@@ -110,4 +110,4 @@ Status Database::Error(int code) const {
   }
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

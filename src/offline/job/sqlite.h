@@ -12,7 +12,7 @@
 struct sqlite3;
 struct sqlite3_stmt;
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 class Database;
 
@@ -67,4 +67,4 @@ class Database {
   std::unique_ptr<sqlite3, Close> db_;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

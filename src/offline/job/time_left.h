@@ -6,7 +6,7 @@
 
 #include "offline/job/runner.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 // In seconds; null while too few lines have ended. Short lines end first, so the number of ended lines says something
 // only once it is as large as the number under way. The plan's measure of work (RunProgress::work_share) knows which
@@ -23,4 +23,4 @@ inline std::optional<double> TimeLeft_s(const RunProgress& p, int64_t done_here)
   return std::clamp(by_work_s, by_lines_s / kFactor, by_lines_s * kFactor);
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 template <class T>
 class Chunked {
@@ -33,4 +33,4 @@ class Chunked {
   size_t size_ = 0;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 Status BatchCostModel::Check() const {
   struct Figure {
@@ -25,4 +25,4 @@ Status BatchCostModel::Check() const {
   return Status();
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -6,7 +6,7 @@
 
 #include "tactus/status.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct BatchCostModel {
   double flops_per_token = 0;     // of the linear operators: 2 x parameters
@@ -35,4 +35,4 @@ struct BatchCostModel {
   Status Check() const;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

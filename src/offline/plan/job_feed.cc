@@ -9,7 +9,7 @@
 #include "offline/plan/plan_order.h"
 #include "offline/plan/start_order.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 // To a whole number, at least 0; no number is 0.
@@ -177,4 +177,4 @@ PlanSummary JobFeed::Summary(const OverlapFit& overlap) const {
   return Summarize(Plan::Make(tree, cost_, outputs, options_.plan), overlap, options_.plan.kv_tokens);
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -28,7 +28,7 @@
 #include "offline/plan/plan_summary.h"
 #include "offline/plan/start_order.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct FeedOptions {
   PlanOptions plan;
@@ -126,4 +126,4 @@ class JobFeed {
   DurationNs planning_ns_ = 0;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -5,7 +5,7 @@
 
 #include "base/rng.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 // A child of the root: its requests of unknown length.
@@ -120,4 +120,4 @@ std::vector<int32_t> EstimateOutputs(const PrefixTree& tree, const PromptSet& pr
   return outputs;
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -11,7 +11,7 @@
 #include "offline/plan/prefix_tree.h"
 #include "offline/plan/prompt_set.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct SampleOptions {
   double share = 0.01;        // of the requests whose length is not known; (0, 1]
@@ -32,4 +32,4 @@ std::vector<int32_t> ChooseSample(const PrefixTree& tree, const PromptSet& promp
 std::vector<int32_t> EstimateOutputs(const PrefixTree& tree, const PromptSet& prompts,
                                      const std::vector<int32_t>& measured);
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -5,7 +5,7 @@
 
 #include "base/rng.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 // Leaves of the tree that are still to run, in its order.
@@ -141,4 +141,4 @@ void Plan::AddUnits(const std::vector<int32_t>& units, const std::vector<NodeTot
   }
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -13,7 +13,7 @@
 #include "offline/plan/prefix_tree.h"
 #include "offline/plan/totals.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 enum class PlanOrder : uint8_t {
   kFcfs,     // as the job names them
@@ -99,4 +99,4 @@ class Plan {
 // all that are opened cost no more than `budget` together. Subtrees whose requests are all done are left out.
 std::vector<int32_t> SplitTree(const PrefixTree& tree, const std::vector<NodeTotals>& totals, double budget);
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 // As PlanOrder has them.
@@ -27,4 +27,4 @@ std::string PlanOrderNames() {
   return names;
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -8,7 +8,7 @@
 
 #include "offline/plan/plan.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 // None: a scheduler's order that goes by no plan.
 std::optional<PlanOrder> FindPlanOrder(std::string_view name);
@@ -19,4 +19,4 @@ inline bool NeedsLengths(PlanOrder order) {
   return StartsFromBothEnds(order);
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

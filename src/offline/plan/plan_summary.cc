@@ -5,7 +5,7 @@
 #include "offline/plan/sharing.h"
 #include "offline/plan/start_order.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 PlanSummary Summarize(const Plan& plan, const OverlapFit& overlap, int64_t kv_tokens) {
   PlanSummary summary;
@@ -42,4 +42,4 @@ PlanFigures FiguresOf(const PlanSummary& summary, bool rated, double work_share,
   return figures;
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

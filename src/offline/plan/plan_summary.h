@@ -8,7 +8,7 @@
 #include "offline/plan/plan.h"
 #include "tactus/run_result.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct PlanSummary {
   int32_t requests = 0;
@@ -32,4 +32,4 @@ PlanSummary Summarize(const Plan& plan, const OverlapFit& overlap, int64_t kv_to
 // plan's costs are in units of nothing that the device is known by.
 PlanFigures FiguresOf(const PlanSummary& summary, bool rated, double work_share, double run_s);
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

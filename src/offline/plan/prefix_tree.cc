@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 // Neighbours in sorted order, all of which share `keys` keys and no more.
@@ -119,4 +119,4 @@ void PrefixTree::Reorder(const std::function<bool(int32_t, int32_t)>& goes_befor
   nodes_ = std::move(ordered);
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

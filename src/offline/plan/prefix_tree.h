@@ -14,7 +14,7 @@
 
 #include "offline/plan/prompt_set.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct TreeNode {
   int32_t depth = 0;     // prompt tokens from the root to its end, which all requests below it have in common
@@ -45,4 +45,4 @@ class PrefixTree {
   std::vector<TreeNode> nodes_;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -7,7 +7,7 @@
 
 #include "base/check.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 // Of two chunked arrays, and of what is allocated whatever the number of prompts.
@@ -134,4 +134,4 @@ bool PromptSet::SortsBefore(int32_t a, int32_t b) const {
   return KeyAt(x, shared) < KeyAt(y, shared);
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

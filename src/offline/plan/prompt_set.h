@@ -17,7 +17,7 @@
 #include "offline/plan/chunked.h"
 #include "tactus/status.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 // What a request says beside its prompt.
 struct RequestTraits {
@@ -88,4 +88,4 @@ class PromptSet {
   Chunked<Record> records_;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -10,7 +10,7 @@
 #include "base/rng.h"
 #include "offline/plan/totals.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 // Of the job's compute: what may be computed again so that requests with one prefix can be dealt out.
@@ -194,4 +194,4 @@ Result<std::vector<int32_t>> AssignShards(const PrefixTree& tree, BatchCostModel
   return Dealer(tree, cost, outputs, shards).Deal();
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

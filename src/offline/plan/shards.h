@@ -15,7 +15,7 @@
 #include "offline/plan/prefix_tree.h"
 #include "tactus/status.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 inline constexpr int32_t kMostShards = 1 << 16;
 
@@ -25,4 +25,4 @@ inline constexpr int32_t kMostShards = 1 << 16;
 Result<std::vector<int32_t>> AssignShards(const PrefixTree& tree, BatchCostModel cost,
                                           const std::vector<int32_t>& outputs, int32_t shards);
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 // Nodes in the cache, most recently used first. A node is used whenever one below it is, and after it, so what is last
@@ -90,4 +90,4 @@ Sharing OptimalSharing(const Plan& plan) {
   return {all.prompt_tokens, all.prompt_tokens - all.computed_tokens, alone_s - all.compute_s};
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -8,7 +8,7 @@
 
 #include "offline/plan/plan.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct Sharing {
   int64_t prompt_tokens = 0;
@@ -27,4 +27,4 @@ Sharing SharingOf(const Plan& plan, std::span<const int32_t> starts, int64_t cac
 // With a cache of any size: what no order exceeds, and depth-first order reaches.
 Sharing OptimalSharing(const Plan& plan);
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 StartBalance::StartBalance(const Plan& plan) : ignores_prefixes_(plan.order() == PlanOrder::kBalance) {
   double compute_s = 0;  // density_ is 0 yet
@@ -94,4 +94,4 @@ std::vector<int32_t> StartOrder(const Plan& plan, const StartBalance& balance, d
   return order;
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

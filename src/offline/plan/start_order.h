@@ -22,7 +22,7 @@
 
 #include "offline/plan/plan.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 // By how much compute time what has been started is denser than the job: the sum of compute - rho_job x memory. More
 // than 0: the memory-heavy end is due.
@@ -45,4 +45,4 @@ inline std::vector<int32_t> StartOrder(const Plan& plan) {
   return StartOrder(plan, StartBalance(plan));
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

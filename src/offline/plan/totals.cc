@@ -4,7 +4,7 @@
 
 #include "base/prefix_groups.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 double SequencesAtOnce(const PrefixTree& tree, const std::vector<int32_t>& outputs, int32_t max_sequences,
                        int64_t kv_tokens) {
@@ -88,4 +88,4 @@ std::vector<NodeTotals> SortByDensity(PrefixTree* tree, const BatchCostModel& co
   return SumSubtrees(*tree, cost, outputs, read);
 }
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

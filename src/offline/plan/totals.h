@@ -13,7 +13,7 @@
 #include "offline/plan/cost_model.h"
 #include "offline/plan/prefix_tree.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 struct NodeTotals {
   int64_t prompt_tokens = 0;    // with what is shared counted for each
@@ -45,4 +45,4 @@ std::vector<NodeTotals> SumSubtrees(const PrefixTree& tree, const BatchCostModel
 std::vector<NodeTotals> SortByDensity(PrefixTree* tree, const BatchCostModel& cost, const std::vector<int32_t>& outputs,
                                       const std::vector<double>& read = {});
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace tactus::batches {
+namespace tactus::offline {
 namespace {
 
 constexpr DurationNs kGoneNs = kSecond;  // much longer than lines pause between two looks for room
@@ -120,4 +120,4 @@ int64_t BackgroundRoom::ExpectedTokens(int64_t most) const {
   return std::min(most, static_cast<int64_t>(expected_tokens_) + 1);
 }
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

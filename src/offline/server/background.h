@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 
 struct BackgroundShare {
   int64_t sequences = 128;         // in the engine
@@ -84,4 +84,4 @@ class BackgroundRoom {
   double expected_tokens_ = 256;  // twice the mean of the last ones
 };
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

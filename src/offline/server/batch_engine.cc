@@ -2,7 +2,7 @@
 
 #include "base/background.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 namespace {
 
 Status EndedStatus() {
@@ -123,4 +123,4 @@ Result<RequestHandle> BatchEngine::Submit(Request request, std::shared_ptr<Respo
   return handle;
 }
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

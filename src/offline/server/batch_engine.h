@@ -17,7 +17,7 @@
 #include "offline/server/background.h"
 #include "tactus/engine.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 
 // As what the requests of a batch are known to the engine.
 struct BatchClient {
@@ -78,4 +78,4 @@ class BatchEngine final : public Engine {
   std::optional<BackgroundRoom::Cost> wanted_;  // of the request that found no room
 };
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

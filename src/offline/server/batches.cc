@@ -16,7 +16,7 @@
 #include "offline/job/runner.h"
 #include "offline/server/objects.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 namespace {
 
 namespace fs = std::filesystem;
@@ -302,7 +302,7 @@ Status Batches::RunOnce(Open* batch) {
   }
   auto opened = OpenJob(*batch, to_end);
   if (!opened.ok()) return NotOpened(batch, to_end, opened.status());
-  const std::unique_ptr<batch::Job> job = std::move(*opened);
+  const std::unique_ptr<Job> job = std::move(*opened);
   {
     std::lock_guard lock(mutex_);
     batch->row.counts = job->counts();  // of an earlier run
@@ -352,9 +352,9 @@ Status Batches::NotOpened(Open* batch, bool to_end, const Status& why) {
   return Fail(batch, {"empty_file", "the input file has no lines; give at least one request", "input_file_id", 0});
 }
 
-Result<std::unique_ptr<batch::Job>> Batches::OpenJob(const Open& batch, bool to_end) {
+Result<std::unique_ptr<Job>> Batches::OpenJob(const Open& batch, bool to_end) {
   const BatchRow& row = batch.asked;
-  batch::JobOptions options;
+  JobOptions options;
   options.most_lines = limits_.lines;
   options.most_line_bytes = limits_.line_bytes;
   options.most_bytes = limits_.input_bytes;
@@ -362,16 +362,16 @@ Result<std::unique_ptr<batch::Job>> Batches::OpenJob(const Open& batch, bool to_
   // What is only ended depends on nothing.
   if (!to_end) options.settings = service_.settings;
   options.progress = [this](int64_t) { return !stopping_.load(); };
-  return batch::Job::Open(FilesOf(row), options);
+  return Job::Open(FilesOf(row), options);
 }
 
-batch::JobFiles Batches::FilesOf(const BatchRow& row) const {
+JobFiles Batches::FilesOf(const BatchRow& row) const {
   return {store_.FilePath(row.input_file_id), store_.FilePath(row.output_file_id), store_.FilePath(row.error_file_id),
           store_.JobPath(row.id)};
 }
 
 // What it does is in the job; false: it is to stop.
-bool Batches::SeeProgress(Open* batch, const batch::JobCounts& counts) {
+bool Batches::SeeProgress(Open* batch, const JobCounts& counts) {
   std::lock_guard lock(mutex_);
   {
     std::lock_guard metrics(metrics_mutex_);
@@ -384,7 +384,7 @@ bool Batches::SeeProgress(Open* batch, const batch::JobCounts& counts) {
   return false;
 }
 
-Status Batches::RunLines(Open* batch, batch::Job* job) {
+Status Batches::RunLines(Open* batch, Job* job) {
   BatchEngine engine(service_.engine, &*room_, service_.client(batch->asked.owner));
   {
     std::lock_guard lock(mutex_);
@@ -393,21 +393,21 @@ Status Batches::RunLines(Open* batch, batch::Job* job) {
     if (batch->row.state == BatchState::kValidating) TACTUS_RETURN_IF_ERROR(Enter(batch, BatchState::kInProgress));
     batch->engine = &engine;
   }
-  batch::RunnerOptions options;
+  RunnerOptions options;
   options.limits = service_.limits;
   options.url = batch->asked.endpoint;
   // The most sharing. Nothing overlaps on processors, and no sample is awaited beside interactive requests.
-  options.order.order = batch->in_file_order ? batch::PlanOrder::kFcfs : batch::PlanOrder::kDfs;
+  options.order.order = batch->in_file_order ? PlanOrder::kFcfs : PlanOrder::kDfs;
   options.order.memory_bytes = limits_.planner_bytes;
   options.order.kv_tokens = service_.share.kv_tokens;
-  options.progress = [this, batch](const batch::RunProgress& p) { return SeeProgress(batch, p.counts); };
-  Status status = batch::RunJob(job, &engine, options, *service_.clock);
+  options.progress = [this, batch](const RunProgress& p) { return SeeProgress(batch, p.counts); };
+  Status status = RunJob(job, &engine, options, *service_.clock);
   if (status.code() == StatusCode::kTooLarge && !batch->in_file_order) {
     // No line has begun. A plan shares prefixes, and no answer depends on it.
     log_(fmt::format("batch {} runs in the order of its file: {}", batch->asked.id, status.message()));
     batch->in_file_order = true;
-    options.order.order = batch::PlanOrder::kFcfs;
-    status = batch::RunJob(job, &engine, options, *service_.clock);
+    options.order.order = PlanOrder::kFcfs;
+    status = RunJob(job, &engine, options, *service_.clock);
   }
   SeeProgress(batch, job->counts());
   std::lock_guard lock(mutex_);
@@ -415,18 +415,18 @@ Status Batches::RunLines(Open* batch, batch::Job* job) {
   return status;
 }
 
-Status Batches::EndLines(Open* batch, batch::Job* job, BatchState how) {
+Status Batches::EndLines(Open* batch, Job* job, BatchState how) {
   const auto& [code, message] = kWhyUnrun[how == BatchState::kExpired ? 1 : 0];
-  TACTUS_RETURN_IF_ERROR(batch::EndWaiting(job, code, message, [this] { return !stopping_.load(); }));
+  TACTUS_RETURN_IF_ERROR(EndWaiting(job, code, message, [this] { return !stopping_.load(); }));
   SeeProgress(batch, job->counts());
-  TACTUS_ASSIGN_OR_RETURN(const batch::JobTokens tokens, job->tokens());
+  TACTUS_ASSIGN_OR_RETURN(const JobTokens tokens, job->tokens());
   return Finish(batch, how, tokens);
 }
 
 // What it has of results, from an earlier run too, is kept.
 Status Batches::Fail(Open* batch, BatchError why) {
-  TACTUS_ASSIGN_OR_RETURN(batch::LeftResults left,
-                          batch::KeepResults(FilesOf(batch->asked), [this](int64_t) { return !stopping_.load(); }));
+  TACTUS_ASSIGN_OR_RETURN(LeftResults left,
+                          KeepResults(FilesOf(batch->asked), [this](int64_t) { return !stopping_.load(); }));
   BatchState how = BatchState::kFailed;
   {
     std::lock_guard lock(mutex_);
@@ -439,7 +439,7 @@ Status Batches::Fail(Open* batch, BatchError why) {
   return Finish(batch, how, left.tokens);
 }
 
-Status Batches::Finish(Open* batch, BatchState how, const batch::JobTokens& tokens) {
+Status Batches::Finish(Open* batch, BatchState how, const JobTokens& tokens) {
   std::lock_guard lock(mutex_);
   BatchRow row = batch->row;
   row.state = how;
@@ -476,4 +476,4 @@ Status Batches::Finish(Open* batch, BatchState how, const batch::JobTokens& toke
   return Status();
 }
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -31,7 +31,7 @@
 #include "offline/server/store.h"
 #include "tactus/engine.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 
 struct BatchLimits {
   int64_t running = 4;           // beside each other; the others wait for their turn
@@ -46,7 +46,7 @@ struct BatchLimits {
 struct BatchService {
   Engine* engine = nullptr;  // outlives the batches' runs
   api::RequestLimits limits;
-  batch::JobSettings settings;  // what answers depend on: a batch goes on with the same only
+  JobSettings settings;  // what answers depend on: a batch goes on with the same only
   uint64_t seed = 0;
   BackgroundShare share;
   std::function<BatchClient(const std::string& owner)> client;
@@ -89,13 +89,13 @@ class Batches {
   void Run(Open* batch);  // the thread of a batch
   Status RunOnce(Open* batch);
   Status NotOpened(Open* batch, bool to_end, const Status& why);
-  Result<std::unique_ptr<batch::Job>> OpenJob(const Open& batch, bool to_end);
-  batch::JobFiles FilesOf(const BatchRow& row) const;
-  Status RunLines(Open* batch, batch::Job* job);
-  Status EndLines(Open* batch, batch::Job* job, BatchState how);
-  Status Finish(Open* batch, BatchState how, const batch::JobTokens& tokens);
+  Result<std::unique_ptr<Job>> OpenJob(const Open& batch, bool to_end);
+  JobFiles FilesOf(const BatchRow& row) const;
+  Status RunLines(Open* batch, Job* job);
+  Status EndLines(Open* batch, Job* job, BatchState how);
+  Status Finish(Open* batch, BatchState how, const JobTokens& tokens);
   Status Fail(Open* batch, BatchError why);
-  bool SeeProgress(Open* batch, const batch::JobCounts& counts);
+  bool SeeProgress(Open* batch, const JobCounts& counts);
 
   // With mutex_ held.
   Status Enter(Open* batch, BatchState state);
@@ -123,4 +123,4 @@ class Batches {
   Metrics metrics_;
 };
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -14,7 +14,7 @@
 #include "base/json_text.h"
 #include "base/printable.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 namespace {
 
 constexpr size_t kMostNameBytes = 255;
@@ -208,4 +208,4 @@ void Files::DeleteExpired() {
   for (const FileRow& file : *expired) (void)Delete(file.owner, file.id);
 }
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -20,7 +20,7 @@
 #include "offline/server/store.h"
 #include "tactus/status.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 
 using UnixClock = std::function<int64_t()>;  // seconds
 
@@ -92,4 +92,4 @@ class Files {
 // What a client may call its file: the last part of a path, valid UTF-8 without control characters, at most 255 bytes.
 std::string FileName(std::string_view given);
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -11,7 +11,7 @@
 #include "base/printable.h"
 #include "offline/job/job_line.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 namespace {
 
 constexpr size_t kMostPairs = 16, kMostKeyCharacters = 64, kMostValueCharacters = 512;
@@ -196,11 +196,10 @@ Result<BatchRow> ParseBatch(std::string_view body, int64_t now_s) {
   TACTUS_RETURN_IF_ERROR(fields.status());
   if (!input || input->empty())
     return InvalidArgument("input_file_id: missing; give the id of a file of purpose 'batch'", "input_file_id");
-  const api::Api* api = batch::ApiOfUrl(endpoint.value_or(""));
+  const api::Api* api = ApiOfUrl(endpoint.value_or(""));
   if (api == nullptr) {
     return InvalidArgument(
-        fmt::format("endpoint: '{}' takes no batches; give {}", Printable(endpoint.value_or("")), batch::kUrls),
-        "endpoint");
+        fmt::format("endpoint: '{}' takes no batches; give {}", Printable(endpoint.value_or("")), kUrls), "endpoint");
   }
   const auto window_s = window ? WindowSeconds(*window) : std::nullopt;
   if (!window_s) {
@@ -283,4 +282,4 @@ Result<Page> ParsePage(std::string_view target, int64_t usual, int64_t most, std
   return page;
 }
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

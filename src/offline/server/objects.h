@@ -10,7 +10,7 @@
 #include "offline/server/rows.h"
 #include "tactus/status.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 
 std::string FileText(const FileRow& file);
 std::string DeletedFileText(std::string_view id);
@@ -33,4 +33,4 @@ Status CheckPurpose(std::string_view purpose);
 // The query of a target: after, limit (1 to `most`, else `usual`), order; and `purpose` where it is taken.
 Result<Page> ParsePage(std::string_view target, int64_t usual, int64_t most, std::string* purpose);
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 std::string RecordOf(const BatchRow& b) {
   SortedJson errors = SortedJson::array();
   for (const BatchError& e : b.errors)
@@ -64,4 +64,4 @@ Result<BatchRow> BatchOf(std::string_view record) {
   }
 }
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -7,10 +7,10 @@
 #include "offline/server/rows.h"
 #include "tactus/status.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 
 std::string RecordOf(const BatchRow& batch);
 // kDataLoss: it is none.
 Result<BatchRow> BatchOf(std::string_view record);
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -9,7 +9,7 @@
 
 #include "offline/job/job_store.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 
 inline constexpr const char* kInputPurpose = "batch";
 inline constexpr const char* kOutputPurpose = "batch_output";
@@ -64,7 +64,7 @@ struct BatchRow {
   // Drawn with the batch, so that a job that goes on writes into the same; they are files when it has ended.
   std::string output_file_id, error_file_id;
   bool has_output = false, has_errors = false;  // when it has ended: those that are not empty
-  batch::JobCounts counts;
+  JobCounts counts;
   int64_t input_tokens = 0, output_tokens = 0;  // of its answers, when it has ended
 
   int64_t created_s() const { return entered_s[0]; }
@@ -82,4 +82,4 @@ struct Listed {
   bool more = false;
 };
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -11,12 +11,10 @@
 #include "base/system_random.h"
 #include "offline/server/record.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 namespace {
 
 namespace fs = std::filesystem;
-using batch::Database;
-using batch::Statement;
 
 constexpr int64_t kApplicationId = 0x54616366;  // "Tacf": tells the file from other databases
 constexpr int64_t kVersion = 1;                 // of the tables
@@ -408,4 +406,4 @@ Result<std::vector<int64_t>> Store::CountByState() {
   }
 }
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

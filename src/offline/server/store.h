@@ -24,7 +24,7 @@
 #include "offline/server/rows.h"
 #include "tactus/status.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 
 // `prefix` and 32 hexadecimal digits that cannot be guessed.
 Result<std::string> NewId(const char* prefix);
@@ -82,7 +82,7 @@ class Store {
   const std::string folder_;
   Hash128 secret_;
   std::mutex mutex_;
-  std::unique_ptr<batch::Database> database_;
+  std::unique_ptr<Database> database_;
 };
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-namespace tactus {
+namespace tactus::results {
 
 // Values below 2 * kPerOctave have a bucket each (exact); above, the top 8 bits choose the bucket.
 int Histogram::Bucket(int64_t value) {
@@ -62,4 +62,4 @@ Summary Histogram::Summarize(double scale) const {
   return s;
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -8,7 +8,7 @@
 
 #include "tactus/run_result.h"
 
-namespace tactus {
+namespace tactus::results {
 
 class Histogram {
  public:
@@ -35,4 +35,4 @@ class Histogram {
   int64_t max_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::results

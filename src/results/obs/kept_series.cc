@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 double Seconds(TimeNs ns) {
@@ -59,4 +59,4 @@ std::string KeptSeries::Table() const {
   return text;
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

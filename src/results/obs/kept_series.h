@@ -9,7 +9,7 @@
 #include "base/json_fwd.h"
 #include "results/obs/run_file.h"
 
-namespace tactus {
+namespace tactus::results {
 
 class KeptSeries {
  public:
@@ -30,4 +30,4 @@ class KeptSeries {
   int64_t left_out_ = 0;
 };
 
-}  // namespace tactus
+}  // namespace tactus::results

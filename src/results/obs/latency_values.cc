@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tactus {
+namespace tactus::results {
 
 Summary ExactValues::Summarize(double scale) const {
   Summary s;
@@ -35,4 +35,4 @@ Summary ExactValues::Summarize(double scale) const {
   return s;
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -6,7 +6,7 @@
 
 #include "results/obs/histogram.h"
 
-namespace tactus {
+namespace tactus::results {
 
 // As Histogram's figures, without a bucket's error. Memory grows with the values.
 class ExactValues {
@@ -37,4 +37,4 @@ class LatencyValues {
   ExactValues all_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::results

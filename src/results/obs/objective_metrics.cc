@@ -2,7 +2,7 @@
 
 #include <optional>
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 // Of an objective what was left: 1 is all of it, 0 none, -1 as much again as was stated.
@@ -90,4 +90,4 @@ void ObjectiveMetrics::AppendTo(PrometheusText* text) const {
   }
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -11,7 +11,7 @@
 #include "results/obs/run_result.h"
 #include "tactus/timeline.h"
 
-namespace tactus {
+namespace tactus::results {
 
 class ObjectiveMetrics {
  public:
@@ -38,4 +38,4 @@ class ObjectiveMetrics {
   std::map<std::string, OfClass, std::less<>> classes_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace tactus {
+namespace tactus::results {
 
 void BucketHistogram::Observe(double value, uint64_t count) {
   const auto at = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
@@ -85,4 +85,4 @@ std::string PrometheusText::Take() const {
   return prometheus::TextSerializer().Serialize(impl_->families);
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

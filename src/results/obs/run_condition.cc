@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 constexpr size_t kMostConditionBytes = 4096;
@@ -203,4 +203,4 @@ std::string VerdictText(const RunCondition::Clause& clause, const RunCondition::
       verdict.value ? "it was " + MetricText(*verdict.value, clause.metric.info().unit) : "the run has no such value");
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -15,7 +15,7 @@
 #include "base/json_fwd.h"
 #include "results/obs/run_metric.h"
 
-namespace tactus {
+namespace tactus::results {
 
 struct NamedCondition {
   std::string name;  // letters, digits, - and _
@@ -52,4 +52,4 @@ class RunCondition {
 // "p99(tbt)<=100ms: it was 163 ms".
 std::string VerdictText(const RunCondition::Clause& clause, const RunCondition::Verdict& verdict);
 
-}  // namespace tactus
+}  // namespace tactus::results

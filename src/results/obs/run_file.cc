@@ -18,7 +18,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 constexpr size_t kPartBytes = size_t{256} << 10;  // of CSV: a part is written when it has so many
@@ -291,4 +291,4 @@ Status RunFileWriter::Close(const std::string& result_json) {
   return closed ? Status() : incomplete(std::strerror(errno));
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -20,7 +20,7 @@
 #include "tactus/status.h"
 #include "tactus/timeline.h"
 
-namespace tactus {
+namespace tactus::results {
 
 inline constexpr const char* kRunFileFormat = "tactus-run";
 inline constexpr int64_t kRunFileVersion = 1;
@@ -101,4 +101,4 @@ class RunFileWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/printable.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 constexpr auto kMs = MetricUnit::kMilliseconds;
@@ -174,4 +174,4 @@ std::string MetricText(double value, MetricUnit unit) {
   return fmt::format("{:.6g}", value);
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

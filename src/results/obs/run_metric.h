@@ -14,7 +14,7 @@
 #include "base/json_fwd.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::results {
 
 enum class MetricUnit : uint8_t { kMilliseconds, kSeconds, kPerSecond, kShare, kPlain };
 
@@ -59,4 +59,4 @@ bool IsSummaryPart(std::string_view word);  // p50, p90, p95, p99, mean, max
 std::string MetricText(double value, MetricUnit unit);
 std::string MetricNames();  // for messages: "ttft, tbt, ... (as p99(...)); goodput, ..."
 
-}  // namespace tactus
+}  // namespace tactus::results

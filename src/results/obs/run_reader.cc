@@ -17,7 +17,7 @@
 #include "base/json_text.h"
 #include "base/printable.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 constexpr int64_t kMostFileBytes = int64_t{16} << 30;  // of the file
@@ -94,14 +94,14 @@ class TableRow {
       bad_ = {column, std::string(cell)};
     }
   }
-  void Count(const char* column, int64_t* value) { Get(column, value, tactus::Count); }
+  void Count(const char* column, int64_t* value) { Get(column, value, results::Count); }
   void Seconds(const char* column, int64_t* ns) {
     Get(column, ns, [](std::string_view c) { return Time(c, kSecond); });
   }
   void Milliseconds(const char* column, int64_t* ns) {
     Get(column, ns, [](std::string_view c) { return Time(c, kMillisecond); });
   }
-  void Real(const char* column, double* value) { Get(column, value, tactus::Real); }
+  void Real(const char* column, double* value) { Get(column, value, results::Real); }
   const std::optional<Bad>& bad() const { return bad_; }
 
  private:
@@ -398,4 +398,4 @@ Status ReadRunFile(const std::string& path, RunVisitor* visitor, RunFile* run) {
   return Reader(path, &file, visitor, run).Read();
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

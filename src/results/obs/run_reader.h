@@ -9,7 +9,7 @@
 #include "results/obs/run_file.h"
 #include "tactus/status.h"
 
-namespace tactus {
+namespace tactus::results {
 
 // Told of every row, in the order of the file: the rows of each table are in their own order. Texts live as long as the
 // call.
@@ -33,4 +33,4 @@ struct RunFile {
 // `run`: filled in as it is read; `about` before the first row.
 Status ReadRunFile(const std::string& path, RunVisitor* visitor, RunFile* run);
 
-}  // namespace tactus
+}  // namespace tactus::results

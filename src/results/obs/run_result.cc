@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 constexpr double kToMs = 1e-6, kToUs = 1e-3, kToSeconds = 1e-9;
@@ -33,6 +33,9 @@ void CountObjectives(const EndedRequest& r, ObjectiveCounts* c) {
 }
 
 }  // namespace
+}  // namespace tactus::results
+
+namespace tactus {
 
 ObjectiveCounts& ObjectiveCounts::operator+=(const ObjectiveCounts& other) {
   stated += other.stated;
@@ -43,6 +46,10 @@ ObjectiveCounts& ObjectiveCounts::operator+=(const ObjectiveCounts& other) {
   gaps += other.gaps;
   return *this;
 }
+
+}  // namespace tactus
+
+namespace tactus::results {
 
 bool KeptSlo(const EndedRequest& r) {
   return r.ok && KeptTtft(r) && KeptTbt(r) && KeptJct(r);
@@ -192,4 +199,4 @@ EngineFigures RunAccumulator::Engine() const {
   return e;
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -14,7 +14,7 @@
 #include "tactus/request.h"
 #include "tactus/run_result.h"
 
-namespace tactus {
+namespace tactus::results {
 
 // Clients name classes, so there is a bound on their number; those beyond it are counted together as "other".
 inline constexpr size_t kMostClasses = 32;
@@ -105,4 +105,4 @@ Json SummaryJson(const Summary& summary);
 // The same for people, in the columns that they know.
 std::string RunTable(const RunResult& result);
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "results/obs/run_result.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 template <class T>
@@ -236,10 +236,6 @@ Json RunJson(const RunResult& r) {
   return out;
 }
 
-std::string ToJson(const RunResult& result) {
-  return RunJson(result).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 std::string RunTable(const RunResult& r) {
   std::string out = fmt::format("Requests: {} completed, {} failed, {} rejected in {:.2f} s\n", r.completed, r.failed,
                                 r.rejected, r.duration_s);
@@ -295,6 +291,14 @@ std::string RunTable(const RunResult& r) {
   }
   if (!r.first_rejection.empty()) out += "First rejection: " + r.first_rejection + "\n";
   return out;
+}
+
+}  // namespace tactus::results
+
+namespace tactus {
+
+std::string ToJson(const RunResult& result) {
+  return results::RunJson(result).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace tactus

@@ -1,6 +1,6 @@
 #include "results/obs/run_series.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 constexpr double kNsToMs = 1e-6;
@@ -55,4 +55,4 @@ void RunSeries::Close() {
   gap_ns_ = {};
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

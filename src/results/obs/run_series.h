@@ -8,7 +8,7 @@
 #include "results/obs/latency_values.h"
 #include "results/obs/run_file.h"
 
-namespace tactus {
+namespace tactus::results {
 
 class RunSeries {
  public:
@@ -34,4 +34,4 @@ class RunSeries {
   ExactValues ttft_ns_, gap_ns_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -8,7 +8,7 @@
 
 #include "base/units.h"
 
-namespace tactus {
+namespace tactus::results {
 
 // A stretch of a run: so much time, or so many arrivals. Neither: not given.
 struct RunLength {
@@ -57,4 +57,4 @@ class RunWindow {
   TimeNs first_ns_ = 0, begin_ns_ = kNever, end_ns_ = kNever;
 };
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -9,7 +9,7 @@
 #include "base/json_text.h"
 #include "base/markup_text.h"
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 // A picture on a page is about as wide as a phone's screen, so that its text is as large there as the page's; a file of
@@ -495,4 +495,4 @@ std::string Csv(const BarPlot& plot) {
   return out;
 }
 
-}  // namespace tactus::report
+}  // namespace tactus::results

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tactus::report {
+namespace tactus::results {
 
 // One colour per series; beyond that they repeat with other dashes.
 inline constexpr size_t kNumColours = 7;
@@ -71,4 +71,4 @@ std::string Number(double value);
 // With &, <, > and quotes escaped, and control characters and bytes that are not UTF-8 replaced.
 std::string Escaped(std::string_view text);
 
-}  // namespace tactus::report
+}  // namespace tactus::results

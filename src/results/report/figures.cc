@@ -7,7 +7,7 @@
 #include <limits>
 #include <map>
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -469,4 +469,4 @@ std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs) {
   return figures;
 }
 
-}  // namespace tactus::report
+}  // namespace tactus::results

@@ -8,7 +8,7 @@
 #include "results/report/chart.h"
 #include "results/report/run_view.h"
 
-namespace tactus::report {
+namespace tactus::results {
 
 struct Figure {
   std::variant<LinePlot, BarPlot> plot;
@@ -24,4 +24,4 @@ std::vector<Figure> RunFigures(const RunView& run, const std::string& prefix);
 // Latencies against load where the runs differ in it, and the runs side by side. Nothing for one run.
 std::vector<Figure> ComparisonFigures(const std::vector<RunView>& runs);
 
-}  // namespace tactus::report
+}  // namespace tactus::results

@@ -9,7 +9,7 @@
 
 #include "base/json.h"
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 constexpr const char* kPageCss =
@@ -230,4 +230,4 @@ Json ReportJson(const Report& report) {
   return {{"runs", std::move(runs)}};
 }
 
-}  // namespace tactus::report
+}  // namespace tactus::results

@@ -8,7 +8,7 @@
 #include "base/json_fwd.h"
 #include "results/report/figures.h"
 
-namespace tactus::report {
+namespace tactus::results {
 
 // Beyond these a page shows runs side by side alone.
 inline constexpr size_t kMostRunsInDetail = 12;
@@ -25,4 +25,4 @@ std::string Page(const Report& report);
 // What the page is made from, but the pictures' points: of each run its label, file, what it was, and its result.
 Json ReportJson(const Report& report);
 
-}  // namespace tactus::report
+}  // namespace tactus::results

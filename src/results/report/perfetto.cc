@@ -11,7 +11,7 @@
 #include "base/output_file.h"
 #include "results/obs/run_reader.h"
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 // Process ids of the trace. Perfetto takes 0 for no process, and the thread whose id is its process's for the main one.
@@ -115,4 +115,4 @@ Status WritePerfetto(const std::string& run_path, const std::string& out) {
   return file.Commit();
 }
 
-}  // namespace tactus::report
+}  // namespace tactus::results

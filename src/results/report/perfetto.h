@@ -6,9 +6,9 @@
 
 #include "tactus/status.h"
 
-namespace tactus::report {
+namespace tactus::results {
 
 // As ReadRunFile. kDataLoss: `out` cannot be written.
 Status WritePerfetto(const std::string& run_path, const std::string& out);
 
-}  // namespace tactus::report
+}  // namespace tactus::results

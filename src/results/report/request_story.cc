@@ -14,7 +14,7 @@
 #include "base/printable.h"
 #include "results/obs/run_reader.h"
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 // Null where one of both did not come to be.
@@ -317,4 +317,4 @@ std::string StoryTable(const Json& story) {
   return out + RankText(story);
 }
 
-}  // namespace tactus::report
+}  // namespace tactus::results

@@ -7,7 +7,7 @@
 #include "base/json_fwd.h"
 #include "tactus/status.h"
 
-namespace tactus::report {
+namespace tactus::results {
 
 // Whether a file is a zip archive, as run files are; false also where it cannot be read.
 bool IsArchive(const std::string& path);
@@ -18,4 +18,4 @@ Result<Json> RequestStory(const std::string& path, const std::string& id);
 // The same for people.
 std::string StoryTable(const Json& story);
 
-}  // namespace tactus::report
+}  // namespace tactus::results

@@ -11,7 +11,7 @@
 #include "base/json_text.h"
 #include "base/unit_text.h"
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 constexpr size_t kMostNames = 32;
@@ -234,4 +234,4 @@ void LabelRuns(std::vector<RunView>* runs) {
   }
 }
 
-}  // namespace tactus::report
+}  // namespace tactus::results

@@ -12,7 +12,7 @@
 #include "results/obs/run_reader.h"
 #include "results/report/time_bins.h"
 
-namespace tactus::report {
+namespace tactus::results {
 
 // Missed objectives by objective and cause. Causes and classes beyond the first 32 are "other".
 using Misses = std::map<std::string, std::map<std::string, int64_t>>;
@@ -54,4 +54,4 @@ Result<RunView> ViewRun(const std::string& path);
 // `concurrency`, where the runs differ in it.
 void LabelRuns(std::vector<RunView>* runs);
 
-}  // namespace tactus::report
+}  // namespace tactus::results

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/json.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 constexpr double kConfidence = 0.95;
@@ -87,4 +87,4 @@ Json IntervalJson(const SeedInterval& value) {
   return j;
 }
 
-}  // namespace tactus
+}  // namespace tactus::results

@@ -9,7 +9,7 @@
 
 #include "base/json_fwd.h"
 
-namespace tactus {
+namespace tactus::results {
 
 struct SeedInterval {
   double mean = 0;
@@ -28,4 +28,4 @@ std::optional<SeedInterval> RatioOver(std::span<const double> a, std::span<const
 
 Json IntervalJson(const SeedInterval& value);  // {mean, low, high}; low and high null
 
-}  // namespace tactus
+}  // namespace tactus::results

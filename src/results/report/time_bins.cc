@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tactus::report {
+namespace tactus::results {
 
 void Join(const TimeBins::Bin& from, TimeBins::Bin* into) {
   if (from.weight == 0) return;
@@ -36,4 +36,4 @@ double TimeBins::largest() const {
   return most;
 }
 
-}  // namespace tactus::report
+}  // namespace tactus::results

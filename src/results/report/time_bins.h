@@ -8,7 +8,7 @@
 
 #include "base/units.h"
 
-namespace tactus::report {
+namespace tactus::results {
 
 class TimeBins {
  public:
@@ -36,4 +36,4 @@ class TimeBins {
 // Adds the values of the other to `into`.
 void Join(const TimeBins::Bin& from, TimeBins::Bin* into);
 
-}  // namespace tactus::report
+}  // namespace tactus::results

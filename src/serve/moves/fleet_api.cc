@@ -480,10 +480,10 @@ void FleetApi::HandOver(const std::shared_ptr<Generation>& generation) {
   }
 }
 
-void FleetApi::AppendMetrics(PrometheusText* t) const {
+void FleetApi::AppendMetrics(results::PrometheusText* t) const {
   std::lock_guard lock(mutex_);
   const auto value = [](auto count) { return static_cast<double>(count); };
-  t->Family("tactus_fleet_migrations_total", PrometheusText::Type::kCounter,
+  t->Family("tactus_fleet_migrations_total", results::PrometheusText::Type::kCounter,
             "Requests that were moved to another replica, stayed because that failed, or came from one.");
   t->Sample(value(moved_out_), {{"what", "out"}});
   t->Sample(value(failed_out_), {{"what", "failed"}});

@@ -64,7 +64,7 @@ class FleetApi {
   // A request that may be moved.
   void Watch(const std::shared_ptr<Generation>& generation);
   void OnTick(TimeNs now_ns);
-  void AppendMetrics(PrometheusText* text) const;
+  void AppendMetrics(results::PrometheusText* text) const;
 
  private:
   struct Incoming {

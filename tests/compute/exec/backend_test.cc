@@ -10,7 +10,7 @@
 #include "compute/exec/make_backend.h"
 #include "support/source_path.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 class BackendTest : public testing::Test {
@@ -114,4 +114,4 @@ TEST_F(BackendTest, TheExecutorItMakesMeasuresByTheClockItWasGiven) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

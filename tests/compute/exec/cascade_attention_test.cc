@@ -12,20 +12,21 @@ namespace {
 
 constexpr int32_t kPrefix = 144, kMore = 96, kDecodeSteps = 6;
 
-std::unique_ptr<StepRunner> MakeRunner(const TinyModel& model, const kernels::Ops* ops, int32_t threads, bool cascade) {
-  CpuExecutorOptions options = model.Options();
+std::unique_ptr<compute::StepRunner> MakeRunner(const TinyModel& model, const compute::Ops* ops, int32_t threads,
+                                                bool cascade) {
+  compute::CpuExecutorOptions options = model.Options();
   options.ops = ops;
   options.threads = threads;
   options.max_model_len = 400;
   options.max_step_tokens = 400;
   options.cascade_attention = cascade;
-  auto runner = StepRunner::Create(model.config, model.weights, options);
+  auto runner = compute::StepRunner::Create(model.config, model.weights, options);
   TACTUS_CHECK_MSG(runner.ok(), runner.status().ToString());
   return std::move(*runner);
 }
 
 // Six sequences behind one prefix, two of them behind a longer one, and a seventh that shares nothing.
-std::vector<Request> Requests(const ModelConfig& config) {
+std::vector<Request> Requests(const compute::ModelConfig& config) {
   Rng rng(3);
   auto tokens = [&](int32_t n) {
     std::vector<TokenId> out(static_cast<size_t>(n));
@@ -45,8 +46,8 @@ std::vector<Request> Requests(const ModelConfig& config) {
 }
 
 // Prompts, then all decode together while the last goes through its prompt in chunks.
-void RunSteps(StepRunner& runner, const TinyModel& model, std::vector<StepDriver::Sequence>* result) {
-  const CpuExecutorOptions options = model.Options();
+void RunSteps(compute::StepRunner& runner, const TinyModel& model, std::vector<StepDriver::Sequence>* result) {
+  const compute::CpuExecutorOptions options = model.Options();
   StepDriver driver(runner, options.num_blocks, options.block_size, true);
   const std::vector<Request> requests = Requests(model.config);
   std::vector<StepDriver::Take> decodes;
@@ -69,13 +70,13 @@ void RunSteps(StepRunner& runner, const TinyModel& model, std::vector<StepDriver
 struct Case {
   const char* name;
   const char* model;
-  NumericsOptions numerics;
+  compute::NumericsOptions numerics;
 };
 class CascadeAttention : public testing::TestWithParam<Case> {};
 
 TEST_P(CascadeAttention, ChangesNoBitOfAStep) {
   const TinyModel model = LoadTiny(GetParam().model, GetParam().numerics);
-  for (const kernels::Ops* ops : kernels::RunnableOps()) {
+  for (const compute::Ops* ops : compute::RunnableOps()) {
     std::vector<StepDriver::Sequence> apart;
     RunSteps(*MakeRunner(model, ops, 1, false), model, &apart);
     if (HasFatalFailure()) return;
@@ -113,7 +114,7 @@ TEST(CascadeAttentionReads, APrefixOncePerGroup) {
   int64_t bytes[2];
   for (const bool cascade : {false, true}) {
     auto runner = MakeRunner(model, nullptr, 1, cascade);
-    const CpuExecutorOptions options = model.Options();
+    const compute::CpuExecutorOptions options = model.Options();
     StepDriver driver(*runner, options.num_blocks, options.block_size);
     const std::vector<Request> requests = Requests(model.config);
     std::vector<StepDriver::Take> decodes;
@@ -123,10 +124,10 @@ TEST(CascadeAttentionReads, APrefixOncePerGroup) {
       driver.Generate(s, 1);
       decodes.push_back({s, 1});
     }
-    OperatorProfile profile(SystemClock());
+    compute::OperatorProfile profile(SystemClock());
     runner->set_operator_profile(&profile);
     ASSERT_TRUE(driver.Step(decodes).status.ok());
-    bytes[cascade] = profile.totals(DecoderOperator::kAttention).cost.bytes;
+    bytes[cascade] = profile.totals(compute::DecoderOperator::kAttention).cost.bytes;
   }
   const int64_t token_bytes = 2 * model.config.num_kv_heads * model.config.head_dim * 2 * model.config.num_layers;
   EXPECT_EQ(bytes[0] - bytes[1], 5 * kPrefix * token_bytes);

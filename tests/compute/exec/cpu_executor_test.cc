@@ -23,8 +23,8 @@ std::vector<TokenId> Prompt(int32_t n, int32_t seed = 3) {
   return tokens;
 }
 
-std::unique_ptr<StepRunner> MakeRunner(const TinyModel& model, const CpuExecutorOptions& options) {
-  auto runner = StepRunner::Create(model.config, model.weights, options);
+std::unique_ptr<compute::StepRunner> MakeRunner(const TinyModel& model, const compute::CpuExecutorOptions& options) {
+  auto runner = compute::StepRunner::Create(model.config, model.weights, options);
   TACTUS_CHECK_MSG(runner.ok(), runner.status().ToString());
   return std::move(*runner);
 }
@@ -78,10 +78,10 @@ TEST(CpuExecutor, ChainedStepsInFlightGiveTheHostsTokens) {
   const int32_t s = driver.Add(request);
   driver.Generate(s, kSteps);
 
-  CpuExecutorOptions options = model.Options();
+  compute::CpuExecutorOptions options = model.Options();
   options.max_in_flight = kSteps;
   options.threads = 2;
-  auto executor = MakeCpuExecutor(model.config, model.weights, options);
+  auto executor = compute::MakeCpuExecutor(model.config, model.weights, options);
   ASSERT_TRUE(executor.ok()) << executor.status().ToString();
   EXPECT_TRUE((*executor)->traits().can_chain);
   EXPECT_EQ((*executor)->traits().max_in_flight, kSteps);
@@ -130,7 +130,7 @@ TEST(CpuExecutor, ChainedStepsInFlightGiveTheHostsTokens) {
 // swap.
 TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
   const TinyModel model = LoadTiny("llama-gqa");
-  CpuExecutorOptions options = model.Options();
+  compute::CpuExecutorOptions options = model.Options();
   options.num_blocks = 16;
   options.swap_blocks = 5;
   const Request request = MakeRequest(Prompt(50), Greedy());
@@ -205,10 +205,10 @@ TEST(CpuExecutor, SwappedOutAndBackIsAsIfItHadStayed) {
 TEST(CpuExecutor, GoesAwayWithStepsOutstanding) {
   const TimeLimit limit("an executor with steps outstanding does not end");
   const TinyModel model = LoadTiny("llama-gqa");
-  CpuExecutorOptions options = model.Options();
+  compute::CpuExecutorOptions options = model.Options();
   options.max_in_flight = 4;
   std::vector<StepPlan> plans(4);
-  auto executor = MakeCpuExecutor(model.config, model.weights, options);
+  auto executor = compute::MakeCpuExecutor(model.config, model.weights, options);
   ASSERT_TRUE(executor.ok());
   for (StepPlan& plan : plans) {
     plan.tokens = Prompt(100);
@@ -343,8 +343,8 @@ TEST(CpuExecutor, AnImpossibleTokenFailsItsItemAlone) {
 
 TEST(CpuExecutor, LogitsThatAreNotFiniteEndThatItemAlone) {
   TinyModel model = LoadTiny("llama-mha", "float32");
-  const MatrixView& e = model.weights.embedding;
-  ASSERT_EQ(e.dtype, DType::kF32);
+  const compute::MatrixView& e = model.weights.embedding;
+  ASSERT_EQ(e.dtype, compute::DType::kF32);
   ASSERT_NE(e.data, model.weights.lm_head.data);
   std::vector<float> poisoned(static_cast<const float*>(e.data), static_cast<const float*>(e.data) + e.rows * e.cols);
   poisoned[static_cast<size_t>(5 * e.cols)] = std::numeric_limits<float>::quiet_NaN();  // token 5
@@ -471,23 +471,24 @@ TEST(CpuExecutor, CopiesOfPartialBlocksKeepTheirTokens) {
 
 TEST(CpuExecutor, MemoryThatTheSystemRefusesIsAStatus) {
   const TinyModel model = LoadTiny("llama-gqa");
-  CpuExecutorOptions options = model.Options();
+  compute::CpuExecutorOptions options = model.Options();
   options.num_blocks = int64_t{1} << 38;
-  const auto executor = MakeCpuExecutor(model.config, model.weights, options);
+  const auto executor = compute::MakeCpuExecutor(model.config, model.weights, options);
   ASSERT_FALSE(executor.ok());
   EXPECT_EQ(executor.status().code(), StatusCode::kResourceExhausted) << executor.status().ToString();
   EXPECT_EQ(executor.status().param(), "kv-cache-memory");
   options.num_blocks = std::numeric_limits<int64_t>::max() / 2;
-  EXPECT_EQ(MakeCpuExecutor(model.config, model.weights, options).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(compute::MakeCpuExecutor(model.config, model.weights, options).status().code(),
+            StatusCode::kInvalidArgument);
   options = model.Options();
   options.max_slots = 0;
-  EXPECT_NE(MakeCpuExecutor(model.config, model.weights, options).status().message().find("max_slots"),
+  EXPECT_NE(compute::MakeCpuExecutor(model.config, model.weights, options).status().message().find("max_slots"),
             std::string::npos);
 }
 
 TEST(FaultyExecutor, SpoilsTheStepsItIsToldTo) {
   const TinyModel model = LoadTiny("llama-gqa");
-  auto inner = MakeCpuExecutor(model.config, model.weights, model.Options());
+  auto inner = compute::MakeCpuExecutor(model.config, model.weights, model.Options());
   ASSERT_TRUE(inner.ok());
   FaultyExecutor executor(std::move(*inner),
                           {{1, InjectedFault::Kind::kStep, 0}, {2, InjectedFault::Kind::kBadLogits, 0}});

@@ -30,9 +30,9 @@ class Drafts : public ::testing::Test {
  protected:
   void Make(int32_t threads = 1) {
     model_ = LoadTiny("llama-gqa");
-    CpuExecutorOptions options = model_.Options();
+    compute::CpuExecutorOptions options = model_.Options();
     options.threads = threads;
-    auto runner = StepRunner::Create(model_.config, model_.weights, options);
+    auto runner = compute::StepRunner::Create(model_.config, model_.weights, options);
     ASSERT_TRUE(runner.ok()) << runner.status().ToString();
     runner_ = std::move(*runner);
   }
@@ -52,7 +52,7 @@ class Drafts : public ::testing::Test {
   }
 
   TinyModel model_;
-  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<compute::StepRunner> runner_;
 };
 
 // Guesses of 0 to 6 tokens that go wrong at a random place, or nowhere.
@@ -108,15 +108,15 @@ TEST_F(Drafts, TheMostThatAnItemMayHaveAreAccepted) {
   const Request request = MakeRequest({3, 17, 25}, Greedy(), 100);
   StepDriver plain(*runner_, 64, 16);
   plain.Add(request);
-  plain.Generate(0, kMaxDraftTokens + 2);
+  plain.Generate(0, compute::kMaxDraftTokens + 2);
   const std::vector<TokenId> expected = plain.at(0).output();
   StepDriver driver(*runner_, 64, 16);
   driver.Add(request);
   ASSERT_TRUE(driver.Step({{0, 3, {}}}).status.ok());
-  const StepResult result =
-      driver.Step({{0, 1, std::vector<TokenId>(expected.begin() + 1, expected.begin() + 1 + kMaxDraftTokens)}});
+  const StepResult result = driver.Step(
+      {{0, 1, std::vector<TokenId>(expected.begin() + 1, expected.begin() + 1 + compute::kMaxDraftTokens)}});
   ASSERT_TRUE(result.status.ok()) << result.status.ToString();
-  EXPECT_EQ(result.items[0].num_tokens, kMaxDraftTokens + 1);
+  EXPECT_EQ(result.items[0].num_tokens, compute::kMaxDraftTokens + 1);
   EXPECT_EQ(driver.at(0).output(), expected);
 }
 

@@ -6,7 +6,7 @@
 #include "support/fake_executor.h"
 #include "support/faulty_executor.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 FakeExecutorConfig Config() {
@@ -278,4 +278,4 @@ TEST(FaultyExecutor, SpoilsTheItemItIsToldToAndNoOther) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

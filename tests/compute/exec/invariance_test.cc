@@ -15,7 +15,7 @@ constexpr int32_t kOutput = 10;
 constexpr int64_t kBlocksTokens = 2048;
 
 // Prompts of 1 to 75 tokens; the last three share a prefix of 40. Greedy and sampled, with and without penalties.
-std::vector<Request> Requests(const ModelConfig& config) {
+std::vector<Request> Requests(const compute::ModelConfig& config) {
   Rng rng(7);
   auto random_tokens = [&](int64_t n) {
     std::vector<TokenId> tokens(static_cast<size_t>(n));
@@ -73,13 +73,13 @@ void RunMixed(StepDriver& driver, int32_t sequences, bool preempt, Rng& rng) {
   }
 }
 
-std::vector<StepDriver::Sequence> RunSchedule(const TinyModel& model, const kernels::Ops* ops, const Setting& setting) {
-  CpuExecutorOptions options = model.Options();
+std::vector<StepDriver::Sequence> RunSchedule(const TinyModel& model, const compute::Ops* ops, const Setting& setting) {
+  compute::CpuExecutorOptions options = model.Options();
   options.ops = ops;
   options.threads = setting.threads;
   options.block_size = setting.block_size;
   options.num_blocks = kBlocksTokens / setting.block_size;
-  auto runner = StepRunner::Create(model.config, model.weights, options);
+  auto runner = compute::StepRunner::Create(model.config, model.weights, options);
   TACTUS_CHECK_MSG(runner.ok(), runner.status().ToString());
   StepDriver driver(**runner, options.num_blocks, options.block_size, true);
   const std::vector<Request> requests = Requests(model.config);
@@ -150,13 +150,13 @@ void ExpectSameBits(const std::vector<StepDriver::Sequence>& a, const std::vecto
 struct Case {
   const char* name;
   const char* model;
-  NumericsOptions numerics;
+  compute::NumericsOptions numerics;
 };
 class InvarianceTest : public testing::TestWithParam<Case> {};
 
 TEST_P(InvarianceTest, NothingAroundASequenceChangesItsBits) {
   const TinyModel model = LoadTiny(GetParam().model, GetParam().numerics);
-  for (const kernels::Ops* ops : kernels::RunnableOps()) {
+  for (const compute::Ops* ops : compute::RunnableOps()) {
     SCOPED_TRACE(std::string("kernels ") + ops->name);
     const auto alone = RunSchedule(model, ops, {});
     const Setting settings[] = {

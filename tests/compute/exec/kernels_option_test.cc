@@ -8,7 +8,7 @@
 #include "compute/kernels/ops.h"
 #include "tactus/options.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 // The choices of --kernels.
@@ -26,10 +26,10 @@ struct KernelChoices {
 TEST(KernelsOption, TakesEverySetThatRuns) {
   KernelChoices choices;
   EngineOptions().VisitFields(choices);
-  for (const kernels::Ops* ops : kernels::RunnableOps()) {
+  for (const Ops* ops : RunnableOps()) {
     EXPECT_TRUE(choices.names.contains(ops->name)) << "--kernels does not take " << ops->name << " (tactus/options.h)";
   }
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

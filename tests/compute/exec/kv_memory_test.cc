@@ -10,8 +10,8 @@
 namespace tactus::kv_memory_test {
 namespace {
 
-ModelConfig Config() {
-  ModelConfig c;
+compute::ModelConfig Config() {
+  compute::ModelConfig c;
   c.num_layers = 3;
   c.num_kv_heads = 2;
   c.head_dim = 8;
@@ -19,14 +19,14 @@ ModelConfig Config() {
 }
 
 // Bytes of one block of K.
-int64_t BlockBytes(DType dtype) {
-  return 2 * 16 * (dtype == DType::kF32 ? 32 : dtype == DType::kBF16 ? 16 : 8 + 4);
+int64_t BlockBytes(compute::DType dtype) {
+  return 2 * 16 * (dtype == compute::DType::kF32 ? 32 : dtype == compute::DType::kBF16 ? 16 : 8 + 4);
 }
 
-class KvMemoryTest : public testing::TestWithParam<DType> {};
+class KvMemoryTest : public testing::TestWithParam<compute::DType> {};
 
 TEST_P(KvMemoryTest, LayersFollowEachOtherAndFillIt) {
-  auto memory = KvMemory::Create(Config(), GetParam(), 5, 16);
+  auto memory = compute::KvMemory::Create(Config(), GetParam(), 5, 16);
   ASSERT_TRUE(memory.ok()) << memory.status().ToString();
   const int64_t half = 5 * BlockBytes(GetParam());
   EXPECT_EQ((*memory)->bytes(), 3 * 2 * half);
@@ -42,23 +42,24 @@ TEST_P(KvMemoryTest, LayersFollowEachOtherAndFillIt) {
     EXPECT_EQ(layers[l].block_size, 16);
     EXPECT_EQ(layers[l].kv_heads, 2);
     EXPECT_EQ(layers[l].head_dim, 8);
-    EXPECT_EQ(kernels::KvBlockBytes(layers[l]), BlockBytes(GetParam()));
+    EXPECT_EQ(compute::KvBlockBytes(layers[l]), BlockBytes(GetParam()));
   }
 }
 
-std::vector<uint8_t> Contents(const KvMemory& memory) {
+std::vector<uint8_t> Contents(const compute::KvMemory& memory) {
   const auto* bytes = static_cast<const uint8_t*>(memory.layers()[0].k);
   return {bytes, bytes + memory.bytes()};
 }
 // A pattern in which no two blocks are alike.
-void Fill(KvMemory* memory, uint32_t seed) {
+void Fill(compute::KvMemory* memory, uint32_t seed) {
   auto* bytes = static_cast<uint8_t*>(memory->layers()[0].k);
   for (int64_t i = 0; i < memory->bytes(); ++i)
     bytes[i] = static_cast<uint8_t>((static_cast<uint32_t>(i) * 2654435761u + seed) >> 24);
 }
 
 TEST_P(KvMemoryTest, ACopyIsOneBlockOfEveryLayer) {
-  auto from = KvMemory::Create(Config(), GetParam(), 5, 16), to = KvMemory::Create(Config(), GetParam(), 3, 16);
+  auto from = compute::KvMemory::Create(Config(), GetParam(), 5, 16),
+       to = compute::KvMemory::Create(Config(), GetParam(), 3, 16);
   ASSERT_TRUE(from.ok() && to.ok());
   Fill(from->get(), 1);
   Fill(to->get(), 77);
@@ -84,12 +85,14 @@ TEST_P(KvMemoryTest, ACopyIsOneBlockOfEveryLayer) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, KvMemoryTest, testing::Values(DType::kF32, DType::kBF16, DType::kInt8),
-                         [](const auto& test) { return std::string(InfoOf(test.param).name); });
+INSTANTIATE_TEST_SUITE_P(Formats, KvMemoryTest,
+                         testing::Values(compute::DType::kF32, compute::DType::kBF16, compute::DType::kInt8),
+                         [](const auto& test) { return std::string(compute::InfoOf(test.param).name); });
 
 TEST(KvMemory, WhatHoldsNothingOrCannotBeCountedIsRefusedWithItsFlag) {
   const auto refused = [](int64_t blocks, int32_t block_size) {
-    const Status status = KvMemory::Create(Config(), DType::kBF16, blocks, block_size, "swap-space").status();
+    const Status status =
+        compute::KvMemory::Create(Config(), compute::DType::kBF16, blocks, block_size, "swap-space").status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << blocks << " " << block_size;
     EXPECT_EQ(status.param(), "swap-space");
     return status.message();
@@ -99,7 +102,7 @@ TEST(KvMemory, WhatHoldsNothingOrCannotBeCountedIsRefusedWithItsFlag) {
   EXPECT_NE(refused(std::numeric_limits<int64_t>::max() / 8, 16).find("overflows"), std::string::npos);
   EXPECT_NE(refused(std::numeric_limits<int64_t>::max() / 600, 16).find("overflows"), std::string::npos)
       << "one layer fits, all do not";
-  EXPECT_TRUE(KvMemory::Create(Config(), DType::kBF16, 1, 1).ok());
+  EXPECT_TRUE(compute::KvMemory::Create(Config(), compute::DType::kBF16, 1, 1).ok());
 }
 
 }  // namespace

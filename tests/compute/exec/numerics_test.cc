@@ -4,12 +4,10 @@
 
 #include <tuple>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 using Tokens = Numerics::Tokens;
-using kernels::Quantization;
-using kernels::Rounding;
 
 constexpr DType kIntegers[] = {DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ8_0, DType::kQ4_K, DType::kQ6_K};
 
@@ -149,4 +147,4 @@ TEST(Numerics, TextSaysWhatIsComputed) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

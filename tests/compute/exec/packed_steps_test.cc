@@ -18,10 +18,10 @@ Request SomeRequest(int32_t seed) {
   return MakeRequest(std::move(tokens), Greedy());
 }
 
-std::unique_ptr<StepRunner> MakeRunner(const TinyModel& model, int32_t threads) {
-  CpuExecutorOptions options = model.Options();
+std::unique_ptr<compute::StepRunner> MakeRunner(const TinyModel& model, int32_t threads) {
+  compute::CpuExecutorOptions options = model.Options();
   options.threads = threads;
-  auto runner = StepRunner::Create(model.config, model.weights, options);
+  auto runner = compute::StepRunner::Create(model.config, model.weights, options);
   TACTUS_CHECK_MSG(runner.ok(), runner.status().ToString());
   return std::move(*runner);
 }
@@ -38,7 +38,7 @@ std::map<int32_t, std::vector<float>> PromptLogits(const TinyModel& model) {
 struct Case {
   const char* name;
   const char* model;
-  NumericsOptions rows, packed;
+  compute::NumericsOptions rows, packed;
   double bound;  // relative error of a row of logits, in the 2-norm. With f32 KV: that of rounding inputs alone
 };
 class PackedSteps : public testing::TestWithParam<Case> {};
@@ -137,13 +137,13 @@ TEST(PackedSteps, TheProfileCountsEveryWeightOnce) {
   const int32_t a = driver.Add(SomeRequest(1)), b = driver.Add(SomeRequest(2));
   driver.Generate(a, 1);
   driver.Generate(b, 1);
-  OperatorProfile profile(SystemClock());
+  compute::OperatorProfile profile(SystemClock());
   runner->set_operator_profile(&profile);
   driver.Step({{a, 1}, {b, 1}});
   int64_t weights = 0;
-  for (const PackedLayerWeights& layer : model.weights.packed->layers)
+  for (const compute::PackedLayerWeights& layer : model.weights.packed->layers)
     weights += layer.w_gate.bytes() + layer.w_up.bytes();
-  const auto& gated = profile.totals(DecoderOperator::kGated);
+  const auto& gated = profile.totals(compute::DecoderOperator::kGated);
   const int64_t layers = model.config.num_layers, inner = model.config.intermediate_size,
                 hidden = model.config.hidden_size;
   EXPECT_EQ(gated.calls, layers);
@@ -151,8 +151,8 @@ TEST(PackedSteps, TheProfileCountsEveryWeightOnce) {
   EXPECT_LT(gated.cost.bytes, weights + layers * 2 * 2 * 8 * (inner + hidden));
   // Two tokens, of whose columns an eighth has 16 bits, by two matrices.
   EXPECT_EQ(gated.cost.operations, layers * 2 * 2 * 2 * (hidden + hidden / 8) * inner);
-  EXPECT_EQ(profile.totals(DecoderOperator::kLogits).calls, 1);
-  EXPECT_EQ(profile.totals(DecoderOperator::kAttention).calls, layers);
+  EXPECT_EQ(profile.totals(compute::DecoderOperator::kLogits).calls, 1);
+  EXPECT_EQ(profile.totals(compute::DecoderOperator::kAttention).calls, layers);
 }
 
 }  // namespace

@@ -9,11 +9,11 @@ namespace {
 class PlanLimits : public testing::Test {
  protected:
   PlanLimits() : model_(LoadTiny("llama-gqa")) {
-    CpuExecutorOptions options =
+    compute::CpuExecutorOptions options =
         model_.Options();  // 8 slots, 8 items, 256 tokens a step, 160 positions in blocks of 16
     options.num_blocks = 20;
     options.swap_blocks = 3;
-    auto runner = StepRunner::Create(model_.config, model_.weights, options);
+    auto runner = compute::StepRunner::Create(model_.config, model_.weights, options);
     TACTUS_CHECK_MSG(runner.ok(), runner.status().ToString());
     runner_ = std::move(*runner);
   }
@@ -39,7 +39,7 @@ class PlanLimits : public testing::Test {
     return result.status;
   }
   TinyModel model_;
-  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<compute::StepRunner> runner_;
 };
 
 TEST_F(PlanLimits, TheLastThatFitsRuns) {
@@ -132,25 +132,26 @@ TEST_F(PlanLimits, TheFirstThatDoesNotFitIsRefused) {
 }
 
 TEST_F(PlanLimits, OptionsOfNothingAreRefusedByName) {
-  const std::pair<const char*, std::function<void(CpuExecutorOptions&)>> options[] = {
-      {"num_blocks", [](CpuExecutorOptions& o) { o.num_blocks = 0; }},
-      {"block_size", [](CpuExecutorOptions& o) { o.block_size = 0; }},
-      {"max_slots", [](CpuExecutorOptions& o) { o.max_slots = 0; }},
-      {"max_step_tokens", [](CpuExecutorOptions& o) { o.max_step_tokens = 0; }},
-      {"max_step_items", [](CpuExecutorOptions& o) { o.max_step_items = 0; }},
-      {"max_model_len", [](CpuExecutorOptions& o) { o.max_model_len = 0; }},
-      {"max_in_flight", [](CpuExecutorOptions& o) { o.max_in_flight = 0; }},
+  const std::pair<const char*, std::function<void(compute::CpuExecutorOptions&)>> options[] = {
+      {"num_blocks", [](compute::CpuExecutorOptions& o) { o.num_blocks = 0; }},
+      {"block_size", [](compute::CpuExecutorOptions& o) { o.block_size = 0; }},
+      {"max_slots", [](compute::CpuExecutorOptions& o) { o.max_slots = 0; }},
+      {"max_step_tokens", [](compute::CpuExecutorOptions& o) { o.max_step_tokens = 0; }},
+      {"max_step_items", [](compute::CpuExecutorOptions& o) { o.max_step_items = 0; }},
+      {"max_model_len", [](compute::CpuExecutorOptions& o) { o.max_model_len = 0; }},
+      {"max_in_flight", [](compute::CpuExecutorOptions& o) { o.max_in_flight = 0; }},
   };
   for (const auto& [name, change] : options) {
-    CpuExecutorOptions o = model_.Options();
+    compute::CpuExecutorOptions o = model_.Options();
     change(o);
-    const Status status = StepRunner::Create(model_.config, model_.weights, o).status();
+    const Status status = compute::StepRunner::Create(model_.config, model_.weights, o).status();
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << name;
     EXPECT_EQ(status.message(), std::string(name) + " = 0, but at least 1 is needed");
   }
-  ModelWeights fewer = model_.weights;
+  compute::ModelWeights fewer = model_.weights;
   fewer.layers.pop_back();
-  EXPECT_EQ(StepRunner::Create(model_.config, fewer, model_.Options()).status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(compute::StepRunner::Create(model_.config, fewer, model_.Options()).status().code(),
+            StatusCode::kInvalidArgument);
 }
 
 // A vocabulary's first and last token run; beside them is nothing. Slots remember the tokens that they sampled

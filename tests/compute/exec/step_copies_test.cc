@@ -21,8 +21,8 @@ using Rows = std::map<int32_t, std::vector<float>>;  // of slots
 // Runs items of one block each: slot s computes [first, first + count) of the prompt of `seed`, in `block`.
 class Bench {
  public:
-  Bench(const TinyModel& model, const CpuExecutorOptions& options) {
-    auto runner = StepRunner::Create(model.config, model.weights, options);
+  Bench(const TinyModel& model, const compute::CpuExecutorOptions& options) {
+    auto runner = compute::StepRunner::Create(model.config, model.weights, options);
     TACTUS_CHECK_MSG(runner.ok(), runner.status().ToString());
     runner_ = std::move(*runner);
     runner_->set_logits_observer([this](int32_t item, int32_t, std::span<const float> row) {
@@ -61,7 +61,7 @@ class Bench {
   }
 
  private:
-  std::unique_ptr<StepRunner> runner_;
+  std::unique_ptr<compute::StepRunner> runner_;
   StepPlan plan_;
   Rows rows_;
   StepId step_ = 0;
@@ -71,7 +71,7 @@ class Bench {
 // block.
 TEST(StepCopies, OneStepSwapsOutThenCopiesThenSwapsIn) {
   const TinyModel model = LoadTiny("llama-gqa");
-  CpuExecutorOptions options = model.Options();
+  compute::CpuExecutorOptions options = model.Options();
   options.num_blocks = 8;
   options.swap_blocks = 2;
   Bench bench(model, options);

@@ -40,7 +40,7 @@ class StepDriver {
     for (int64_t b = num_blocks; b-- > 0;) free_.push_back(static_cast<BlockId>(b));
   }
   // With `record`, the logits of every row that the plan asks for are kept.
-  StepDriver(StepRunner& runner, int64_t num_blocks, int32_t block_size, bool record = false)
+  StepDriver(compute::StepRunner& runner, int64_t num_blocks, int32_t block_size, bool record = false)
       : StepDriver([&runner](const StepPlan& plan, StepResult* result) { runner.Run(plan, result); }, num_blocks,
                    block_size) {
     if (!record) return;

@@ -12,12 +12,12 @@
 namespace tactus::test {
 
 struct TinyModel {
-  ModelConfig config;
-  ModelWeights weights;
-  Numerics numerics;
+  compute::ModelConfig config;
+  compute::ModelWeights weights;
+  compute::Numerics numerics;
 
-  CpuExecutorOptions Options() const {
-    CpuExecutorOptions o;
+  compute::CpuExecutorOptions Options() const {
+    compute::CpuExecutorOptions o;
     o.clock = &SystemClock();
     o.threads = 1;
     o.kv_dtype = numerics.kv_dtype;
@@ -31,20 +31,20 @@ struct TinyModel {
   }
 };
 
-inline TinyModel LoadTiny(const std::string& name, const NumericsOptions& numerics) {
-  auto description = DescribeModel(test::SourcePath("tests/golden/data/") + name);
+inline TinyModel LoadTiny(const std::string& name, const compute::NumericsOptions& numerics) {
+  auto description = compute::DescribeModel(test::SourcePath("tests/golden/data/") + name);
   TACTUS_CHECK_MSG(description.ok(), description.status().ToString());
   TinyModel m;
   m.config = description->config;
-  m.numerics = *ChooseNumerics(numerics, m.config.weight_dtype);
-  auto weights = LoadWeights(*description, LoadOptionsFor(m.numerics), SystemClock());
+  m.numerics = *compute::ChooseNumerics(numerics, m.config.weight_dtype);
+  auto weights = compute::LoadWeights(*description, compute::LoadOptionsFor(m.numerics), SystemClock());
   TACTUS_CHECK_MSG(weights.ok(), weights.status().ToString());
   m.weights = *weights;
   return m;
 }
 
 inline TinyModel LoadTiny(const std::string& name, const char* dtype = "auto") {
-  return LoadTiny(name, NumericsOptions{.dtype = dtype});
+  return LoadTiny(name, compute::NumericsOptions{.dtype = dtype});
 }
 
 }  // namespace tactus::test

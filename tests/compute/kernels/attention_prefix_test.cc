@@ -11,28 +11,28 @@
 #include "compute/kernels/kernel_set.h"
 #include "compute/kernels/kernel_testing.h"
 
-namespace tactus::kernels::attention_prefix_test {
+namespace tactus::compute::attention_prefix_test {
 namespace {
 
 struct Shape {
   int32_t heads, kv_heads, head_dim;
-  DType kv_dtype = DType::kBF16;
+  compute::DType kv_dtype = compute::DType::kBF16;
   int32_t window = 0;
 };
 
 const Shape kShapes[] = {
     {9, 3, 64},  // the default model's
-    {9, 3, 64, DType::kInt8},
+    {9, 3, 64, compute::DType::kInt8},
     {4, 1, 128},
     {8, 8, 16},   // no query heads in common: groups of rows come from members alone
     {16, 1, 32},  // as many rows per member as a narrow tile may have
-    {32, 2, 16, DType::kInt8},
-    {6, 2, 24},               // heads that vectors do not fit
-    {6, 2, 7, DType::kInt8},  // nor pairs
-    {4, 2, 16, DType::kF32},
-    {9, 3, 64, DType::kF32},
-    {4, 2, 16, DType::kBF16, 300},  // a window that cuts some of the sequences, in which nothing is shared
-    {17, 1, 16},                    // more rows than a narrow tile has: nothing is shared
+    {32, 2, 16, compute::DType::kInt8},
+    {6, 2, 24},                        // heads that vectors do not fit
+    {6, 2, 7, compute::DType::kInt8},  // nor pairs
+    {4, 2, 16, compute::DType::kF32},
+    {9, 3, 64, compute::DType::kF32},
+    {4, 2, 16, compute::DType::kBF16, 300},  // a window that cuts some of the sequences, in which nothing is shared
+    {17, 1, 16},                             // more rows than a narrow tile has: nothing is shared
 };
 
 struct Group {
@@ -149,8 +149,8 @@ void ExpectSameBits(const Shape& shape, int32_t block_size, const std::vector<Gr
     for (size_t i = 0; i < apart.size(); i += static_cast<size_t>(row)) {
       ASSERT_TRUE(testing::SameBits(together.data() + i, apart.data() + i, row))
           << ops->name << " heads " << shape.heads << "/" << shape.kv_heads << " dim " << shape.head_dim << " "
-          << InfoOf(shape.kv_dtype).name << " block size " << block_size << " threads " << pool.threads() << ", "
-          << what << ": other bits for token " << i / static_cast<size_t>(row);
+          << compute::InfoOf(shape.kv_dtype).name << " block size " << block_size << " threads " << pool.threads()
+          << ", " << what << ": other bits for token " << i / static_cast<size_t>(row);
     }
   }
 }
@@ -184,7 +184,8 @@ TEST(AttentionPrefix, SharedReadingChangesNoBit) {
 TEST(AttentionPrefix, ManyMembersChangeNoBit) {
   ThreadPool one(1, SystemClock()), two(2, SystemClock()), five(5, SystemClock());
   Rng rng(5);
-  for (const Shape& shape : {Shape{9, 3, 64}, Shape{4, 2, 16, DType::kInt8}, Shape{2, 2, 16, DType::kF32}}) {
+  for (const Shape& shape :
+       {Shape{9, 3, 64}, Shape{4, 2, 16, compute::DType::kInt8}, Shape{2, 2, 16, compute::DType::kF32}}) {
     for (ThreadPool* pool : {&one, &two, &five}) {
       Group g{static_cast<int32_t>(rng.UniformInt(8, 40)) * 16, {}};
       for (int32_t i = 0; i < 50; ++i) g.lengths.push_back(g.prefix + static_cast<int32_t>(rng.UniformInt(1, 90)));
@@ -217,4 +218,4 @@ TEST(AttentionPrefix, RandomStepsChangeNoBit) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels::attention_prefix_test
+}  // namespace tactus::compute::attention_prefix_test

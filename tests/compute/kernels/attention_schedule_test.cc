@@ -15,7 +15,7 @@
 #include "compute/kernels/kernel_set.h"
 #include "compute/kernels/kernel_testing.h"
 
-namespace tactus::kernels::attention_schedule_test {
+namespace tactus::compute::attention_schedule_test {
 namespace {
 
 constexpr float kNothingYet = -1.0f;
@@ -133,7 +133,7 @@ void Schedule(Scene scene, int32_t threads, bool kv_heads_together, Recorder* lo
     item.block_table = table.data();
     tokens += item.count;
   }
-  KvLayer kv{nullptr, nullptr, DType::kBF16, 16, scene.kv_heads, scene.head_dim};
+  KvLayer kv{nullptr, nullptr, compute::DType::kBF16, 16, scene.kv_heads, scene.head_dim};
   std::vector<float> out(static_cast<size_t>(int64_t{tokens} * scene.heads * scene.head_dim));
   AttentionCall call{};
   call.kv = &kv;
@@ -367,4 +367,4 @@ TEST(AttentionSchedule, WindowsBeginWhereTheyShould) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels::attention_schedule_test
+}  // namespace tactus::compute::attention_schedule_test

@@ -10,7 +10,7 @@
 #include "compute/kernels/kernel_set.h"
 #include "compute/kernels/kernel_testing.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 using testing::OwnedWorkspace;
@@ -385,4 +385,4 @@ TEST(Attention, LargeScoresStayFinite) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -11,7 +11,7 @@
 #include "compute/tensor/float16.h"
 #include "packed_testing.h"
 
-namespace tactus::kernels::testing::fit_test {
+namespace tactus::compute::testing::fit_test {
 namespace {
 
 // The chains that product.h defines.
@@ -133,7 +133,7 @@ TEST(Fit, RoundingFollowsItsDefinitionAndOutputsAreCloser) {
   const Factored f(x, cols);
   const Rounded one(w, f, 1), many(w, f, 3);
   double by_least_squares = 0, nearest = 0;
-  const OwnedPacked plain(ViewOf(w, rows, cols), Form{DType::kF32, Quantization::kInt4}.at(rows, cols));
+  const OwnedPacked plain(ViewOf(w, rows, cols), Form{compute::DType::kF32, Quantization::kInt4}.at(rows, cols));
   for (int64_t r = 0; r < rows; ++r) {
     std::vector<float> errors(cols), want(cols);
     for (int64_t first = 0; first < cols; first += 64) {
@@ -145,7 +145,7 @@ TEST(Fit, RoundingFollowsItsDefinitionAndOutputsAreCloser) {
       }
       uint8_t unused[64];
       const BlockScale grid = QuantizeInt4(values, weights, unused);
-      const float scale = F16ToF32(grid.scale);
+      const float scale = compute::F16ToF32(grid.scale);
       for (int64_t k = 0; k < n; ++k) {
         const float at = std::fmin(15.0f, std::fmax(0.0f, (values[k] * (1.0f / scale) + grid.zero) * 0.25f));
         const float value = (4.0f * std::nearbyint(at) - grid.zero) * scale, error = w[r * cols + first + k] - value;
@@ -172,7 +172,8 @@ TEST(Fit, GridsHeedWeights) {
   for (int i = 0; i < 64; ++i) weights[static_cast<size_t>(i)] = i < 8 ? 100.0f : 1.0f;
   const auto error = [&](const BlockScale& s, const uint8_t* c) {
     double sum = 0;
-    for (size_t i = 0; i < 64; ++i) sum += weights[i] * std::pow((4.0 * c[i] - s.zero) * F16ToF32(s.scale) - x[i], 2);
+    for (size_t i = 0; i < 64; ++i)
+      sum += weights[i] * std::pow((4.0 * c[i] - s.zero) * compute::F16ToF32(s.scale) - x[i], 2);
     return sum;
   };
   const BlockScale weighted = QuantizeInt4(x.data(), weights.data(), codes);
@@ -180,4 +181,4 @@ TEST(Fit, GridsHeedWeights) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels::testing::fit_test
+}  // namespace tactus::compute::testing::fit_test

@@ -11,12 +11,14 @@
 #include "compute/kernels/rows/quantize.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels::testing {
+namespace tactus::compute::testing {
 
-inline constexpr DType kAllDTypes[] = {DType::kF32,  DType::kF16,  DType::kBF16, DType::kQ4_0,
-                                       DType::kQ4_1, DType::kQ5_0, DType::kQ5_1, DType::kQ8_0,
-                                       DType::kQ4_K, DType::kQ5_K, DType::kQ6_K};
-static_assert(std::size(kAllDTypes) == static_cast<size_t>(DType::kInt8), "a format of weights is missing here");
+inline constexpr compute::DType kAllDTypes[] = {compute::DType::kF32,  compute::DType::kF16,  compute::DType::kBF16,
+                                                compute::DType::kQ4_0, compute::DType::kQ4_1, compute::DType::kQ5_0,
+                                                compute::DType::kQ5_1, compute::DType::kQ8_0, compute::DType::kQ4_K,
+                                                compute::DType::kQ5_K, compute::DType::kQ6_K};
+static_assert(std::size(kAllDTypes) == static_cast<size_t>(compute::DType::kInt8),
+              "a format of weights is missing here");
 
 inline std::vector<float> RandomFloats(int64_t n, uint64_t seed, float deviation = 1.0f) {
   Rng rng(seed);
@@ -28,13 +30,13 @@ inline std::vector<float> RandomFloats(int64_t n, uint64_t seed, float deviation
 // A matrix that owns its bytes, at an odd address, as a mapped file may have it.
 struct OwnedMatrix {
   std::vector<std::byte> bytes;
-  MatrixView view;
+  compute::MatrixView view;
 };
 
 // Random values where we can quantise, else random blocks with sane scales.
-inline OwnedMatrix RandomMatrix(DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
+inline OwnedMatrix RandomMatrix(compute::DType dtype, int64_t rows, int64_t cols, uint64_t seed) {
   OwnedMatrix m;
-  const int64_t row_bytes = RowBytes(dtype, cols);
+  const int64_t row_bytes = compute::RowBytes(dtype, cols);
   m.bytes.resize(static_cast<size_t>(rows * row_bytes + 1));
   std::byte* data = m.bytes.data() + 1;
   if (CanQuantize(dtype)) {
@@ -43,12 +45,12 @@ inline OwnedMatrix RandomMatrix(DType dtype, int64_t rows, int64_t cols, uint64_
   } else {
     Rng rng(seed);
     for (int64_t i = 0; i < rows * row_bytes; ++i) data[i] = static_cast<std::byte>(rng.Next64());
-    const int64_t block = InfoOf(dtype).block_bytes;
-    const int64_t scale_at = dtype == DType::kQ6_K ? block - 2 : 0;
-    const int scales = dtype == DType::kQ5_0 || dtype == DType::kQ6_K ? 1 : 2;
+    const int64_t block = compute::InfoOf(dtype).block_bytes;
+    const int64_t scale_at = dtype == compute::DType::kQ6_K ? block - 2 : 0;
+    const int scales = dtype == compute::DType::kQ5_0 || dtype == compute::DType::kQ6_K ? 1 : 2;
     for (int64_t b = 0; b < rows * row_bytes; b += block) {
       for (int s = 0; s < scales; ++s) {
-        const uint16_t half = F32ToF16(static_cast<float>(rng.Uniform() * 0.01 + 1e-4));
+        const uint16_t half = compute::F32ToF16(static_cast<float>(rng.Uniform() * 0.01 + 1e-4));
         std::memcpy(data + b + scale_at + 2 * s, &half, sizeof half);
       }
     }
@@ -68,4 +70,4 @@ inline bool SameBits(const float* a, const float* b, int64_t n) {
   return std::memcmp(a, b, static_cast<size_t>(n) * sizeof(float)) == 0;
 }
 
-}  // namespace tactus::kernels::testing
+}  // namespace tactus::compute::testing

@@ -6,7 +6,7 @@
 
 #include "compute/kernels/kernel_testing.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 using testing::kAllDTypes;
@@ -129,4 +129,4 @@ TEST(Linear, NoTokensIsNoWork) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

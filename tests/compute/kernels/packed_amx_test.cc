@@ -8,7 +8,7 @@
 #include "compute/kernels/simd/portable.h"
 #include "compute/kernels/tile_model.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 using namespace testing;
@@ -123,4 +123,4 @@ TEST(TileModel, MultipliesSignedByUnsigned) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 
 #include "compute/kernels/packed_testing.h"
 
-namespace tactus::kernels::packed_layout_test {
+namespace tactus::compute::packed_layout_test {
 namespace {
 
 using namespace testing;
@@ -177,4 +177,4 @@ TEST(PackedLayout, BlocksOfZerosAddNothingAndNothingHidesNaN) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels::packed_layout_test
+}  // namespace tactus::compute::packed_layout_test

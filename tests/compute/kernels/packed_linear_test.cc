@@ -7,7 +7,7 @@
 
 #include "compute/kernels/packed_testing.h"
 
-namespace tactus::kernels::packed_linear_test {
+namespace tactus::compute::packed_linear_test {
 namespace {
 
 using namespace testing;
@@ -86,13 +86,14 @@ TEST(PackedLinear, EverySetAgreesWithRef) {
 TEST(PackedLinear, ExtremeCodesDoNotSaturate) {
   ThreadPool pool(1, SystemClock());
   const int64_t rows = 66, cols = 256, tokens = 4;
-  for (DType dtype : {DType::kQ8_0, DType::kQ5_1, DType::kQ4_0, DType::kQ6_K, DType::kQ5_K}) {
+  for (compute::DType dtype : {compute::DType::kQ8_0, compute::DType::kQ5_1, compute::DType::kQ4_0,
+                               compute::DType::kQ6_K, compute::DType::kQ5_K}) {
     OwnedMatrix w = RandomMatrix(dtype, rows, cols, 64);
     auto* bytes = w.bytes.data() + 1;
-    const int64_t block = InfoOf(dtype).block_bytes;
-    const uint16_t one = F32ToF16(1.0f);
+    const int64_t block = compute::InfoOf(dtype).block_bytes;
+    const uint16_t one = compute::F32ToF16(1.0f);
     for (int64_t i = 0; i < rows * w.view.row_bytes; ++i) bytes[i] = std::byte{0xff};
-    if (dtype == DType::kQ8_0) {  // rows of -128 throughout, of 127 throughout, and both by turns
+    if (dtype == compute::DType::kQ8_0) {  // rows of -128 throughout, of 127 throughout, and both by turns
       for (int64_t r = 0; r < rows; ++r) {
         for (int64_t i = 0; i < w.view.row_bytes; ++i) {
           bytes[r * w.view.row_bytes + i] =
@@ -101,8 +102,9 @@ TEST(PackedLinear, ExtremeCodesDoNotSaturate) {
       }
     }
     for (int64_t b = 0; b < rows * w.view.row_bytes; b += block) {
-      std::memcpy(bytes + b + (dtype == DType::kQ6_K ? block - 2 : 0), &one, sizeof one);
-      if (dtype == DType::kQ5_1 || dtype == DType::kQ5_K) std::memcpy(bytes + b + 2, &one, sizeof one);
+      std::memcpy(bytes + b + (dtype == compute::DType::kQ6_K ? block - 2 : 0), &one, sizeof one);
+      if (dtype == compute::DType::kQ5_1 || dtype == compute::DType::kQ5_K)
+        std::memcpy(bytes + b + 2, &one, sizeof one);
     }
     const Form form = {dtype};
     const OwnedPacked packed(w.view, form.at(rows, cols));
@@ -240,15 +242,16 @@ TEST(PackedLinear, BitsAreThoseOfEveryMachine) {
   const std::vector<float> w = integers(rows * cols);
   std::vector<float> x = integers(tokens * cols);
   for (size_t i = 0; i < x.size(); i += 50) x[i] *= 64;  // so that scales differ
-  const MatrixView view = {w.data(), DType::kF32, rows, cols, cols * 4};
+  const compute::MatrixView view = {w.data(), compute::DType::kF32, rows, cols, cols * 4};
   for (const Golden& golden : kGolden) {
-    const Form form = {DType::kF32, golden.quantization};
+    const Form form = {compute::DType::kF32, golden.quantization};
     const OwnedPacked packed(view, form.at(rows, cols));
     for (const Ops* ops : RunnableOps()) {
       const std::vector<float> y = RunPacked(*ops, pool, x.data(), tokens, packed.form, golden.rounding);
       uint64_t hash = 0xcbf29ce484222325u;
       for (const float v : y) {
-        for (int shift = 0; shift < 32; shift += 8) hash = (hash ^ ((BitsOf(v) >> shift) & 0xff)) * 0x100000001b3u;
+        for (int shift = 0; shift < 32; shift += 8)
+          hash = (hash ^ ((compute::BitsOf(v) >> shift) & 0xff)) * 0x100000001b3u;
       }
       EXPECT_EQ(hash, golden.hash) << What(ops, form, golden.rounding) << std::hex << " 0x" << hash;
     }
@@ -257,8 +260,8 @@ TEST(PackedLinear, BitsAreThoseOfEveryMachine) {
 
 TEST(PackedLinear, NoTokensIsNoWork) {
   ThreadPool pool(1, SystemClock());
-  const OwnedMatrix w = RandomMatrix(DType::kQ4_0, 64, 64, 96);
-  const OwnedPacked packed(w.view, Form{DType::kQ4_0}.at(64, 64));
+  const OwnedMatrix w = RandomMatrix(compute::DType::kQ4_0, 64, 64, 96);
+  const OwnedPacked packed(w.view, Form{compute::DType::kQ4_0}.at(64, 64));
   for (const Ops* ops : RunnableOps())
     EXPECT_TRUE(RunPacked(*ops, pool, nullptr, 0, packed.form, Rounding::kInt8).empty());
 }
@@ -287,8 +290,9 @@ Gated RunGated(const Ops& ops, ThreadPool& pool, const float* x, int64_t tokens,
 TEST(PackedGated, IsSiluOfGateTimesUpForEverySet) {
   ThreadPool pool(2, SystemClock());
   const int64_t tokens = 21, rows = 150;
-  for (const Form& form : {Form{DType::kBF16}, Form{DType::kF16}, Form{DType::kF32}, Form{DType::kQ4_1},
-                           Form{DType::kQ8_0}, Form{DType::kF32, Quantization::kInt8}}) {
+  for (const Form& form :
+       {Form{compute::DType::kBF16}, Form{compute::DType::kF16}, Form{compute::DType::kF32},
+        Form{compute::DType::kQ4_1}, Form{compute::DType::kQ8_0}, Form{compute::DType::kF32, Quantization::kInt8}}) {
     const int64_t cols = form.width(256);
     const OwnedMatrix wg = RandomMatrix(form.dtype, rows, cols, 101), wu = RandomMatrix(form.dtype, rows, cols, 102);
     const OwnedPacked gate(wg.view, form.at(rows, cols)), up(wu.view, form.at(rows, cols));
@@ -328,8 +332,8 @@ TEST(PackedGated, ATokenHasTheSameBitsInEveryBatchAndForAnyThreads) {
   constexpr int64_t kRows = 200;
   const int64_t most = MostTokens(130);
   ThreadPool one(1, SystemClock()), three(3, SystemClock());
-  for (const Form& form : {Form{DType::kBF16}, Form{DType::kF16}, Form{DType::kF32}, Form{DType::kQ4_0},
-                           Form{DType::kF32, Quantization::kInt8}}) {
+  for (const Form& form : {Form{compute::DType::kBF16}, Form{compute::DType::kF16}, Form{compute::DType::kF32},
+                           Form{compute::DType::kQ4_0}, Form{compute::DType::kF32, Quantization::kInt8}}) {
     const int64_t cols = form.width(256);
     const OwnedMatrix wg = RandomMatrix(form.dtype, kRows, cols, 111), wu = RandomMatrix(form.dtype, kRows, cols, 112);
     const OwnedPacked gate(wg.view, form.at(kRows, cols)), up(wu.view, form.at(kRows, cols));
@@ -377,4 +381,4 @@ TEST(PackedEmbed, RowsAreTheTables) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels::packed_linear_test
+}  // namespace tactus::compute::packed_linear_test

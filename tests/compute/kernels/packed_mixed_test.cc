@@ -7,14 +7,16 @@
 
 #include "compute/kernels/packed_testing.h"
 
-namespace tactus::kernels::packed_mixed_test {
+namespace tactus::compute::packed_mixed_test {
 namespace {
 
 using namespace testing;
 
 // 16 or 32 columns under a scale, zeros of 0, 8, 16, 32 and 128, with and without minima.
-constexpr DType kFormats[] = {DType::kQ4_K, DType::kQ6_K, DType::kQ4_0, DType::kQ5_1, DType::kQ8_0, DType::kQ5_0,
-                              DType::kQ4_1, DType::kQ5_K, DType::kQ6_K, DType::kQ8_0, DType::kQ4_K};
+constexpr compute::DType kFormats[] = {compute::DType::kQ4_K, compute::DType::kQ6_K, compute::DType::kQ4_0,
+                                       compute::DType::kQ5_1, compute::DType::kQ8_0, compute::DType::kQ5_0,
+                                       compute::DType::kQ4_1, compute::DType::kQ5_K, compute::DType::kQ6_K,
+                                       compute::DType::kQ8_0, compute::DType::kQ4_K};
 
 TEST(PackedMixed, OutputsOfOtherBlocksShareTokens) {
   const int64_t tokens = 23, rows = 70, cols = 768;
@@ -25,7 +27,7 @@ TEST(PackedMixed, OutputsOfOtherBlocksShareTokens) {
       std::vector<std::unique_ptr<OwnedPacked>> weights;
       std::vector<std::vector<float>> y, want;
       std::vector<LinearOutput> outputs;
-      for (const DType dtype : kFormats) {
+      for (const compute::DType dtype : kFormats) {
         if (TokensFor(Form{dtype}.at(rows, cols), rounding) != TokensFor(Form{kFormats[0]}.at(rows, cols), rounding)) {
           continue;  // a wide group for each 16 columns: other tokens
         }
@@ -53,8 +55,10 @@ TEST(PackedMixed, GateAndUpMayDiffer) {
   const int64_t tokens = 9, rows = 200, cols = 512;
   ThreadPool pool(2, SystemClock());
   const std::vector<float> x = RandomFloats(tokens * cols, 231);
-  const OwnedMatrix wg = RandomMatrix(DType::kQ4_K, rows, cols, 232), wu = RandomMatrix(DType::kQ6_K, rows, cols, 233);
-  const OwnedPacked gate(wg.view, Form{DType::kQ4_K}.at(rows, cols)), up(wu.view, Form{DType::kQ6_K}.at(rows, cols));
+  const OwnedMatrix wg = RandomMatrix(compute::DType::kQ4_K, rows, cols, 232),
+                    wu = RandomMatrix(compute::DType::kQ6_K, rows, cols, 233);
+  const OwnedPacked gate(wg.view, Form{compute::DType::kQ4_K}.at(rows, cols)),
+      up(wu.view, Form{compute::DType::kQ6_K}.at(rows, cols));
   for (const Ops* ops : RunnableOps()) {
     std::vector<float> inner(static_cast<size_t>(tokens * rows));
     const std::vector<float> g = RunPacked(*ops, pool, x.data(), tokens, gate.form, Rounding::kInt8);
@@ -82,14 +86,14 @@ TEST(PackedMixed, GateAndUpMayDiffer) {
 TEST(PackedMixed, LongPromptsOnManyThreads) {
   const int64_t tokens = MostTokens(450), rows = 130;
   ThreadPool one(1, SystemClock()), many(16, SystemClock());
-  const Form forms[] = {{DType::kBF16},
-                        {DType::kF16},
-                        {DType::kF32},
-                        {DType::kQ8_0},
-                        {DType::kQ6_K},
-                        {DType::kQ4_1},
-                        {DType::kF32, Quantization::kInt8},
-                        {DType::kF32, Quantization::kInt4}};
+  const Form forms[] = {{compute::DType::kBF16},
+                        {compute::DType::kF16},
+                        {compute::DType::kF32},
+                        {compute::DType::kQ8_0},
+                        {compute::DType::kQ6_K},
+                        {compute::DType::kQ4_1},
+                        {compute::DType::kF32, Quantization::kInt8},
+                        {compute::DType::kF32, Quantization::kInt4}};
   for (const Form& form : forms) {
     const int64_t cols = form.width(1300);
     const OwnedMatrix w = RandomMatrix(form.dtype, rows, cols, 221);
@@ -109,4 +113,4 @@ TEST(PackedMixed, LongPromptsOnManyThreads) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels::packed_mixed_test
+}  // namespace tactus::compute::packed_mixed_test

@@ -9,7 +9,7 @@
 #include "compute/kernels/packed_testing.h"
 #include "compute/kernels/rows/dequantize.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 using namespace testing;
@@ -380,4 +380,4 @@ TEST(PackedTokens, AreNormedBeforeRounding) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -11,7 +11,7 @@
 #include "compute/kernels/kernel_testing.h"
 #include "compute/kernels/packed/packed.h"
 
-namespace tactus::kernels::testing {
+namespace tactus::compute::testing {
 
 // Bytes that begin a cache line and held something else before.
 struct Aligned {
@@ -24,7 +24,7 @@ struct Aligned {
 };
 
 struct OwnedPacked {
-  OwnedPacked(const MatrixView& w, const PackedMatrix& f) : form(f), bytes(f.bytes()) {
+  OwnedPacked(const compute::MatrixView& w, const PackedMatrix& f) : form(f), bytes(f.bytes()) {
     PackPanels(w, form, 0, form.panels(), bytes.data());
     form.data = bytes.data();
   }
@@ -49,30 +49,33 @@ inline std::vector<float> RowOf(const PackedMatrix& w, int64_t row) {
   return out;
 }
 
-inline MatrixView ViewOf(const std::vector<float>& x, int64_t rows, int64_t cols) {
-  return {x.data(), DType::kF32, rows, cols, cols * 4};
+inline compute::MatrixView ViewOf(const std::vector<float>& x, int64_t rows, int64_t cols) {
+  return {x.data(), compute::DType::kF32, rows, cols, cols * 4};
 }
 
 // A way from weights to a packed form: a file's own format, or one made at load.
 struct Form {
-  DType dtype;
+  compute::DType dtype;
   Quantization quantization = Quantization::kNone;
   bool to_bf16 = false;
 
   std::string name() const {
     static constexpr const char* kNames[] = {"", " to q8_0", " to int8", " to int4"};
-    return std::string(InfoOf(dtype).name) + kNames[static_cast<int>(quantization)] + (to_bf16 ? " to bf16" : "");
+    return std::string(compute::InfoOf(dtype).name) + kNames[static_cast<int>(quantization)] +
+           (to_bf16 ? " to bf16" : "");
   }
-  bool integer() const { return quantization != Quantization::kNone || (!to_bf16 && InfoOf(dtype).block_elements > 1); }
+  bool integer() const {
+    return quantization != Quantization::kNone || (!to_bf16 && compute::InfoOf(dtype).block_elements > 1);
+  }
   // A width that the form takes and that ends in the middle of whatever may end there.
   int64_t width(int64_t about) const {
-    const int64_t block = InfoOf(dtype).block_elements;
+    const int64_t block = compute::InfoOf(dtype).block_elements;
     return block == 1 ? about - 3 : (about + block - 1) / block * block;
   }
   PackedMatrix at(int64_t rows, int64_t cols) const {
     PackedMatrix form;
     const bool known = quantization == Quantization::kNone
-                           ? PackedFormOf(to_bf16 ? DType::kBF16 : dtype, rows, cols, &form)
+                           ? PackedFormOf(to_bf16 ? compute::DType::kBF16 : dtype, rows, cols, &form)
                            : QuantizedFormOf(quantization, rows, cols, &form);
     return known ? form : PackedMatrix{};
   }
@@ -80,10 +83,11 @@ struct Form {
 
 inline std::vector<Form> AllForms() {
   std::vector<Form> forms;
-  for (DType dtype : kAllDTypes) forms.push_back({dtype});
+  for (compute::DType dtype : kAllDTypes) forms.push_back({dtype});
   for (Quantization q : {Quantization::kQ8_0, Quantization::kInt8, Quantization::kInt4})
-    forms.push_back({DType::kF32, q});
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kQ6_K}) forms.push_back({.dtype = dtype, .to_bf16 = true});
+    forms.push_back({compute::DType::kF32, q});
+  for (compute::DType dtype : {compute::DType::kF32, compute::DType::kF16, compute::DType::kQ6_K})
+    forms.push_back({.dtype = dtype, .to_bf16 = true});
   return forms;
 }
 
@@ -99,7 +103,7 @@ inline std::string NameOf(Rounding rounding) {
 inline std::vector<Rounding> RoundingsOf(const Form& form) {
   if (form.integer())
     return {Rounding::kInt8, Rounding::kMixed, Rounding::kMixedFine, Rounding::kInt16, Rounding::kNone};
-  const bool whole = !form.to_bf16 && form.dtype != DType::kBF16;
+  const bool whole = !form.to_bf16 && form.dtype != compute::DType::kBF16;
   return whole ? std::vector<Rounding>{Rounding::kNone} : std::vector<Rounding>{Rounding::kInt8, Rounding::kNone};
 }
 
@@ -201,7 +205,7 @@ struct LaidOut {
       const int64_t numerator = static_cast<int64_t>(rng.Next64() % 2001) - 1000;
       const bool row = form.nested_scales || first_row + i % kPanelRows < form.rows;
       const float value = row ? static_cast<float>(numerator) / 1024 : 0.0f;
-      const uint16_t half = F32ToF16(value);
+      const uint16_t half = compute::F32ToF16(value);
       if (form.block == 0) {
         std::memcpy(to, &value, sizeof value);
       } else {
@@ -239,7 +243,7 @@ inline float TokenValue(const PackedTokens& x, int64_t t, int64_t c) {
   if (!x.format.integer()) {
     uint16_t bits;
     std::memcpy(&bits, x.values + t * x.stride + 2 * c, sizeof bits);
-    return BF16ToF32(bits);
+    return compute::BF16ToF32(bits);
   }
   double value = 0;
   for (int64_t row = t * x.format.parts; row < (t + 1) * x.format.parts; ++row) {
@@ -285,4 +289,4 @@ inline std::vector<const Ops*> OwnSets() {
   return sets;
 }
 
-}  // namespace tactus::kernels::testing
+}  // namespace tactus::compute::testing

@@ -10,7 +10,7 @@
 #include "compute/kernels/rows/dequantize.h"
 #include "support/source_path.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 std::vector<std::byte> FromHex(const std::string& hex) {
@@ -116,4 +116,4 @@ TEST(Quant, ErrorIsWithinHalfAStep) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

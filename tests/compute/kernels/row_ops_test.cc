@@ -9,7 +9,7 @@
 
 #include "compute/kernels/kernel_testing.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 using testing::RandomFloats;
@@ -312,4 +312,4 @@ TEST(WorkspaceDeathTest, TooSmallStopsWithTheFigures) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

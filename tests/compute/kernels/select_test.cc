@@ -10,7 +10,7 @@
 
 #include "compute/kernels/ops.h"
 
-namespace tactus::kernels::select_test {
+namespace tactus::compute::select_test {
 namespace {
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -45,4 +45,4 @@ TEST(RunnableOps, AreThoseOfTheProcessorsFlags) {
 #endif
 
 }  // namespace
-}  // namespace tactus::kernels::select_test
+}  // namespace tactus::compute::select_test

@@ -14,7 +14,7 @@
 #include "compute/kernels/thread_pool.h"
 #include "time_limit.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // Looks once per window; so many cores are missing in each.
@@ -147,4 +147,4 @@ TEST(TeamSize, APoolWhoseCoresAreTakenLeavesShortJobsToItsMembers) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

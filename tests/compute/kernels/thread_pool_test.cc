@@ -26,7 +26,7 @@
 #include "compute/kernels/usable_cores.h"
 #include "time_limit.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 TEST(ThreadPool, RunsEveryTaskOnceWithAValidThread) {
@@ -302,4 +302,4 @@ TEST(UsableCores, AreAllWhereAffinityIsRefused) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -10,7 +10,7 @@
 #include "compute/kernels/packed/amx/tile.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels::testing {
+namespace tactus::compute::testing {
 
 struct ModelTile {
   int64_t rows = 0, row_bytes = 0;
@@ -117,12 +117,14 @@ struct ModelTiles {
     for (int64_t n = 0; n < c.row_bytes / 4; ++n) {
       float even = 0, odd = 0;
       for (int64_t k = 0; k < a.row_bytes / 4; ++k) {
-        even = MulAdd(BF16ToF32(At<uint16_t>(a, m, 2 * k)), BF16ToF32(At<uint16_t>(b, k, 2 * n)), even);
-        odd = MulAdd(BF16ToF32(At<uint16_t>(a, m, 2 * k + 1)), BF16ToF32(At<uint16_t>(b, k, 2 * n + 1)), odd);
+        even =
+            MulAdd(compute::BF16ToF32(At<uint16_t>(a, m, 2 * k)), compute::BF16ToF32(At<uint16_t>(b, k, 2 * n)), even);
+        odd = MulAdd(compute::BF16ToF32(At<uint16_t>(a, m, 2 * k + 1)),
+                     compute::BF16ToF32(At<uint16_t>(b, k, 2 * n + 1)), odd);
       }
       Set(c, m, n, Flush(At<float>(c, m, n) + Flush(even + odd)));
     }
   }
 };
 
-}  // namespace tactus::kernels::testing
+}  // namespace tactus::compute::testing

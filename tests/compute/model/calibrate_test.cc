@@ -10,10 +10,9 @@
 #include "compute/model/loader.h"
 #include "model_files.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
-using kernels::PackedMatrix;
 using test::GoldenFolder;
 
 ModelDescription Describe(const std::string& path) {
@@ -25,7 +24,7 @@ ModelDescription Describe(const std::string& path) {
 LoadWeightsOptions Int4(bool calibrate, int32_t threads = 2) {
   LoadWeightsOptions options;
   options.pack = true;
-  options.packing.quantization = kernels::Quantization::kInt4;
+  options.packing.quantization = Quantization::kInt4;
   options.packing.calibrate = calibrate;
   options.threads = threads;
   return options;
@@ -65,9 +64,9 @@ TEST(Calibrate, EveryMatrixIsRoundedAndThreadsChangeNothing) {
 // Logits [count, vocab] after each of `ids`, one sequence.
 std::vector<float> LogitsOf(const ModelConfig& config, const ModelWeights& weights, const std::vector<int32_t>& ids) {
   const auto count = static_cast<int32_t>(ids.size());
-  kernels::ThreadPool pool(1, SystemClock());
+  ThreadPool pool(1, SystemClock());
   DecoderOptions options;
-  options.ops = kernels::SelectOps("scalar");
+  options.ops = SelectOps("scalar");
   options.max_tokens = options.max_model_len = options.max_logit_rows = count;
   const auto decoder = Decoder::Create(config, weights, options);
   EXPECT_TRUE(decoder.ok());
@@ -78,12 +77,12 @@ std::vector<float> LogitsOf(const ModelConfig& config, const ModelWeights& weigh
     slots.push_back(i);
   }
   for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(i);
-  kernels::AttentionItem item;
+  AttentionItem item;
   item.count = count;
   item.block_table = blocks.data();
   const size_t layer = blocks.size() * 16 * static_cast<size_t>(config.num_kv_heads * config.head_dim);
   std::vector<float> memory(2 * layer * static_cast<size_t>(config.num_layers));
-  std::vector<kernels::KvLayer> kv;
+  std::vector<KvLayer> kv;
   for (size_t l = 0; l < static_cast<size_t>(config.num_layers); ++l) {
     float* k = memory.data() + 2 * l * layer;
     kv.push_back({k, k + layer, DType::kF32, 16, static_cast<int32_t>(config.num_kv_heads),
@@ -149,4 +148,4 @@ TEST(Calibrate, CachesApart) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -6,7 +6,7 @@
 #include "compute/weights/safetensors.h"
 #include "model_files.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 using test::Append;
@@ -154,4 +154,4 @@ TEST(MappedFileEdges, ALimitIsTheLastSizeThatIsRead) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

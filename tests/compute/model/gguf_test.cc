@@ -17,12 +17,12 @@ constexpr StatusCode kLoss = StatusCode::kDataLoss;
 constexpr StatusCode kUnbuilt = StatusCode::kUnimplemented;
 
 Status ParseStatus(const std::string& bytes) {
-  return ParseGguf(Bytes(bytes), "m.gguf").status();
+  return compute::ParseGguf(Bytes(bytes), "m.gguf").status();
 }
 Status ConfigStatus(const GgufBuilder& builder) {
   const std::string bytes = builder.Build();
-  const auto file = ParseGguf(Bytes(bytes), "m.gguf");
-  return file.ok() ? ConfigFromGguf(*file).status() : file.status();
+  const auto file = compute::ParseGguf(Bytes(bytes), "m.gguf");
+  return file.ok() ? compute::ConfigFromGguf(*file).status() : file.status();
 }
 
 TEST(Gguf, ReadsEveryMetadataType) {
@@ -42,9 +42,9 @@ TEST(Gguf, ReadsEveryMetadataType) {
   b.Strings("strings", {"x", "", "yz"});
   b.Array<int16_t>("numbers", 3, {-1, 2});
   const std::string bytes = b.Build();
-  const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+  const auto file = compute::ParseGguf(Bytes(bytes), "m.gguf");
   ASSERT_TRUE(file.ok()) << file.status().ToString();
-  GgufFields f(*file);
+  compute::GgufFields f(*file);
   EXPECT_EQ(f.Int("u8"), 200);
   EXPECT_EQ(f.Int("i8"), -3);
   EXPECT_EQ(f.Int("u16"), 60000);
@@ -73,16 +73,16 @@ TEST(Gguf, ArraysOfNumbersAreOfAnyWidthAndOfNothingElse) {
   b.Strings("strings", {"12345678", "x"});
   b.U32("one", 7);
   const std::string bytes = b.Build();
-  const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+  const auto file = compute::ParseGguf(Bytes(bytes), "m.gguf");
   ASSERT_TRUE(file.ok()) << file.status().ToString();
-  GgufFields good(*file);
+  compute::GgufFields good(*file);
   EXPECT_EQ(good.Numbers("bytes"), (std::vector<double>{0, 200, 255}));
   EXPECT_EQ(good.Numbers("doubles"), (std::vector<double>{0.25, -2}));
   EXPECT_TRUE(good.Numbers("none").empty());
   EXPECT_TRUE(good.Numbers("absent").empty());
   EXPECT_TRUE(good.status().ok()) << good.status().ToString();
   for (const char* key : {"strings", "one"}) {
-    GgufFields bad(*file);
+    compute::GgufFields bad(*file);
     EXPECT_TRUE(bad.Numbers(key).empty()) << key;
     EXPECT_REFUSED(bad.status(), kLoss, key, "is not an array of numbers");
   }
@@ -99,9 +99,9 @@ TEST(Gguf, NestedArraysAreWalkedAndBounded) {
   b.Raw("nested", 9, nested);
   b.U32("after", 7);
   const std::string bytes = b.Build();
-  const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+  const auto file = compute::ParseGguf(Bytes(bytes), "m.gguf");
   ASSERT_TRUE(file.ok()) << file.status().ToString();
-  EXPECT_EQ(GgufFields(*file).Int("after"), 7);
+  EXPECT_EQ(compute::GgufFields(*file).Int("after"), 7);
 
   std::string deep;
   for (int i = 0; i < 100000; ++i) {
@@ -121,7 +121,7 @@ TEST(Gguf, CutAtAnyByteIsRefused) {
   for (size_t size = 0; size < whole.size(); ++size) {
     // A heap copy of exactly this size: a read beyond it is an error under the address sanitizer.
     const std::vector<char> cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
-    const auto result = ParseGguf(std::as_bytes(std::span(cut)), "m.gguf");
+    const auto result = compute::ParseGguf(std::as_bytes(std::span(cut)), "m.gguf");
     ASSERT_FALSE(result.ok()) << "accepted after " << size << " of " << whole.size() << " bytes";
   }
 }
@@ -234,9 +234,9 @@ TEST(GgufConfig, LlamaFieldsAndDefaults) {
   b.U32("tokenizer.ggml.eot_token_id", 3);
   b.U32("tokenizer.ggml.eom_token_id", 4);
   const std::string bytes = b.Build();
-  const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+  const auto file = compute::ParseGguf(Bytes(bytes), "m.gguf");
   ASSERT_TRUE(file.ok());
-  const auto c = ConfigFromGguf(*file);
+  const auto c = compute::ConfigFromGguf(*file);
   ASSERT_TRUE(c.ok()) << c.status().ToString();
   EXPECT_EQ(c->architecture, "llama");
   EXPECT_EQ(c->name, "Tiny");
@@ -254,7 +254,7 @@ TEST(GgufConfig, LlamaFieldsAndDefaults) {
   EXPECT_EQ(c->window, std::vector<int32_t>{7});
   EXPECT_EQ(c->bos_id, 1);
   EXPECT_EQ(c->stop_ids, (std::vector<TokenId>{2, 3, 4}));
-  EXPECT_EQ(c->weight_dtype, DType::kF32);
+  EXPECT_EQ(c->weight_dtype, compute::DType::kF32);
 }
 
 TEST(GgufConfig, StopsOutsideTheVocabularyAreNamed) {
@@ -263,7 +263,7 @@ TEST(GgufConfig, StopsOutsideTheVocabularyAreNamed) {
   b.U32("tokenizer.ggml.eot_token_id", 0xFFFFFFFF);  // none
   b.U32("tokenizer.ggml.eom_token_id", 12);
   const std::string bytes = b.Build();
-  const auto c = ConfigFromGguf(*ParseGguf(Bytes(bytes), "m.gguf"));
+  const auto c = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(bytes), "m.gguf"));
   ASSERT_TRUE(c.ok()) << c.status().ToString();
   EXPECT_TRUE(c->stop_ids.empty());
   const std::string what = ", which is no token of a vocabulary of 12: it ends no answer";
@@ -277,7 +277,7 @@ TEST(GgufConfig, SamplingKeysAreRead) {
     GgufBuilder b = TinyGguf();
     add(&b);
     const std::string bytes = b.Build();
-    return ConfigFromGguf(*ParseGguf(Bytes(bytes), "m.gguf"));
+    return compute::ConfigFromGguf(*compute::ParseGguf(Bytes(bytes), "m.gguf"));
   };
   const auto all = config([](GgufBuilder* b) {
     b->F32("general.sampling.temp", 0.25f);
@@ -330,7 +330,7 @@ TEST(GgufConfig, SamplingKeysAreRead) {
 
 TEST(GgufConfig, QwenIsNotInterleavedAndHasItsParts) {
   const std::string qwen2 = TinyGguf("qwen2").Build();
-  const auto c2 = ConfigFromGguf(*ParseGguf(Bytes(qwen2), "m.gguf"));
+  const auto c2 = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(qwen2), "m.gguf"));
   ASSERT_TRUE(c2.ok()) << c2.status().ToString();
   EXPECT_FALSE(c2->rope.interleaved);
   EXPECT_TRUE(c2->qkv_bias);
@@ -338,7 +338,7 @@ TEST(GgufConfig, QwenIsNotInterleavedAndHasItsParts) {
   b.U32("qwen3.attention.key_length", 6);
   b.U32("qwen3.attention.value_length", 6);
   const std::string qwen3 = b.Build();
-  const auto c3 = ConfigFromGguf(*ParseGguf(Bytes(qwen3), "m.gguf"));
+  const auto c3 = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(qwen3), "m.gguf"));
   ASSERT_TRUE(c3.ok()) << c3.status().ToString();
   EXPECT_TRUE(c3->qk_norm);
   EXPECT_EQ(c3->head_dim, 6);
@@ -349,9 +349,9 @@ TEST(GgufConfig, RopeScaling) {
   b.Text("llama.rope.scaling.type", "linear");
   b.F32("llama.rope.scaling.factor", 4.0f);
   const std::string linear = b.Build();
-  const auto c = ConfigFromGguf(*ParseGguf(Bytes(linear), "m.gguf"));
+  const auto c = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(linear), "m.gguf"));
   ASSERT_TRUE(c.ok()) << c.status().ToString();
-  EXPECT_EQ(c->rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(c->rope.scaling, compute::RopeScaling::kLinear);
   EXPECT_EQ(c->rope.factor, 4.0f);
 
   b = TinyGguf();
@@ -362,7 +362,7 @@ TEST(GgufConfig, RopeScaling) {
   b = TinyGguf();
   b.F32Tensor("rope_freqs.weight", {2});
   const std::string freqs = b.Build();
-  const auto f = ConfigFromGguf(*ParseGguf(Bytes(freqs), "m.gguf"));
+  const auto f = compute::ConfigFromGguf(*compute::ParseGguf(Bytes(freqs), "m.gguf"));
   ASSERT_TRUE(f.ok()) << f.status().ToString();
   EXPECT_EQ(f->rope.frequency_factors, (std::vector<float>{1.0f / 64, 2.0f / 64}));
   b = TinyGguf();
@@ -408,8 +408,8 @@ TEST(GgufConfig, TemplatesAreThoseForChatsAndForChatsWithTools) {
   b.Text("tokenizer.chat_template.tool_use", "T");
   b.Text("tokenizer.chat_template.rag", "R");
   const std::string bytes = b.Build();
-  ModelDescription d;
-  ASSERT_TRUE(TokenizerFromGguf(*ParseGguf(Bytes(bytes), "m.gguf"), 12, &d).ok());
+  compute::ModelDescription d;
+  ASSERT_TRUE(compute::TokenizerFromGguf(*compute::ParseGguf(Bytes(bytes), "m.gguf"), 12, &d).ok());
   EXPECT_EQ(d.chat_template, "D");
   EXPECT_EQ(d.tool_use_template, "T");
 }
@@ -417,10 +417,10 @@ TEST(GgufConfig, TemplatesAreThoseForChatsAndForChatsWithTools) {
 TEST(GgufConfig, TokenizerTablesMustAgree) {
   const auto tokenizer_status = [](GgufBuilder b, int64_t vocab) {
     const std::string bytes = b.Build();
-    const auto file = ParseGguf(Bytes(bytes), "m.gguf");
+    const auto file = compute::ParseGguf(Bytes(bytes), "m.gguf");
     if (!file.ok()) return file.status();
-    ModelDescription d;
-    return TokenizerFromGguf(*file, vocab, &d);
+    compute::ModelDescription d;
+    return compute::TokenizerFromGguf(*file, vocab, &d);
   };
   GgufBuilder b;
   b.Strings("tokenizer.ggml.tokens", {"a", "b", "c"});

@@ -21,17 +21,17 @@ json With(json base, const json& more) {
   base.update(more);
   return base;
 }
-Result<ModelConfig> Parse(const json& j) {
-  return ConfigFromJson(j.dump(), "config.json");
+Result<compute::ModelConfig> Parse(const json& j) {
+  return compute::ConfigFromJson(j.dump(), "config.json");
 }
-ModelConfig Good(const json& j) {
-  Result<ModelConfig> c = Parse(j);
+compute::ModelConfig Good(const json& j) {
+  Result<compute::ModelConfig> c = Parse(j);
   EXPECT_TRUE(c.ok()) << c.status().ToString();
-  return c.ok() ? *c : ModelConfig();
+  return c.ok() ? *c : compute::ModelConfig();
 }
 
 TEST(HfConfig, LlamaDefaultsAreThoseOfTransformers) {
-  const ModelConfig c = Good(Base());
+  const compute::ModelConfig c = Good(Base());
   EXPECT_EQ(c.architecture, "llama");
   EXPECT_EQ(c.num_kv_heads, 4);
   EXPECT_EQ(c.head_dim, 16);
@@ -47,32 +47,32 @@ TEST(HfConfig, LlamaDefaultsAreThoseOfTransformers) {
 }
 
 TEST(HfConfig, LlamaWrittenFields) {
-  const ModelConfig c = Good(With(Base(), {{"num_key_value_heads", 2},
-                                           {"head_dim", 32},
-                                           {"rms_norm_eps", 1e-5},
-                                           {"max_position_embeddings", 8192},
-                                           {"rope_theta", 500000.0},
-                                           {"tie_word_embeddings", true},
-                                           {"attention_bias", true},
-                                           {"mlp_bias", true},
-                                           {"eos_token_id", {5, 6}},
-                                           {"bos_token_id", 9},
-                                           {"torch_dtype", "float16"}}));
+  const compute::ModelConfig c = Good(With(Base(), {{"num_key_value_heads", 2},
+                                                    {"head_dim", 32},
+                                                    {"rms_norm_eps", 1e-5},
+                                                    {"max_position_embeddings", 8192},
+                                                    {"rope_theta", 500000.0},
+                                                    {"tie_word_embeddings", true},
+                                                    {"attention_bias", true},
+                                                    {"mlp_bias", true},
+                                                    {"eos_token_id", {5, 6}},
+                                                    {"bos_token_id", 9},
+                                                    {"torch_dtype", "float16"}}));
   EXPECT_EQ(c.num_kv_heads, 2);
   EXPECT_EQ(c.head_dim, 32);
   EXPECT_EQ(c.max_position, 8192);
   EXPECT_TRUE(c.tie_embeddings && c.qkv_bias && c.o_bias && c.mlp_bias);
   EXPECT_EQ(c.stop_ids, (std::vector<TokenId>{5, 6}));
   EXPECT_EQ(c.bos_id, 9);
-  EXPECT_EQ(c.weight_dtype, DType::kF16);
+  EXPECT_EQ(c.weight_dtype, compute::DType::kF16);
 }
 
 TEST(HfConfig, NullMeansAbsentButNotForEos) {
-  const ModelConfig c = Good(With(Base(), {{"num_key_value_heads", nullptr},
-                                           {"head_dim", nullptr},
-                                           {"rope_scaling", nullptr},
-                                           {"eos_token_id", nullptr},
-                                           {"bos_token_id", nullptr}}));
+  const compute::ModelConfig c = Good(With(Base(), {{"num_key_value_heads", nullptr},
+                                                    {"head_dim", nullptr},
+                                                    {"rope_scaling", nullptr},
+                                                    {"eos_token_id", nullptr},
+                                                    {"bos_token_id", nullptr}}));
   EXPECT_EQ(c.num_kv_heads, 4);
   EXPECT_EQ(c.head_dim, 16);
   EXPECT_TRUE(c.stop_ids.empty());
@@ -105,14 +105,14 @@ TEST(HfConfig, QwenWindows) {
 }
 
 TEST(HfConfig, QwenParts) {
-  const ModelConfig q2 =
+  const compute::ModelConfig q2 =
       Good(With(Base("Qwen2ForCausalLM"), {{"num_key_value_heads", 2}, {"tie_word_embeddings", true}}));
   EXPECT_TRUE(q2.qkv_bias);
   EXPECT_FALSE(q2.o_bias || q2.qk_norm);
   EXPECT_TRUE(q2.tie_embeddings);
   EXPECT_EQ(q2.max_position, 32768);
   EXPECT_TRUE(q2.stop_ids.empty());
-  const ModelConfig q3 = Good(With(Base("Qwen3ForCausalLM"), {{"num_key_value_heads", 2}}));
+  const compute::ModelConfig q3 = Good(With(Base("Qwen3ForCausalLM"), {{"num_key_value_heads", 2}}));
   EXPECT_TRUE(q3.qk_norm);
   EXPECT_FALSE(q3.qkv_bias);
   EXPECT_EQ(q3.head_dim, 128) << "its own number, not hidden_size / heads";
@@ -122,32 +122,32 @@ TEST(HfConfig, QwenParts) {
 TEST(HfConfig, RopeScalingInEverySpelling) {
   const json base = With(Base(), {{"max_position_embeddings", 1000}});
   for (const char* key : {"type", "rope_type"}) {
-    const ModelConfig linear = Good(With(base, {{"rope_scaling", {{key, "linear"}, {"factor", 4.0}}}}));
-    EXPECT_EQ(linear.rope.scaling, RopeScaling::kLinear);
+    const compute::ModelConfig linear = Good(With(base, {{"rope_scaling", {{key, "linear"}, {"factor", 4.0}}}}));
+    EXPECT_EQ(linear.rope.scaling, compute::RopeScaling::kLinear);
     EXPECT_EQ(linear.rope.factor, 4.0f);
     EXPECT_EQ(linear.max_position, 4000);
-    const ModelConfig dynamic = Good(With(base, {{"rope_scaling", {{key, "dynamic"}, {"factor", 2.0}}}}));
-    EXPECT_EQ(dynamic.rope.scaling, RopeScaling::kDynamic);
+    const compute::ModelConfig dynamic = Good(With(base, {{"rope_scaling", {{key, "dynamic"}, {"factor", 2.0}}}}));
+    EXPECT_EQ(dynamic.rope.scaling, compute::RopeScaling::kDynamic);
     EXPECT_EQ(dynamic.rope.original_max_position, 1000);
     EXPECT_EQ(dynamic.max_position, 2000);
-    const ModelConfig llama3 = Good(With(base, {{"rope_theta", 5e5},
-                                                {"rope_scaling",
-                                                 {{key, "llama3"},
-                                                  {"factor", 8.0},
-                                                  {"low_freq_factor", 1.0},
-                                                  {"high_freq_factor", 4.0},
-                                                  {"original_max_position_embeddings", 250}}}}));
-    EXPECT_EQ(llama3.rope.scaling, RopeScaling::kLlama3);
+    const compute::ModelConfig llama3 = Good(With(base, {{"rope_theta", 5e5},
+                                                         {"rope_scaling",
+                                                          {{key, "llama3"},
+                                                           {"factor", 8.0},
+                                                           {"low_freq_factor", 1.0},
+                                                           {"high_freq_factor", 4.0},
+                                                           {"original_max_position_embeddings", 250}}}}));
+    EXPECT_EQ(llama3.rope.scaling, compute::RopeScaling::kLlama3);
     EXPECT_EQ(llama3.rope.theta, 5e5f);
     EXPECT_EQ(llama3.rope.original_max_position, 250);
     EXPECT_EQ(llama3.rope.high_freq_factor, 4.0f);
     EXPECT_EQ(llama3.max_position, 1000);
   }
-  const ModelConfig newer =
+  const compute::ModelConfig newer =
       Good(With(base, {{"rope_parameters", {{"rope_type", "linear"}, {"rope_theta", 123.0}, {"factor", 2.0}}}}));
-  EXPECT_EQ(newer.rope.scaling, RopeScaling::kLinear);
+  EXPECT_EQ(newer.rope.scaling, compute::RopeScaling::kLinear);
   EXPECT_EQ(newer.rope.theta, 123.0f);
-  EXPECT_EQ(Good(With(base, {{"rope_parameters", {{"rope_theta", 9.0}}}})).rope.scaling, RopeScaling::kNone);
+  EXPECT_EQ(Good(With(base, {{"rope_parameters", {{"rope_theta", 9.0}}}})).rope.scaling, compute::RopeScaling::kNone);
 }
 
 TEST(HfConfig, RefusedRopeScaling) {
@@ -172,9 +172,9 @@ TEST(HfConfig, RefusesByName) {
   EXPECT_REFUSED(Parse(json::object()).status(), kUnbuilt, "neither 'architectures' nor 'model_type'");
   EXPECT_REFUSED(Parse(With(Base(), {{"hidden_act", "gelu"}})).status(), kUnbuilt, "gelu");
   EXPECT_REFUSED(Parse(With(Base(), {{"quantization_config", {{"quant_method", "gptq"}}}})).status(), kUnbuilt, "gptq");
-  EXPECT_REFUSED(ConfigFromJson("{", "c.json").status(), kLoss, "c.json", "not valid JSON");
-  EXPECT_REFUSED(ConfigFromJson("[]", "c.json").status(), kLoss, "not a JSON object");
-  EXPECT_REFUSED(ConfigFromJson(std::string(100000, '['), "c.json").status(), kLoss, "c.json");
+  EXPECT_REFUSED(compute::ConfigFromJson("{", "c.json").status(), kLoss, "c.json", "not valid JSON");
+  EXPECT_REFUSED(compute::ConfigFromJson("[]", "c.json").status(), kLoss, "not a JSON object");
+  EXPECT_REFUSED(compute::ConfigFromJson(std::string(100000, '['), "c.json").status(), kLoss, "c.json");
   json by_type = Base();
   by_type.erase("architectures");
   by_type["model_type"] = "qwen2";
@@ -209,9 +209,9 @@ TEST(HfConfig, OutOfRangeFieldsNameThemselves) {
 }
 
 TEST(GenerationConfig, TakesWhatIsWritten) {
-  ModelConfig c = Good(Base());
+  compute::ModelConfig c = Good(Base());
   ASSERT_TRUE(
-      ApplyGenerationConfig(
+      compute::ApplyGenerationConfig(
           R"({"eos_token_id":[2,7],"do_sample":true,"temperature":0.6,"top_p":0.9,"top_k":40,"repetition_penalty":1.1})",
           "g.json", &c)
           .ok());
@@ -226,8 +226,8 @@ TEST(GenerationConfig, TakesWhatIsWritten) {
 // Values of published folders that look wrong and have a meaning where they come from.
 TEST(GenerationConfig, TakesWhatPublishedFoldersWrite) {
   const auto stated = [](const char* text) {
-    ModelConfig c = Good(Base());
-    const Status status = ApplyGenerationConfig(text, "g.json", &c);
+    compute::ModelConfig c = Good(Base());
+    const Status status = compute::ApplyGenerationConfig(text, "g.json", &c);
     EXPECT_TRUE(status.ok()) << status.ToString();
     return c.generation_defaults;
   };
@@ -244,13 +244,14 @@ TEST(GenerationConfig, TakesWhatPublishedFoldersWrite) {
 // Request, flag, model, built in: each value by itself.
 TEST(DefaultSampling, EachValueIsOfTheFirstThatStatesIt) {
   StatedSampling flags, model;
-  SamplingParams s = DefaultSampling(flags, model);
+  SamplingParams s = compute::DefaultSampling(flags, model);
   EXPECT_EQ(s.temperature, 0.8f);
   EXPECT_EQ(s.top_p, 0.95f);
   EXPECT_EQ(s.top_k, 40);
   EXPECT_EQ(s.min_p, 0.05f);
   EXPECT_FALSE(s.NeedsHistory());
-  EXPECT_EQ(DefaultSamplingText(flags, model, "m"), "temperature 0.8, top_p 0.95, top_k 40, min_p 0.05 (built in)");
+  EXPECT_EQ(compute::DefaultSamplingText(flags, model, "m"),
+            "temperature 0.8, top_p 0.95, top_k 40, min_p 0.05 (built in)");
   model.temperature = 0.6;
   model.top_k = 0;
   model.repetition_penalty = 1.25;
@@ -258,7 +259,7 @@ TEST(DefaultSampling, EachValueIsOfTheFirstThatStatesIt) {
   flags.min_p = 0.0;
   flags.presence_penalty = 0.5;
   flags.frequency_penalty = -0.5;
-  s = DefaultSampling(flags, model);
+  s = compute::DefaultSampling(flags, model);
   EXPECT_EQ(s.temperature, 0.6f);
   EXPECT_EQ(s.top_p, 0.95f);
   EXPECT_EQ(s.top_k, 0);
@@ -266,22 +267,23 @@ TEST(DefaultSampling, EachValueIsOfTheFirstThatStatesIt) {
   EXPECT_EQ(s.repetition_penalty, 1.25f);
   EXPECT_EQ(s.presence_penalty, 0.5f);
   EXPECT_EQ(s.frequency_penalty, -0.5f);
-  EXPECT_EQ(DefaultSamplingText(flags, model, "m"),
+  EXPECT_EQ(compute::DefaultSamplingText(flags, model, "m"),
             "temperature 0.6 (m), top_p 0.95 (built in), top_k -1, min_p 0 (by flag), repetition_penalty 1.25 (m), "
             "presence_penalty 0.5, frequency_penalty -0.5 (by flag)");
 }
 
 TEST(GenerationConfig, GreedyConfigsLeaveDefaultsAlone) {
-  ModelConfig c = Good(Base());
-  ASSERT_TRUE(ApplyGenerationConfig(R"({"eos_token_id":9,"do_sample":false,"temperature":0.6})", "g.json", &c).ok());
+  compute::ModelConfig c = Good(Base());
+  ASSERT_TRUE(
+      compute::ApplyGenerationConfig(R"({"eos_token_id":9,"do_sample":false,"temperature":0.6})", "g.json", &c).ok());
   EXPECT_EQ(c.stop_ids, (std::vector<TokenId>{2, 9}));
   EXPECT_FALSE(c.generation_defaults.any());
 }
 
 TEST(GenerationConfig, WhatIsNotBuiltIsNamed) {
   const auto warnings = [](const char* text) {
-    ModelConfig c = Good(Base());
-    EXPECT_TRUE(ApplyGenerationConfig(text, "g.json", &c).ok()) << text;
+    compute::ModelConfig c = Good(Base());
+    EXPECT_TRUE(compute::ApplyGenerationConfig(text, "g.json", &c).ok()) << text;
     return c.warnings;
   };
   EXPECT_EQ(
@@ -311,8 +313,8 @@ TEST(GenerationConfig, RangesAreThoseOfSampling) {
                         Case{"min_p", {"0", "1"}, {"-0.001", "1.001"}, "0 to 1"},
                         Case{"repetition_penalty", {"0.01", "10"}, {"1e-38", "0.0099", "10.01"}, "0.01 to 10"}}) {
     const auto apply = [&](const char* value) {
-      ModelConfig config = Good(Base());
-      return ApplyGenerationConfig(std::string("{\"") + c.key + "\":" + value + "}", "g.json", &config);
+      compute::ModelConfig config = Good(Base());
+      return compute::ApplyGenerationConfig(std::string("{\"") + c.key + "\":" + value + "}", "g.json", &config);
     };
     for (const char* value : c.inside) EXPECT_TRUE(apply(value).ok()) << c.key << " " << value;
     for (const char* value : c.outside) EXPECT_REFUSED(apply(value), kLoss, "g.json", c.key, c.range);
@@ -320,25 +322,25 @@ TEST(GenerationConfig, RangesAreThoseOfSampling) {
 }
 
 TEST(GenerationConfig, RefusesBadValues) {
-  ModelConfig c = Good(Base());
-  EXPECT_REFUSED(ApplyGenerationConfig(R"({"temperature":-1})", "g.json", &c), kLoss, "g.json", "temperature");
-  EXPECT_REFUSED(ApplyGenerationConfig(R"({"top_p":-0.5})", "g.json", &c), kLoss, "top_p", "-0.5");
-  EXPECT_REFUSED(ApplyGenerationConfig(R"({"top_p":"high"})", "g.json", &c), kLoss, "top_p", "number");
-  EXPECT_REFUSED(ApplyGenerationConfig(R"({"eos_token_id":100})", "g.json", &c), kLoss, "eos_token_id");
+  compute::ModelConfig c = Good(Base());
+  EXPECT_REFUSED(compute::ApplyGenerationConfig(R"({"temperature":-1})", "g.json", &c), kLoss, "g.json", "temperature");
+  EXPECT_REFUSED(compute::ApplyGenerationConfig(R"({"top_p":-0.5})", "g.json", &c), kLoss, "top_p", "-0.5");
+  EXPECT_REFUSED(compute::ApplyGenerationConfig(R"({"top_p":"high"})", "g.json", &c), kLoss, "top_p", "number");
+  EXPECT_REFUSED(compute::ApplyGenerationConfig(R"({"eos_token_id":100})", "g.json", &c), kLoss, "eos_token_id");
 }
 
 TEST(Architectures, RowsAreWhole) {
-  EXPECT_GE(Architectures().size(), 4u);
-  for (const Architecture* a : Architectures()) {
-    EXPECT_EQ(FindArchitecture(a->name), a);
-    EXPECT_EQ(FindHfArchitecture(a->hf_class), a);
-    EXPECT_EQ(FindHfArchitectureByType(a->hf_model_type), a);
-    EXPECT_EQ(FindGgufArchitecture(a->gguf_name), a->gguf_name.empty() ? nullptr : a);
+  EXPECT_GE(compute::Architectures().size(), 4u);
+  for (const compute::Architecture* a : compute::Architectures()) {
+    EXPECT_EQ(compute::FindArchitecture(a->name), a);
+    EXPECT_EQ(compute::FindHfArchitecture(a->hf_class), a);
+    EXPECT_EQ(compute::FindHfArchitectureByType(a->hf_model_type), a);
+    EXPECT_EQ(compute::FindGgufArchitecture(a->gguf_name), a->gguf_name.empty() ? nullptr : a);
     EXPECT_NE(a->hf_names, nullptr);
     EXPECT_NE(a->gguf_names, nullptr);
   }
-  EXPECT_EQ(FindGgufArchitecture(""), nullptr);
-  EXPECT_EQ(LayerTensorName("blk.{}.attn_q.weight", 31), "blk.31.attn_q.weight");
+  EXPECT_EQ(compute::FindGgufArchitecture(""), nullptr);
+  EXPECT_EQ(compute::LayerTensorName("blk.{}.attn_q.weight", 31), "blk.31.attn_q.weight");
 }
 
 }  // namespace

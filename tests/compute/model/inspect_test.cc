@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 ModelDescription Description() {
@@ -194,4 +194,4 @@ TEST(InspectWhole, JsonLeavesOutWhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -9,7 +9,7 @@
 #include "compute/model/decoder.h"
 #include "model_files.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20, kGiB = int64_t{1} << 30;
@@ -224,8 +224,7 @@ TEST(DecoderLimits, BuffersGrowByWhatAnotherTokenNeeds) {
   // Four of hidden, two each of query and key, one of inner: 4 * 64 + 2 * 64 + 2 * 32 + 128 floats, beside kernels' own
   // memory. Packed tokens of 64 columns lie in three of hidden, those of 128 where the second of inner does.
   const auto own = [&](int64_t tokens) {
-    return bytes(tokens, 1, 1) - kernels::WorkspaceBytes(tokens, 128, 4, 16, 1) -
-           kernels::PackedTokenBytes(tokens, 128);
+    return bytes(tokens, 1, 1) - WorkspaceBytes(tokens, 128, 4, 16, 1) - PackedTokenBytes(tokens, 128);
   };
   EXPECT_NEAR(static_cast<double>(own(1024) - own(512)), 512 * 576 * 4, 3 * 64);
   EXPECT_EQ(bytes(64, 33, 1) - bytes(64, 17, 1), 16 * 1000 * 4);
@@ -253,4 +252,4 @@ TEST(CacheFolder, FollowsTheEnvironmentInOrder) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

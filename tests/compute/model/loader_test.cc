@@ -22,33 +22,33 @@ using test::TinyGguf;
 
 constexpr StatusCode kLoss = StatusCode::kDataLoss;
 
-ModelDescription Describe(const std::string& path) {
-  Result<ModelDescription> d = DescribeModel(path);
+compute::ModelDescription Describe(const std::string& path) {
+  Result<compute::ModelDescription> d = compute::DescribeModel(path);
   EXPECT_TRUE(d.ok()) << d.status().ToString();
-  return d.ok() ? *d : ModelDescription();
+  return d.ok() ? *d : compute::ModelDescription();
 }
-ModelWeights Load(const ModelDescription& d, const LoadWeightsOptions& options = {}) {
-  Result<ModelWeights> w = LoadWeights(d, options, SystemClock());
+compute::ModelWeights Load(const compute::ModelDescription& d, const compute::LoadWeightsOptions& options = {}) {
+  Result<compute::ModelWeights> w = compute::LoadWeights(d, options, SystemClock());
   EXPECT_TRUE(w.ok()) << w.status().ToString();
-  return w.ok() ? *w : ModelWeights();
+  return w.ok() ? *w : compute::ModelWeights();
 }
-std::vector<float> Row(const MatrixView& m, int64_t row) {
+std::vector<float> Row(const compute::MatrixView& m, int64_t row) {
   std::vector<float> out(static_cast<size_t>(m.cols));
-  kernels::Dequantize(m.dtype, static_cast<const std::byte*>(m.data) + row * m.row_bytes, m.cols, out.data());
+  compute::Dequantize(m.dtype, static_cast<const std::byte*>(m.data) + row * m.row_bytes, m.cols, out.data());
   return out;
 }
 Status LoadStatus(const std::string& path) {
-  const auto d = DescribeModel(path);
-  return d.ok() ? LoadWeights(*d, {}, SystemClock()).status() : d.status();
+  const auto d = compute::DescribeModel(path);
+  return d.ok() ? compute::LoadWeights(*d, {}, SystemClock()).status() : d.status();
 }
 
 TEST(Loader, GgufWeightsAreViewsOfWhatTheFileHolds) {
   TempFolder folder;
   const std::string path = folder.Write("m.gguf", TinyGguf().Build());
-  const ModelDescription d = Describe(path);
-  EXPECT_EQ(d.source, ModelDescription::Source::kGguf);
+  const compute::ModelDescription d = Describe(path);
+  EXPECT_EQ(d.source, compute::ModelDescription::Source::kGguf);
   EXPECT_EQ(d.config.name, "m");
-  const ModelWeights w = Load(d);
+  const compute::ModelWeights w = Load(d);
   ASSERT_EQ(w.layers.size(), 1u);
   EXPECT_EQ(w.embedding.rows, 12);
   EXPECT_EQ(w.embedding.cols, 8);
@@ -63,10 +63,10 @@ TEST(Loader, GgufWeightsAreViewsOfWhatTheFileHolds) {
 
 TEST(Loader, StorageOutlivesEverythingElse) {
   TempFolder folder;
-  MatrixView view;
+  compute::MatrixView view;
   std::shared_ptr<const void> storage;
   {
-    const ModelWeights w = Load(Describe(folder.Write("m.gguf", TinyGguf().Build())));
+    const compute::ModelWeights w = Load(Describe(folder.Write("m.gguf", TinyGguf().Build())));
     view = w.embedding;
     storage = w.storage;
   }
@@ -99,17 +99,19 @@ TEST(Loader, EveryGoldenModelLoadsInBothModes) {
                            "gguf-q6_k",
                            "gguf-mixed"}) {
     SCOPED_TRACE(name);
-    const ModelDescription d = Describe(GoldenFolder(name));
+    const compute::ModelDescription d = Describe(GoldenFolder(name));
     ASSERT_TRUE(d.weights_status.ok());
-    const ModelWeights stored = Load(d);
-    const ModelWeights f32 = Load(d, {.dequantize_to_f32 = true});
+    const compute::ModelWeights stored = Load(d);
+    const compute::ModelWeights f32 = Load(d, {.dequantize_to_f32 = true});
     ASSERT_EQ(static_cast<int64_t>(f32.layers.size()), d.config.num_layers);
     EXPECT_EQ(f32.bytes, 4 * d.config.NumParameters());
     const int64_t last = d.config.num_layers - 1;
-    const LayerWeights &a = stored.layers[static_cast<size_t>(last)], &b = f32.layers[static_cast<size_t>(last)];
-    for (const auto member : {&LayerWeights::wq, &LayerWeights::wk, &LayerWeights::wv, &LayerWeights::wo,
-                              &LayerWeights::w_gate, &LayerWeights::w_up, &LayerWeights::w_down}) {
-      EXPECT_EQ((b.*member).dtype, DType::kF32);
+    const compute::LayerWeights &a = stored.layers[static_cast<size_t>(last)],
+                                &b = f32.layers[static_cast<size_t>(last)];
+    for (const auto member : {&compute::LayerWeights::wq, &compute::LayerWeights::wk, &compute::LayerWeights::wv,
+                              &compute::LayerWeights::wo, &compute::LayerWeights::w_gate, &compute::LayerWeights::w_up,
+                              &compute::LayerWeights::w_down}) {
+      EXPECT_EQ((b.*member).dtype, compute::DType::kF32);
       EXPECT_EQ(Row(a.*member, (a.*member).rows - 1), Row(b.*member, (b.*member).rows - 1));
     }
     EXPECT_EQ(a.bq != nullptr, d.config.qkv_bias);
@@ -119,13 +121,13 @@ TEST(Loader, EveryGoldenModelLoadsInBothModes) {
 }
 
 TEST(Loader, HuggingFaceExtras) {
-  const ModelDescription d = Describe(GoldenFolder("llama-gqa") + "/");
+  const compute::ModelDescription d = Describe(GoldenFolder("llama-gqa") + "/");
   EXPECT_EQ(d.config.name, "llama-gqa");
   EXPECT_NE(d.chat_template.find("im_start"), std::string::npos);
   EXPECT_FALSE(d.tokenizer_json.empty());
   EXPECT_EQ(d.config.generation_defaults.temperature, 0.7);
   EXPECT_EQ(d.config.stop_ids, (std::vector<TokenId>{2, 0}));
-  EXPECT_EQ(d.config.rope.scaling, RopeScaling::kLlama3);
+  EXPECT_EQ(d.config.rope.scaling, compute::RopeScaling::kLlama3);
   ASSERT_EQ(d.tensor_formats.size(), 1u);
   EXPECT_EQ(d.tensor_formats[0].tensors, 20);
 }
@@ -135,7 +137,7 @@ TEST(Loader, ChatTemplateSources) {
   folder.Write("config.json", ReadFile(GoldenFolder("yi") + "/config.json"));
   // "for chats, for chats with tools"
   const auto templates = [&] {
-    const ModelDescription d = Describe(folder.path());
+    const compute::ModelDescription d = Describe(folder.path());
     return d.chat_template + "," + d.tool_use_template;
   };
   EXPECT_EQ(templates(), ",");
@@ -159,9 +161,9 @@ TEST(Loader, ChatTemplateSources) {
   std::filesystem::remove(folder.path() + "/additional_chat_templates/tool_use.jinja");
   EXPECT_EQ(templates(), "J,") << "files replace what a JSON file says";
   folder.Write("tokenizer_config.json", R"({"chat_template":7})");
-  EXPECT_REFUSED(DescribeModel(folder.path()).status(), kLoss, "tokenizer_config.json", "chat_template");
+  EXPECT_REFUSED(compute::DescribeModel(folder.path()).status(), kLoss, "tokenizer_config.json", "chat_template");
   folder.Write("tokenizer_config.json", R"({"chat_template":{"default":7}})");
-  EXPECT_REFUSED(DescribeModel(folder.path()).status(), kLoss, "tokenizer_config.json", "default");
+  EXPECT_REFUSED(compute::DescribeModel(folder.path()).status(), kLoss, "tokenizer_config.json", "default");
 }
 
 // One golden model with one thing broken.
@@ -236,31 +238,33 @@ TEST(Loader, MisalignedSafetensorsAreCopied) {
   ++header;
   std::memcpy(file.data(), &header, 8);
   folder.Write("model.safetensors", file);
-  const ModelWeights w = Load(Describe(folder.path())), expected = Load(Describe(GoldenFolder("llama-gqa")));
+  const compute::ModelWeights w = Load(Describe(folder.path())), expected = Load(Describe(GoldenFolder("llama-gqa")));
   EXPECT_EQ(reinterpret_cast<uintptr_t>(w.embedding.data) % 4, 0u);
   EXPECT_EQ(Row(w.embedding, 5), Row(expected.embedding, 5));
 }
 
 TEST(Loader, PathsThatAreNoModel) {
   TempFolder folder;
-  EXPECT_REFUSED(DescribeModel(folder.path() + "/none").status(), StatusCode::kNotFound, "/none");
-  EXPECT_REFUSED(DescribeModel(folder.path()).status(), StatusCode::kNotFound, "config.json", ".gguf");
-  EXPECT_REFUSED(DescribeModel("").status(), StatusCode::kInvalidArgument, "empty");
-  EXPECT_REFUSED(DescribeModel(folder.Write("x.bin", "hello")).status(), StatusCode::kInvalidArgument, "x.bin");
-  EXPECT_REFUSED(DescribeModel(folder.Write("x.gguf", "hello")).status(), kLoss, "x.gguf", "not a GGUF");
-  EXPECT_REFUSED(DescribeModel(folder.Write("y.gguf", "")).status(), kLoss, "y.gguf", "empty");
-  EXPECT_REFUSED(DescribeModel("/dev/null").status(), StatusCode::kInvalidArgument, "not a regular file");
-  EXPECT_REFUSED(DescribeModel(folder.path()).status(), StatusCode::kInvalidArgument, "2 .gguf files");
+  EXPECT_REFUSED(compute::DescribeModel(folder.path() + "/none").status(), StatusCode::kNotFound, "/none");
+  EXPECT_REFUSED(compute::DescribeModel(folder.path()).status(), StatusCode::kNotFound, "config.json", ".gguf");
+  EXPECT_REFUSED(compute::DescribeModel("").status(), StatusCode::kInvalidArgument, "empty");
+  EXPECT_REFUSED(compute::DescribeModel(folder.Write("x.bin", "hello")).status(), StatusCode::kInvalidArgument,
+                 "x.bin");
+  EXPECT_REFUSED(compute::DescribeModel(folder.Write("x.gguf", "hello")).status(), kLoss, "x.gguf", "not a GGUF");
+  EXPECT_REFUSED(compute::DescribeModel(folder.Write("y.gguf", "")).status(), kLoss, "y.gguf", "empty");
+  EXPECT_REFUSED(compute::DescribeModel("/dev/null").status(), StatusCode::kInvalidArgument, "not a regular file");
+  EXPECT_REFUSED(compute::DescribeModel(folder.path()).status(), StatusCode::kInvalidArgument, "2 .gguf files");
 }
 
 TEST(Dummy, FromAConfigurationAlone) {
   TempFolder folder;
   const std::string config = folder.Write("config.json", ReadFile(GoldenFolder("qwen3") + "/config.json"));
-  const ModelDescription d = Describe(folder.path());
-  EXPECT_REFUSED(LoadWeights(d, {}, SystemClock()).status(), StatusCode::kNotFound, "model.safetensors");
-  const ModelWeights a = Load(d, {.dummy = true, .seed = 7}), b = Load(Describe(config), {.dummy = true, .seed = 7});
-  const ModelWeights c = Load(d, {.dummy = true, .seed = 8});
-  EXPECT_EQ(a.embedding.dtype, DType::kBF16);
+  const compute::ModelDescription d = Describe(folder.path());
+  EXPECT_REFUSED(compute::LoadWeights(d, {}, SystemClock()).status(), StatusCode::kNotFound, "model.safetensors");
+  const compute::ModelWeights a = Load(d, {.dummy = true, .seed = 7}),
+                              b = Load(Describe(config), {.dummy = true, .seed = 7});
+  const compute::ModelWeights c = Load(d, {.dummy = true, .seed = 8});
+  EXPECT_EQ(a.embedding.dtype, compute::DType::kBF16);
   EXPECT_EQ(Row(a.layers[1].w_up, 3), Row(b.layers[1].w_up, 3));
   EXPECT_NE(Row(a.layers[1].w_up, 3), Row(c.layers[1].w_up, 3));
   EXPECT_NE(Row(a.layers[1].w_up, 3), Row(a.layers[0].w_up, 3));
@@ -269,22 +273,22 @@ TEST(Dummy, FromAConfigurationAlone) {
   ASSERT_NE(a.layers[0].q_norm, nullptr);
   EXPECT_NE(a.format.find("dummy bf16"), std::string::npos);
   const std::string named = folder.Write("shape.json", ReadFile(config));
-  EXPECT_REFUSED(LoadWeights(Describe(named), {}, SystemClock()).status(), StatusCode::kNotFound,
+  EXPECT_REFUSED(compute::LoadWeights(Describe(named), {}, SystemClock()).status(), StatusCode::kNotFound,
                  "--load-format dummy");
   EXPECT_EQ(Row(Load(Describe(named), {.dummy = true, .seed = 7}).embedding, 0), Row(a.embedding, 0));
 }
 
 // A norm is ones; a bias is as near to normal as a matrix is, and of its own.
 TEST(Dummy, BiasesAreMadeUpAndNormsAreOnes) {
-  ModelDescription d = Describe(GoldenFolder("llama-mha"));
+  compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));
   d.config.qkv_bias = d.config.o_bias = d.config.mlp_bias = d.config.qk_norm = true;
-  const ModelConfig& c = d.config;
-  const ModelWeights w = Load(d, {.dummy = true, .seed = 1});
+  const compute::ModelConfig& c = d.config;
+  const compute::ModelWeights w = Load(d, {.dummy = true, .seed = 1});
   const int64_t q = c.num_heads * c.head_dim, kv = c.num_kv_heads * c.head_dim, hidden = c.hidden_size,
                 inter = c.intermediate_size;
   ASSERT_GT(w.layers.size(), 1u);
   std::set<std::vector<float>> distinct;
-  for (const LayerWeights& layer : w.layers) {
+  for (const compute::LayerWeights& layer : w.layers) {
     const std::pair<const float*, int64_t> biases[] = {
         {layer.bq, q},       {layer.bk, kv},        {layer.bv, kv},        {layer.bo, hidden},
         {layer.b_up, inter}, {layer.b_gate, inter}, {layer.b_down, hidden}};
@@ -309,9 +313,9 @@ TEST(Dummy, BiasesAreMadeUpAndNormsAreOnes) {
 }
 
 TEST(Dummy, ValuesArePinnedAndNearNormal) {
-  ModelDescription d = Describe(GoldenFolder("llama-mha"));
+  compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));
   d.config.vocab_size = 4096;
-  const ModelWeights f32 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = DType::kF32});
+  const compute::ModelWeights f32 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = compute::DType::kF32});
   double sum = 0, squares = 0;
   int64_t within = 0;
   std::set<float> distinct;
@@ -329,48 +333,48 @@ TEST(Dummy, ValuesArePinnedAndNearNormal) {
   EXPECT_NEAR(static_cast<double>(within) / n, 0.68, 0.02);  // the normal's share within one deviation
   EXPECT_GT(distinct.size(), 500u);
   // Other formats round the same numbers.
-  const ModelWeights bf16 = Load(d, {.dummy = true, .seed = 1}),
-                     q8 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = DType::kQ8_0});
-  const ModelWeights f16 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = DType::kF16});
+  const compute::ModelWeights bf16 = Load(d, {.dummy = true, .seed = 1}),
+                              q8 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = compute::DType::kQ8_0});
+  const compute::ModelWeights f16 = Load(d, {.dummy = true, .seed = 1, .dummy_dtype = compute::DType::kF16});
   const auto exact = Row(f32.layers[1].w_down, 9);
   const auto from_bf16 = Row(bf16.layers[1].w_down, 9), from_q8 = Row(q8.layers[1].w_down, 9),
              from_f16 = Row(f16.layers[1].w_down, 9);
-  EXPECT_EQ(q8.layers[1].w_down.dtype, DType::kQ8_0);
+  EXPECT_EQ(q8.layers[1].w_down.dtype, compute::DType::kQ8_0);
   for (size_t i = 0; i < exact.size(); ++i) {
     EXPECT_NEAR(from_bf16[i], exact[i], 0.0003);
     EXPECT_NEAR(from_q8[i], exact[i], 0.0004);
     EXPECT_NEAR(from_f16[i], exact[i], 0.00005);
   }
-  EXPECT_REFUSED(LoadWeights(d, {.dummy = true, .dummy_dtype = DType::kQ4_K}, SystemClock()).status(),
+  EXPECT_REFUSED(compute::LoadWeights(d, {.dummy = true, .dummy_dtype = compute::DType::kQ4_K}, SystemClock()).status(),
                  StatusCode::kInvalidArgument, "q4_k");
 }
 
 TEST(Inspect, TextAndJson) {
-  const ModelDescription d = Describe(GoldenFolder("gguf-mixed"));
-  InspectOptions options;
+  const compute::ModelDescription d = Describe(GoldenFolder("gguf-mixed"));
+  compute::InspectOptions options;
   options.memory.available_bytes = int64_t{4} << 30;
-  const auto j = InspectJson(d, options);
+  const auto j = compute::InspectJson(d, options);
   EXPECT_EQ(j["architecture"], "llama");
   EXPECT_EQ(j["format"], "gguf");
   EXPECT_EQ(j["parameters"], d.config.NumParameters());
   EXPECT_EQ(j["tensor_formats"].size(), 11u);
-  EXPECT_EQ(j["kv_bytes_per_token"], d.config.KvBytesPerToken(DType::kBF16));
+  EXPECT_EQ(j["kv_bytes_per_token"], d.config.KvBytesPerToken(compute::DType::kBF16));
   EXPECT_EQ(j["shape"]["head_dim"], 16);
   EXPECT_GT(j["memory_plan"]["blocks"], 0);
-  const std::string text = InspectText(d, options);
+  const std::string text = compute::InspectText(d, options);
   for (const char* part : {"q6_k", "bf16", "memory plan", "llama", "256 tokens"})
     EXPECT_NE(text.find(part), std::string::npos) << part;
   options.memory.available_bytes = 1000;
-  EXPECT_NE(InspectText(d, options).find("does not fit"), std::string::npos);
+  EXPECT_NE(compute::InspectText(d, options).find("does not fit"), std::string::npos);
   options.memory.available_bytes = -1;
-  EXPECT_TRUE(InspectJson(d, options)["memory_plan"].is_null());
+  EXPECT_TRUE(compute::InspectJson(d, options)["memory_plan"].is_null());
 }
 
 TEST(Catalog, ListsAndResolves) {
   TempFolder cache;
-  EXPECT_TRUE(ListModels(cache.path()).empty());
-  EXPECT_REFUSED(ResolveModel("", cache.path()).status(), StatusCode::kNotFound, "smollm2-135m", "scripts/serve.sh",
-                 ".gguf");
+  EXPECT_TRUE(compute::ListModels(cache.path()).empty());
+  EXPECT_REFUSED(compute::ResolveModel("", cache.path()).status(), StatusCode::kNotFound, "smollm2-135m",
+                 "scripts/serve.sh", ".gguf");
   const std::string gguf = TinyGguf().Build();
   const std::string default_model = cache.Write("models/smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf", gguf);
   const std::string loose = cache.Write("models/loose.gguf", gguf);
@@ -379,22 +383,22 @@ TEST(Catalog, ListsAndResolves) {
   cache.Write("models/hf/config.json", "{}");
   cache.Write("models/empty/notes.txt", "");
   std::vector<std::string> names;
-  for (const CatalogEntry& m : ListModels(cache.path())) names.push_back(m.name);
+  for (const compute::CatalogEntry& m : compute::ListModels(cache.path())) names.push_back(m.name);
   EXPECT_EQ(names, (std::vector<std::string>{"hf", "loose", "smollm2-135m", "two/a", "two/b"}));
-  EXPECT_EQ(*ResolveModel("", cache.path()), default_model);
-  EXPECT_EQ(*ResolveModel("smollm2-135m", cache.path()), default_model);
-  EXPECT_EQ(*ResolveModel("loose", cache.path()), loose);
-  EXPECT_EQ(*ResolveModel(loose, cache.path()), loose);
-  EXPECT_EQ(*ResolveModel("hf", cache.path()), cache.path() + "/models/hf");
-  EXPECT_REFUSED(ResolveModel("gpt-5", cache.path()).status(), StatusCode::kNotFound, "'gpt-5'", "two/a",
+  EXPECT_EQ(*compute::ResolveModel("", cache.path()), default_model);
+  EXPECT_EQ(*compute::ResolveModel("smollm2-135m", cache.path()), default_model);
+  EXPECT_EQ(*compute::ResolveModel("loose", cache.path()), loose);
+  EXPECT_EQ(*compute::ResolveModel(loose, cache.path()), loose);
+  EXPECT_EQ(*compute::ResolveModel("hf", cache.path()), cache.path() + "/models/hf");
+  EXPECT_REFUSED(compute::ResolveModel("gpt-5", cache.path()).status(), StatusCode::kNotFound, "'gpt-5'", "two/a",
                  "scripts/serve.sh");
 }
 
 TEST(DefaultModel, LoadsWhereItIsInstalled) {
   const char* given = std::getenv("TACTUS_DEFAULT_MODEL");
-  const auto path = given != nullptr ? Result<std::string>(std::string(given)) : ResolveModel("");
+  const auto path = given != nullptr ? Result<std::string>(std::string(given)) : compute::ResolveModel("");
   if (!path.ok()) GTEST_SKIP() << "set TACTUS_DEFAULT_MODEL to the default model's file: " << path.status().message();
-  const ModelDescription d = Describe(*path);
+  const compute::ModelDescription d = Describe(*path);
   EXPECT_EQ(d.config.architecture, "llama");
   EXPECT_EQ(d.config.num_layers, 30);
   EXPECT_EQ(d.config.NumParameters(), 134'515'008);
@@ -402,9 +406,9 @@ TEST(DefaultModel, LoadsWhereItIsInstalled) {
   EXPECT_EQ(d.gguf_tokenizer.pre, "smollm");
   EXPECT_EQ(d.gguf_tokenizer.tokens.size(), 49152u);
   EXPECT_FALSE(d.chat_template.empty());
-  const ModelWeights w = Load(d);
+  const compute::ModelWeights w = Load(d);
   EXPECT_EQ(w.format, "q4_1 (210), f32 (61), q8_0 (1)");
-  EXPECT_EQ(w.embedding.dtype, DType::kQ8_0);
+  EXPECT_EQ(w.embedding.dtype, compute::DType::kQ8_0);
   EXPECT_EQ(w.lm_head.data, w.embedding.data);
 }
 

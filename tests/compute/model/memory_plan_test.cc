@@ -10,8 +10,8 @@ constexpr int64_t kMiB = int64_t{1} << 20, kGiB = int64_t{1} << 30;
 constexpr StatusCode kBad = StatusCode::kInvalidArgument;
 
 // TinyLlama 1.1B.
-ModelConfig TinyLlama() {
-  ModelConfig c;
+compute::ModelConfig TinyLlama() {
+  compute::ModelConfig c;
   c.architecture = "llama";
   c.hidden_size = 2048;
   c.num_layers = 22;
@@ -24,8 +24,8 @@ ModelConfig TinyLlama() {
   c.window.assign(22, 0);
   return c;
 }
-MemoryPlanInput Input() {
-  MemoryPlanInput in;
+compute::MemoryPlanInput Input() {
+  compute::MemoryPlanInput in;
   in.weight_bytes = 2 * kGiB;
   in.available_bytes = 16 * kGiB;
   return in;
@@ -33,54 +33,54 @@ MemoryPlanInput Input() {
 
 TEST(ModelConfig, ParametersAndKv) {
   EXPECT_EQ(TinyLlama().NumParameters(), 1'100'048'384);  // as transformers counts them
-  EXPECT_EQ(TinyLlama().KvBytesPerToken(DType::kBF16), 22 * 2 * 4 * 64 * 2);
-  EXPECT_EQ(TinyLlama().KvBytesPerToken(DType::kF32), 22 * 2 * 4 * 64 * 4);
-  EXPECT_EQ(TinyLlama().KvBytesPerToken(DType::kInt8), 22 * 2 * 4 * (64 + 4));  // a scale per head
-  ModelConfig tied = TinyLlama();
+  EXPECT_EQ(TinyLlama().KvBytesPerToken(compute::DType::kBF16), 22 * 2 * 4 * 64 * 2);
+  EXPECT_EQ(TinyLlama().KvBytesPerToken(compute::DType::kF32), 22 * 2 * 4 * 64 * 4);
+  EXPECT_EQ(TinyLlama().KvBytesPerToken(compute::DType::kInt8), 22 * 2 * 4 * (64 + 4));  // a scale per head
+  compute::ModelConfig tied = TinyLlama();
   tied.tie_embeddings = true;
   EXPECT_EQ(tied.NumParameters(), 1'100'048'384 - 32000 * 2048);
-  ModelConfig biased = TinyLlama();
+  compute::ModelConfig biased = TinyLlama();
   biased.qkv_bias = biased.o_bias = biased.mlp_bias = biased.qk_norm = true;
   EXPECT_EQ(biased.NumParameters() - TinyLlama().NumParameters(),
             22 * (2048 + 2 * 256 + 2048 + 2 * 5632 + 2048 + 2 * 64));
 }
 
 TEST(ModelConfig, ValidationNamesTheField) {
-  using Field = decltype(&ModelConfig::hidden_size);
+  using Field = decltype(&compute::ModelConfig::hidden_size);
   struct Case {
     Field field;
     const char* name;
   };
-  const Case cases[] = {{&ModelConfig::hidden_size, "hidden_size"},
-                        {&ModelConfig::num_layers, "num_layers"},
-                        {&ModelConfig::num_heads, "num_heads"},
-                        {&ModelConfig::num_kv_heads, "num_kv_heads"},
-                        {&ModelConfig::head_dim, "head_dim"},
-                        {&ModelConfig::vocab_size, "vocab_size"},
-                        {&ModelConfig::intermediate_size, "intermediate_size"},
-                        {&ModelConfig::max_position, "max_position"}};
-  EXPECT_TRUE(ValidateConfig(TinyLlama()).ok());
-  static_assert(kMaxConfigHeadDim == kernels::kMaxHeadDim,
+  const Case cases[] = {{&compute::ModelConfig::hidden_size, "hidden_size"},
+                        {&compute::ModelConfig::num_layers, "num_layers"},
+                        {&compute::ModelConfig::num_heads, "num_heads"},
+                        {&compute::ModelConfig::num_kv_heads, "num_kv_heads"},
+                        {&compute::ModelConfig::head_dim, "head_dim"},
+                        {&compute::ModelConfig::vocab_size, "vocab_size"},
+                        {&compute::ModelConfig::intermediate_size, "intermediate_size"},
+                        {&compute::ModelConfig::max_position, "max_position"}};
+  EXPECT_TRUE(compute::ValidateConfig(TinyLlama()).ok());
+  static_assert(compute::kMaxConfigHeadDim == compute::kMaxHeadDim,
                 "a head_dim that the kernels refuse must not pass validation");
   for (const Case& x : cases) {
     for (const int64_t bad : {int64_t{0}, int64_t{-1}, int64_t{1} << 40}) {
-      ModelConfig c = TinyLlama();
+      compute::ModelConfig c = TinyLlama();
       c.*x.field = bad;
-      EXPECT_REFUSED(ValidateConfig(c), kBad, x.name, std::to_string(bad));
+      EXPECT_REFUSED(compute::ValidateConfig(c), kBad, x.name, std::to_string(bad));
     }
   }
-  ModelConfig c = TinyLlama();
+  compute::ModelConfig c = TinyLlama();
   c.window.pop_back();
-  EXPECT_REFUSED(ValidateConfig(c), kBad, "21 entries for 22");
+  EXPECT_REFUSED(compute::ValidateConfig(c), kBad, "21 entries for 22");
   c = TinyLlama();
   c.rope.frequency_factors.assign(31, 1.0f);
-  EXPECT_REFUSED(ValidateConfig(c), kBad, "31 RoPE frequency factors");
+  EXPECT_REFUSED(compute::ValidateConfig(c), kBad, "31 RoPE frequency factors");
 }
 
 TEST(MemoryPlan, SumsAndBlocks) {
-  MemoryPlanInput in = Input();
+  compute::MemoryPlanInput in = Input();
   in.kv_memory_bytes = kGiB;
-  const auto plan = PlanMemory(TinyLlama(), in);
+  const auto plan = compute::PlanMemory(TinyLlama(), in);
   ASSERT_TRUE(plan.ok()) << plan.status().ToString();
   const int64_t block_bytes = 16 * 22528;
   EXPECT_EQ(plan->num_blocks, kGiB / block_bytes);
@@ -94,12 +94,12 @@ TEST(MemoryPlan, SumsAndBlocks) {
 }
 
 TEST(MemoryPlan, SwapSpaceIsWholeBlocksAndCounted) {
-  MemoryPlanInput in = Input();
+  compute::MemoryPlanInput in = Input();
   in.kv_memory_bytes = kGiB;
-  const auto without = PlanMemory(TinyLlama(), in);
+  const auto without = compute::PlanMemory(TinyLlama(), in);
   const int64_t block_bytes = 16 * 22528;
   in.swap_bytes = 10 * block_bytes + 5;
-  const auto plan = PlanMemory(TinyLlama(), in);
+  const auto plan = compute::PlanMemory(TinyLlama(), in);
   ASSERT_TRUE(without.ok() && plan.ok());
   EXPECT_EQ(plan->swap_blocks, 10);
   EXPECT_EQ(plan->swap_bytes, 10 * block_bytes);
@@ -108,84 +108,84 @@ TEST(MemoryPlan, SwapSpaceIsWholeBlocksAndCounted) {
   EXPECT_NE(plan->ToString().find("10 blocks"), std::string::npos);
   EXPECT_EQ(without->ToString().find("swap"), std::string::npos);
   in.swap_bytes = block_bytes - 1;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "--swap-space", "no KV block");
+  EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "--swap-space", "no KV block");
   in.swap_bytes = in.available_bytes;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "lower --swap-space");
+  EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "lower --swap-space");
 }
 
 TEST(MemoryPlan, DefaultKvIsHalfOfWhatIsLeftAtMost8GiB) {
-  MemoryPlanInput in = Input();
-  const auto wide = PlanMemory(TinyLlama(), in);
+  compute::MemoryPlanInput in = Input();
+  const auto wide = compute::PlanMemory(TinyLlama(), in);
   ASSERT_TRUE(wide.ok());
   const int64_t left = in.available_bytes - wide->weight_bytes - wide->activation_bytes;
   EXPECT_LE(wide->kv_bytes, left / 2);
   EXPECT_GT(wide->kv_bytes, left / 2 - 16 * 22528);
   in.available_bytes = 100 * kGiB;
-  const auto capped = PlanMemory(TinyLlama(), in);
+  const auto capped = compute::PlanMemory(TinyLlama(), in);
   ASSERT_TRUE(capped.ok());
   EXPECT_LE(capped->kv_bytes, 8 * kGiB);
   EXPECT_GT(capped->kv_bytes, 8 * kGiB - 16 * 22528);
   in.max_num_seqs = 2;  // two sequences of 2048 tokens fill 256 blocks
-  const auto few = PlanMemory(TinyLlama(), in);
+  const auto few = compute::PlanMemory(TinyLlama(), in);
   ASSERT_TRUE(few.ok());
   EXPECT_EQ(few->num_blocks, 256);
 }
 
 TEST(MemoryPlan, ContextShrinksToTheKvUnlessItWasAskedFor) {
-  MemoryPlanInput in = Input();
+  compute::MemoryPlanInput in = Input();
   in.kv_memory_bytes = 10 * 16 * 22528;
-  const auto plan = PlanMemory(TinyLlama(), in);
+  const auto plan = compute::PlanMemory(TinyLlama(), in);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->num_blocks, 10);
   EXPECT_EQ(plan->max_model_len, 160);
   in.max_model_len = 161;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "--max-model-len 161", "160 tokens", "22.0 KiB per token",
-                 "--kv-cache-memory to 3.8 MiB");
+  EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "--max-model-len 161", "160 tokens",
+                 "22.0 KiB per token", "--kv-cache-memory to 3.8 MiB");
   in.max_model_len = 160;
-  EXPECT_TRUE(PlanMemory(TinyLlama(), in).ok());
+  EXPECT_TRUE(compute::PlanMemory(TinyLlama(), in).ok());
 }
 
 TEST(MemoryPlan, WhatDoesNotFitNamesTheFlag) {
-  MemoryPlanInput in = Input();
+  compute::MemoryPlanInput in = Input();
   in.available_bytes = 2 * kGiB;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "weights 2.00 GiB", "only 2.00 GiB", "quantised");
+  EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "weights 2.00 GiB", "only 2.00 GiB", "quantised");
   in = Input();
   in.kv_memory_bytes = 15 * kGiB;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "KV 15.00 GiB", "only 16.00 GiB",
+  EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "KV 15.00 GiB", "only 16.00 GiB",
                  "--kv-cache-memory to at most 13.");
   in = Input();
   in.kv_memory_bytes = 1000;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "16 tokens", "352.0 KiB", "--kv-cache-memory",
+  EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "16 tokens", "352.0 KiB", "--kv-cache-memory",
                  "--block-size");
   in = Input();
   in.max_step_tokens = 1 << 20;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "--max-num-batched-tokens");
+  EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "--max-num-batched-tokens");
   in = Input();
   in.max_model_len = 4096;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "--max-model-len 4096", "2048");
+  EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "--max-model-len 4096", "2048");
   in = Input();
   in.block_size = 0;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "--block-size");
-  ModelConfig broken = TinyLlama();
+  EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "--block-size");
+  compute::ModelConfig broken = TinyLlama();
   broken.num_heads = 0;
-  EXPECT_REFUSED(PlanMemory(broken, Input()).status(), kBad, "num_heads");
+  EXPECT_REFUSED(compute::PlanMemory(broken, Input()).status(), kBad, "num_heads");
 }
 
 TEST(MemoryPlan, LargestAllowedShapesDoNotOverflow) {
-  ModelConfig c = TinyLlama();
+  compute::ModelConfig c = TinyLlama();
   c.hidden_size = 1 << 20;
-  c.num_layers = kMaxLayers;
+  c.num_layers = compute::kMaxLayers;
   c.num_heads = c.num_kv_heads = 1 << 14;
-  c.head_dim = kMaxConfigHeadDim;
+  c.head_dim = compute::kMaxConfigHeadDim;
   c.intermediate_size = 1 << 22;
   c.vocab_size = 1 << 24;
   c.max_position = 1 << 30;
-  c.window.assign(kMaxLayers, 0);
+  c.window.assign(compute::kMaxLayers, 0);
   EXPECT_GT(c.NumParameters(), int64_t{1} << 50);
-  MemoryPlanInput in = Input();
+  compute::MemoryPlanInput in = Input();
   in.available_bytes = INT64_MAX / 2;
   in.max_num_seqs = in.max_step_tokens = 1 << 24;
-  const auto plan = PlanMemory(c, in);
+  const auto plan = compute::PlanMemory(c, in);
   EXPECT_TRUE(plan.ok() || plan.status().code() == kBad);  // the undefined-behaviour sanitizer is the judge
 }
 
@@ -235,11 +235,11 @@ TEST(AvailableMemory, LimitsOfTheProcessCountWhatIsMapped) {
 }
 
 TEST(MemoryPlan, TheFrontEndHasItsShare) {
-  MemoryPlanInput in = Input();
-  const auto without = PlanMemory(TinyLlama(), in);
+  compute::MemoryPlanInput in = Input();
+  const auto without = compute::PlanMemory(TinyLlama(), in);
   ASSERT_TRUE(without.ok());
   in.front_end_bytes = 704 * kMiB;
-  const auto with = PlanMemory(TinyLlama(), in);
+  const auto with = compute::PlanMemory(TinyLlama(), in);
   ASSERT_TRUE(with.ok()) << with.status().ToString();
   EXPECT_EQ(with->front_end_bytes, 704 * kMiB);
   EXPECT_NE(with->ToString().find("front end    up to 704.0 MiB as needed"), std::string::npos) << with->ToString();
@@ -247,7 +247,7 @@ TEST(MemoryPlan, TheFrontEndHasItsShare) {
 }
 
 TEST(MemoryPlan, TheFrontEndShrinksOnSmallMachines) {
-  MemoryPlanInput in = Input();
+  compute::MemoryPlanInput in = Input();
   in.weight_bytes = 100 * kMiB;
   in.front_end_bytes = 704 * kMiB;
   in.max_step_tokens = 32;
@@ -255,7 +255,7 @@ TEST(MemoryPlan, TheFrontEndShrinksOnSmallMachines) {
   int64_t activation_bytes = 0;
   for (const int64_t mib : {400, 600, 1000}) {
     in.available_bytes = mib * kMiB;
-    const auto plan = PlanMemory(TinyLlama(), in);
+    const auto plan = compute::PlanMemory(TinyLlama(), in);
     ASSERT_TRUE(plan.ok()) << mib << ": " << plan.status().ToString();
     activation_bytes = plan->activation_bytes;
     const int64_t left = in.available_bytes - plan->weight_bytes - plan->activation_bytes;
@@ -263,10 +263,11 @@ TEST(MemoryPlan, TheFrontEndShrinksOnSmallMachines) {
     EXPECT_LE(plan->kv_bytes, (left - plan->front_end_bytes) / 2) << mib;
   }
   in.available_bytes = in.weight_bytes + activation_bytes + 40 * kMiB;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "requests alone need 48.0 MiB", "56.0 MiB more memory");
+  EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "requests alone need 48.0 MiB",
+                 "56.0 MiB more memory");
   in.available_bytes = kGiB;
   in.kv_memory_bytes = 890 * kMiB;
-  EXPECT_REFUSED(PlanMemory(TinyLlama(), in).status(), kBad, "--kv-cache-memory", "at most");
+  EXPECT_REFUSED(compute::PlanMemory(TinyLlama(), in).status(), kBad, "--kv-cache-memory", "at most");
 }
 
 TEST(AvailableMemory, NothingToReadIsNoLimit) {

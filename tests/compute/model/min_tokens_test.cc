@@ -7,7 +7,7 @@
 #include "compute/model/sampler.h"
 #include "support/listed_grammar.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 std::vector<float> RandomLogits(int64_t vocab, uint64_t seed) {
@@ -107,4 +107,4 @@ TEST(MinTokens, AnEndThatIsAllThatAGrammarLeavesIsSampledEarly) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -26,38 +26,38 @@
 namespace tactus::pack_weights_test {
 namespace {
 
-using kernels::PackedMatrix;
-using kernels::Quantization;
+using compute::PackedMatrix;
+using compute::Quantization;
 using test::GgufBuilder;
 using test::GoldenFolder;
 using test::ReadFile;
 using test::TempFolder;
 
-ModelDescription Describe(const std::string& path) {
-  Result<ModelDescription> d = DescribeModel(path);
+compute::ModelDescription Describe(const std::string& path) {
+  Result<compute::ModelDescription> d = compute::DescribeModel(path);
   EXPECT_TRUE(d.ok()) << d.status().ToString();
-  return d.ok() ? *d : ModelDescription();
+  return d.ok() ? *d : compute::ModelDescription();
 }
-ModelWeights Load(const ModelDescription& d, const LoadWeightsOptions& options = {}) {
-  Result<ModelWeights> w = LoadWeights(d, options, SystemClock());
+compute::ModelWeights Load(const compute::ModelDescription& d, const compute::LoadWeightsOptions& options = {}) {
+  Result<compute::ModelWeights> w = compute::LoadWeights(d, options, SystemClock());
   EXPECT_TRUE(w.ok()) << w.status().ToString();
-  return w.ok() ? *w : ModelWeights();
+  return w.ok() ? *w : compute::ModelWeights();
 }
-LoadWeightsOptions Packing(Quantization quantization = Quantization::kNone, int32_t threads = 1) {
-  LoadWeightsOptions options;
+compute::LoadWeightsOptions Packing(Quantization quantization = Quantization::kNone, int32_t threads = 1) {
+  compute::LoadWeightsOptions options;
   options.pack = true;
   options.packing.quantization = quantization;
   options.threads = threads;
   return options;
 }
-std::vector<float> Row(const MatrixView& m, int64_t row) {
+std::vector<float> Row(const compute::MatrixView& m, int64_t row) {
   std::vector<float> out(static_cast<size_t>(m.cols));
-  kernels::Dequantize(m.dtype, static_cast<const std::byte*>(m.data) + row * m.row_bytes, m.cols, out.data());
+  compute::Dequantize(m.dtype, static_cast<const std::byte*>(m.data) + row * m.row_bytes, m.cols, out.data());
   return out;
 }
 std::vector<float> Row(const PackedMatrix& m, int64_t row) {
   std::vector<float> out(static_cast<size_t>(m.cols));
-  kernels::UnpackRow(m, row, out.data());
+  compute::UnpackRow(m, row, out.data());
   return out;
 }
 std::string Bytes(const PackedMatrix& m) {
@@ -66,15 +66,15 @@ std::string Bytes(const PackedMatrix& m) {
 
 struct Pair {
   std::string name;
-  const MatrixView* view;
+  const compute::MatrixView* view;
   const PackedMatrix* packed;
 };
-std::vector<Pair> PairsOf(const ModelWeights& rows, const ModelWeights& packed) {
+std::vector<Pair> PairsOf(const compute::ModelWeights& rows, const compute::ModelWeights& packed) {
   std::vector<Pair> pairs = {{"embedding", &rows.embedding, &packed.packed->embedding},
                              {"lm_head", &rows.lm_head, &packed.packed->lm_head}};
   for (size_t l = 0; l < rows.layers.size(); ++l) {
-    const LayerWeights& r = rows.layers[l];
-    const PackedLayerWeights& p = packed.packed->layers[l];
+    const compute::LayerWeights& r = rows.layers[l];
+    const compute::PackedLayerWeights& p = packed.packed->layers[l];
     const std::string at = std::to_string(l) + ".";
     for (const Pair& pair : std::initializer_list<Pair>{{at + "wq", &r.wq, &p.wq},
                                                         {at + "wk", &r.wk, &p.wk},
@@ -97,8 +97,8 @@ constexpr const char* kGoldenModels[] = {"llama-mha",  "llama-gqa", "llama-gqa-b
 TEST(PackWeights, EveryFormatKeepsItsValues) {
   for (const char* name : kGoldenModels) {
     SCOPED_TRACE(name);
-    const ModelDescription d = Describe(GoldenFolder(name));
-    const ModelWeights rows = Load(d), packed = Load(d, Packing());
+    const compute::ModelDescription d = Describe(GoldenFolder(name));
+    const compute::ModelWeights rows = Load(d), packed = Load(d, Packing());
     ASSERT_NE(packed.packed, nullptr);
     for (const Pair& pair : PairsOf(rows, packed)) {
       SCOPED_TRACE(pair.name);
@@ -112,21 +112,22 @@ TEST(PackWeights, EveryFormatKeepsItsValues) {
 
 TEST(PackWeights, RowsAreNotKeptAndTiedMatricesAreOne) {
   for (const char* name : {"qwen2", "llama-mha"}) {
-    const ModelDescription d = Describe(GoldenFolder(name));
-    const ModelWeights w = Load(d, Packing());
+    const compute::ModelDescription d = Describe(GoldenFolder(name));
+    const compute::ModelWeights w = Load(d, Packing());
     EXPECT_EQ(w.embedding.data, nullptr);
     EXPECT_EQ(w.lm_head.data, nullptr);
     EXPECT_EQ(w.layers[0].w_down.data, nullptr);
     EXPECT_EQ(w.layers[0].w_down.rows, d.config.hidden_size) << "shapes stay";
     EXPECT_EQ(w.packed->lm_head.data == w.packed->embedding.data, d.config.tie_embeddings);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(w.packed->layers[1].wk.data) % 64, 0u);
-    EXPECT_EQ(w.bytes, *PlanWeightBytes(d, Packing()));
+    EXPECT_EQ(w.bytes, *compute::PlanWeightBytes(d, Packing()));
   }
 }
 
 TEST(PackWeights, AnyNumberOfThreadsGivesTheSameBytes) {
-  const ModelDescription d = Describe(GoldenFolder("gguf-mixed"));
-  const ModelWeights one = Load(d, Packing(Quantization::kInt4, 1)), many = Load(d, Packing(Quantization::kInt4, 4));
+  const compute::ModelDescription d = Describe(GoldenFolder("gguf-mixed"));
+  const compute::ModelWeights one = Load(d, Packing(Quantization::kInt4, 1)),
+                              many = Load(d, Packing(Quantization::kInt4, 4));
   for (size_t l = 0; l < one.packed->layers.size(); ++l) {
     EXPECT_EQ(Bytes(one.packed->layers[l].w_up), Bytes(many.packed->layers[l].w_up));
     EXPECT_EQ(Bytes(one.packed->layers[l].w_down), Bytes(many.packed->layers[l].w_down));
@@ -136,7 +137,7 @@ TEST(PackWeights, AnyNumberOfThreadsGivesTheSameBytes) {
 
 // A Llama of which every row is a whole number of blocks, its matrices of one dtype; the values are the same for all.
 constexpr int64_t kHidden = 128, kInner = 256, kVocab = 200;
-std::string GgufOf(DType dtype, int64_t hidden = kHidden, int64_t inner = kInner, int64_t vocab = kVocab) {
+std::string GgufOf(compute::DType dtype, int64_t hidden = kHidden, int64_t inner = kInner, int64_t vocab = kVocab) {
   GgufBuilder b;
   b.Text("general.architecture", "llama");
   b.U32("llama.block_count", 1);
@@ -150,10 +151,13 @@ std::string GgufOf(DType dtype, int64_t hidden = kHidden, int64_t inner = kInner
     std::vector<float> values(static_cast<size_t>(rows * cols));
     for (size_t i = 0; i < values.size(); ++i)
       values[i] = std::sin(static_cast<float>(i * 2654435761u % 100003)) * 0.05f;
-    std::string data(static_cast<size_t>(rows * RowBytes(dtype, cols)), '\0');
-    kernels::Quantize(dtype, values.data(), rows * cols, reinterpret_cast<std::byte*>(data.data()));
-    constexpr std::pair<DType, uint32_t> kTypes[] = {
-        {DType::kF32, 0}, {DType::kF16, 1}, {DType::kQ4_0, 2}, {DType::kQ4_1, 3}, {DType::kQ8_0, 8}};
+    std::string data(static_cast<size_t>(rows * compute::RowBytes(dtype, cols)), '\0');
+    compute::Quantize(dtype, values.data(), rows * cols, reinterpret_cast<std::byte*>(data.data()));
+    constexpr std::pair<compute::DType, uint32_t> kTypes[] = {{compute::DType::kF32, 0},
+                                                              {compute::DType::kF16, 1},
+                                                              {compute::DType::kQ4_0, 2},
+                                                              {compute::DType::kQ4_1, 3},
+                                                              {compute::DType::kQ8_0, 8}};
     for (const auto& [known, type] : kTypes) {
       if (known == dtype) b.Tensor(name, {static_cast<uint64_t>(cols), static_cast<uint64_t>(rows)}, type, data);
     }
@@ -174,15 +178,16 @@ std::string GgufOf(DType dtype, int64_t hidden = kHidden, int64_t inner = kInner
 
 TEST(PackWeights, QuantizedAtLoadIsAFileOfThatFormat) {
   TempFolder folder;
-  const ModelDescription f32 = Describe(folder.Write("a/f32.gguf", GgufOf(DType::kF32)));
-  const ModelDescription q8 = Describe(folder.Write("b/q8.gguf", GgufOf(DType::kQ8_0)));
-  const ModelWeights at_load = Load(f32, Packing(Quantization::kQ8_0, 2)), stored = Load(q8, Packing());
+  const compute::ModelDescription f32 = Describe(folder.Write("a/f32.gguf", GgufOf(compute::DType::kF32)));
+  const compute::ModelDescription q8 = Describe(folder.Write("b/q8.gguf", GgufOf(compute::DType::kQ8_0)));
+  const compute::ModelWeights at_load = Load(f32, Packing(Quantization::kQ8_0, 2)), stored = Load(q8, Packing());
   const auto& a = *at_load.packed;
   const auto& b = *stored.packed;
   EXPECT_EQ(Bytes(a.embedding), Bytes(b.embedding));
   for (const auto member :
-       {&PackedLayerWeights::wq, &PackedLayerWeights::wk, &PackedLayerWeights::wv, &PackedLayerWeights::wo,
-        &PackedLayerWeights::w_gate, &PackedLayerWeights::w_up, &PackedLayerWeights::w_down}) {
+       {&compute::PackedLayerWeights::wq, &compute::PackedLayerWeights::wk, &compute::PackedLayerWeights::wv,
+        &compute::PackedLayerWeights::wo, &compute::PackedLayerWeights::w_gate, &compute::PackedLayerWeights::w_up,
+        &compute::PackedLayerWeights::w_down}) {
     EXPECT_EQ(Bytes(a.layers[0].*member), Bytes(b.layers[0].*member));
   }
   EXPECT_EQ(at_load.format, "q8_0 from f32 (11)");
@@ -191,14 +196,15 @@ TEST(PackWeights, QuantizedAtLoadIsAFileOfThatFormat) {
 
 TEST(PackWeights, QuantizingStaysWithinTheFormatsStep) {
   TempFolder folder;
-  for (const DType stored : {DType::kF32, DType::kF16, DType::kQ4_1}) {
-    const ModelDescription d = Describe(folder.Write(std::string(InfoOf(stored).name) + "/m.gguf", GgufOf(stored)));
-    const ModelWeights rows = Load(d);
+  for (const compute::DType stored : {compute::DType::kF32, compute::DType::kF16, compute::DType::kQ4_1}) {
+    const compute::ModelDescription d =
+        Describe(folder.Write(std::string(compute::InfoOf(stored).name) + "/m.gguf", GgufOf(stored)));
+    const compute::ModelWeights rows = Load(d);
     // Half a step of the grid, 255 for 8 bits and 15 for 4, of values up to 0.05; scales are rounded, int4's are
     // searched.
     for (const auto& [quantization, bound] :
          {std::pair{Quantization::kQ8_0, 0.00021f}, {Quantization::kInt8, 0.00021f}, {Quantization::kInt4, 0.0045f}}) {
-      const ModelWeights packed = Load(d, Packing(quantization));
+      const compute::ModelWeights packed = Load(d, Packing(quantization));
       double error = 0.0, count = 0.0;
       for (int64_t row = 0; row < kInner; ++row) {
         const std::vector<float> exact = Row(rows.layers[0].w_up, row), got = Row(packed.packed->layers[0].w_up, row);
@@ -208,7 +214,7 @@ TEST(PackWeights, QuantizingStaysWithinTheFormatsStep) {
           count += 1.0;
         }
       }
-      if (stored == DType::kF32) {
+      if (stored == compute::DType::kF32) {
         EXPECT_GT(error / count, bound * 0.1) << "it is quantised";
       }
     }
@@ -217,19 +223,20 @@ TEST(PackWeights, QuantizingStaysWithinTheFormatsStep) {
 
 TEST(PackWeights, VocabularyKeeps8BitsUnderInt4) {
   TempFolder folder;
-  const ModelWeights w = Load(Describe(folder.Write("m.gguf", GgufOf(DType::kF32))), Packing(Quantization::kInt4));
-  EXPECT_EQ(static_cast<int>(w.packed->embedding.code), static_cast<int>(kernels::PackedCode::kU8));
-  EXPECT_EQ(static_cast<int>(w.packed->layers[0].wq.code), static_cast<int>(kernels::PackedCode::kU4));
+  const compute::ModelWeights w =
+      Load(Describe(folder.Write("m.gguf", GgufOf(compute::DType::kF32))), Packing(Quantization::kInt4));
+  EXPECT_EQ(static_cast<int>(w.packed->embedding.code), static_cast<int>(compute::PackedCode::kU8));
+  EXPECT_EQ(static_cast<int>(w.packed->layers[0].wq.code), static_cast<int>(compute::PackedCode::kU4));
 }
 
 TEST(PackWeights, RoundedToBf16WhateverTheFile) {
   TempFolder folder;
-  const ModelDescription d = Describe(folder.Write("m.gguf", GgufOf(DType::kQ4_0)));
-  LoadWeightsOptions options = Packing();
+  const compute::ModelDescription d = Describe(folder.Write("m.gguf", GgufOf(compute::DType::kQ4_0)));
+  compute::LoadWeightsOptions options = Packing();
   options.packing.round_to_bf16 = true;
-  const ModelWeights rows = Load(d), packed = Load(d, options);
+  const compute::ModelWeights rows = Load(d), packed = Load(d, options);
   std::vector<float> expected = Row(rows.layers[0].wo, 77);
-  for (float& v : expected) v = BF16ToF32(F32ToBF16(v));
+  for (float& v : expected) v = compute::BF16ToF32(compute::F32ToBF16(v));
   EXPECT_EQ(Row(packed.packed->layers[0].wo, 77), expected);
   EXPECT_EQ(packed.format, "bf16 from q4_0 (8), f32 (3)");
 }
@@ -244,23 +251,24 @@ TEST(PackWeights, MisalignedSafetensorsPackTheSame) {
   ++header;
   std::memcpy(file.data(), &header, 8);
   folder.Write("model.safetensors", file);
-  const ModelWeights w = Load(Describe(folder.path()), Packing(Quantization::kNone, 2));
-  const ModelWeights expected = Load(Describe(GoldenFolder("llama-gqa-bf16")), Packing());
+  const compute::ModelWeights w = Load(Describe(folder.path()), Packing(Quantization::kNone, 2));
+  const compute::ModelWeights expected = Load(Describe(GoldenFolder("llama-gqa-bf16")), Packing());
   EXPECT_EQ(Bytes(w.packed->layers[1].w_down), Bytes(expected.packed->layers[1].w_down));
   EXPECT_EQ(Bytes(w.packed->embedding), Bytes(expected.packed->embedding));
 }
 
 TEST(PackWeights, DummiesAreMadeRowByRow) {
-  const ModelDescription d = Describe(GoldenFolder("llama-mha"));
-  for (const DType dtype : {DType::kBF16, DType::kQ8_0, DType::kQ4_0, DType::kQ4_1}) {
-    SCOPED_TRACE(InfoOf(dtype).name);
-    LoadWeightsOptions options = Packing(Quantization::kNone, 3);
+  const compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));
+  for (const compute::DType dtype :
+       {compute::DType::kBF16, compute::DType::kQ8_0, compute::DType::kQ4_0, compute::DType::kQ4_1}) {
+    SCOPED_TRACE(compute::InfoOf(dtype).name);
+    compute::LoadWeightsOptions options = Packing(Quantization::kNone, 3);
     options.dummy = true;
     options.seed = 5;
     options.dummy_dtype = dtype;
-    const ModelWeights packed = Load(d, options);
+    const compute::ModelWeights packed = Load(d, options);
     options.pack = false;
-    const ModelWeights rows = Load(d, options);
+    const compute::ModelWeights rows = Load(d, options);
     for (const Pair& pair : PairsOf(rows, packed)) {
       for (int64_t row = 0; row < pair.view->rows; row += 7)
         ASSERT_EQ(Row(*pair.packed, row), Row(*pair.view, row)) << pair.name;
@@ -269,11 +277,11 @@ TEST(PackWeights, DummiesAreMadeRowByRow) {
 }
 
 TEST(PackWeights, TokensKeep16BitsWhereThatIsCheap) {
-  using kernels::Rounding;
-  ModelDescription d = Describe(GoldenFolder("llama-mha"));  // as many KV heads as heads: k and v are dear
-  LoadWeightsOptions options = Packing(Quantization::kInt8);
+  using compute::Rounding;
+  compute::ModelDescription d = Describe(GoldenFolder("llama-mha"));  // as many KV heads as heads: k and v are dear
+  compute::LoadWeightsOptions options = Packing(Quantization::kInt8);
   options.packing.rounding = Rounding::kInt8;
-  const TokenRoundings all_heads = Load(d, options).packed->roundings;
+  const compute::TokenRoundings all_heads = Load(d, options).packed->roundings;
   EXPECT_EQ(all_heads.others, Rounding::kInt8);
   EXPECT_EQ(all_heads.kv, Rounding::kInt8);
   EXPECT_EQ(all_heads.lm_head, Rounding::kInt16);
@@ -283,7 +291,7 @@ TEST(PackWeights, TokensKeep16BitsWhereThatIsCheap) {
   d.config.head_dim = 4;
   EXPECT_EQ(Load(d, options).packed->roundings.kv, Rounding::kInt16);
   options.packing.rounding = Rounding::kMixed;
-  const TokenRoundings mixed = Load(d, options).packed->roundings;
+  const compute::TokenRoundings mixed = Load(d, options).packed->roundings;
   EXPECT_EQ(mixed.kv, Rounding::kMixed);
   EXPECT_EQ(mixed.down, Rounding::kMixedFine);
   EXPECT_EQ(mixed.lm_head, Rounding::kInt16);
@@ -308,28 +316,28 @@ TEST(PackWeights, FilePagesAreReleasedOnTheWay) {
   constexpr int64_t kWide = 1024,
                     kSlackBytes = int64_t{12} << 20;  // 16 tasks of 1 MiB are read ahead by the system, not mapped
   TempFolder folder;
-  const std::string path = folder.Write("m.gguf", GgufOf(DType::kF32, kWide, 2 * kWide, 8 * kWide));
-  const ModelDescription d = Describe(path);
-  auto file = MappedFile::Open(path);
+  const std::string path = folder.Write("m.gguf", GgufOf(compute::DType::kF32, kWide, 2 * kWide, 8 * kWide));
+  const compute::ModelDescription d = Describe(path);
+  auto file = compute::MappedFile::Open(path);
   ASSERT_TRUE(file.ok());
-  const auto gguf = ParseGguf((*file)->bytes(), path);
+  const auto gguf = compute::ParseGguf((*file)->bytes(), path);
   ASSERT_TRUE(gguf.ok());
-  const TensorSet tensors{{*file}, gguf->tensors};
-  const TensorNames& names = *FindArchitecture("llama")->gguf_names;
-  const auto source = MakeFileSource(tensors, names, path, d.config, MatrixUse::kRows);
-  ModelWeights weights;
-  ASSERT_TRUE(BuildWeights(d.config, names, *source, &weights).ok());
-  PackChoice choice;
+  const compute::TensorSet tensors{{*file}, gguf->tensors};
+  const compute::TensorNames& names = *compute::FindArchitecture("llama")->gguf_names;
+  const auto source = compute::MakeFileSource(tensors, names, path, d.config, compute::MatrixUse::kRows);
+  compute::ModelWeights weights;
+  ASSERT_TRUE(compute::BuildWeights(d.config, names, *source, &weights).ok());
+  compute::PackChoice choice;
   choice.quantization = Quantization::kQ8_0;
-  const auto plan = PlanPacking(d.config, names, choice, &weights);
+  const auto plan = compute::PlanPacking(d.config, names, choice, &weights);
   ASSERT_TRUE(plan.ok());
   ASSERT_GT(plan->source_bytes, int64_t{64} << 20);
   std::vector<std::byte> memory(static_cast<size_t>(plan->bytes) + 64);
   std::byte* aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
-  kernels::ThreadPool pool(1, SystemClock());
+  compute::ThreadPool pool(1, SystemClock());
   const int64_t before = ResidentBytes();  // the vector's pages are in it
   int64_t most = 0, done = 0;
-  ASSERT_TRUE(PackAll(*plan, *source, pool, aligned, [&](int64_t bytes) {
+  ASSERT_TRUE(compute::PackAll(*plan, *source, pool, aligned, [&](int64_t bytes) {
                 most = std::max(most, ResidentBytes());
                 done = bytes;
               }).ok());
@@ -341,12 +349,14 @@ TEST(PackWeights, BrokenFilesAreRefusedAlike) {
   TempFolder folder;
   GgufBuilder extra = test::TinyGguf();
   extra.F32Tensor("blk.0.ffn_gate_inp.weight", {8, 2});
-  const ModelDescription d = Describe(folder.Write("e.gguf", extra.Build()));
-  EXPECT_REFUSED(LoadWeights(d, Packing(), SystemClock()).status(), StatusCode::kDataLoss, "ffn_gate_inp", "no place");
-  EXPECT_REFUSED(PlanWeightBytes(d, Packing()).status(), StatusCode::kDataLoss, "ffn_gate_inp");
-  ModelDescription config_only =
+  const compute::ModelDescription d = Describe(folder.Write("e.gguf", extra.Build()));
+  EXPECT_REFUSED(compute::LoadWeights(d, Packing(), SystemClock()).status(), StatusCode::kDataLoss, "ffn_gate_inp",
+                 "no place");
+  EXPECT_REFUSED(compute::PlanWeightBytes(d, Packing()).status(), StatusCode::kDataLoss, "ffn_gate_inp");
+  compute::ModelDescription config_only =
       Describe(folder.Write("c/config.json", ReadFile(GoldenFolder("qwen3") + "/config.json")));
-  EXPECT_REFUSED(LoadWeights(config_only, Packing(), SystemClock()).status(), StatusCode::kNotFound, "safetensors");
+  EXPECT_REFUSED(compute::LoadWeights(config_only, Packing(), SystemClock()).status(), StatusCode::kNotFound,
+                 "safetensors");
 }
 
 // ---- the cache on disk
@@ -354,11 +364,11 @@ TEST(PackWeights, BrokenFilesAreRefusedAlike) {
 class WeightCacheTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    path_ = folder_.Write("m.gguf", GgufOf(DType::kF32));
+    path_ = folder_.Write("m.gguf", GgufOf(compute::DType::kF32));
     cache_ = folder_.path() + "/cache";
   }
-  ModelWeights LoadCached(Quantization quantization = Quantization::kQ8_0) {
-    LoadWeightsOptions options = Packing(quantization, 2);
+  compute::ModelWeights LoadCached(Quantization quantization = Quantization::kQ8_0) {
+    compute::LoadWeightsOptions options = Packing(quantization, 2);
     options.cache_folder = cache_;
     said_.clear();
     options.say = [this](const std::string& line) { said_ += line + "\n"; };
@@ -385,9 +395,9 @@ class WeightCacheTest : public ::testing::Test {
 };
 
 TEST_F(WeightCacheTest, MissThenHit) {
-  const ModelWeights fresh = LoadCached();
+  const compute::ModelWeights fresh = LoadCached();
   EXPECT_TRUE(Said("weight cache written")) << said_;
-  const ModelWeights cached = LoadCached();
+  const compute::ModelWeights cached = LoadCached();
   EXPECT_TRUE(Said("packed weights from")) << said_;
   EXPECT_FALSE(Said("packed into")) << said_;
   EXPECT_EQ(Bytes(fresh.packed->embedding), Bytes(cached.packed->embedding));
@@ -404,7 +414,7 @@ TEST_F(WeightCacheTest, EveryDamagedByteIsFound) {
   LoadCached();
   const std::string file = Files().at(0), whole = ReadFile(file);
   const size_t data = whole.size() -
-                      static_cast<size_t>(*PlanWeightBytes(Describe(path_), Packing(Quantization::kQ8_0))) +
+                      static_cast<size_t>(*compute::PlanWeightBytes(Describe(path_), Packing(Quantization::kQ8_0))) +
                       3 * kHidden * 4;
   for (const size_t at : {size_t{0}, size_t{40}, data + 1, data + 5000, whole.size() - 1}) {
     SCOPED_TRACE(at);
@@ -473,30 +483,30 @@ TEST_F(WeightCacheTest, AnotherLayoutIsWrittenAgain) {
 
 TEST_F(WeightCacheTest, AnUnwritableFolderIsNoError) {
   folder_.Write("cache", "a file");
-  const ModelWeights w = LoadCached();
+  const compute::ModelWeights w = LoadCached();
   ASSERT_NE(w.packed, nullptr);
   EXPECT_TRUE(Said("cannot be written")) << said_;
-  LoadWeightsOptions options = Packing();
+  compute::LoadWeightsOptions options = Packing();
   options.dummy = true;
   options.cache_folder = cache_;
   options.say = [this](const std::string& line) { said_ += line; };
-  EXPECT_TRUE(LoadWeights(Describe(path_), options, SystemClock()).ok());
+  EXPECT_TRUE(compute::LoadWeights(Describe(path_), options, SystemClock()).ok());
   EXPECT_TRUE(Said("dummy weights have no files")) << said_;
 }
 
 // The file that a process opens first has number 0 where standard input is closed.
 TEST_F(WeightCacheTest, IsWrittenWhereStandardInputIsClosed) {
-  const WeightCacheKey key = {folder_.path() + "/direct/m.packed", "what it begins with\n", 5};
-  kernels::ThreadPool pool(1, SystemClock());
+  const compute::WeightCacheKey key = {folder_.path() + "/direct/m.packed", "what it begins with\n", 5};
+  compute::ThreadPool pool(1, SystemClock());
   const int kept = dup(0);
   if (kept >= 0) close(0);
-  const Status written = WriteWeightCache(key, reinterpret_cast<const std::byte*>("abcde"), pool);
+  const Status written = compute::WriteWeightCache(key, reinterpret_cast<const std::byte*>("abcde"), pool);
   if (kept >= 0) {
     dup2(kept, 0);
     close(kept);
   }
   EXPECT_TRUE(written.ok()) << written.ToString();
-  const auto cached = OpenWeightCache(key, pool);
+  const auto cached = compute::OpenWeightCache(key, pool);
   ASSERT_TRUE(cached.ok()) << cached.status().ToString();
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(cached->memory), 5), "abcde");
 }
@@ -509,14 +519,16 @@ TEST(WeightStorage, HugePagesAreThoseOfTheMappingThatHoldsIt) {
                    "300000-900000 rw-p 00000000 00:00 0   [heap]\nSize: 6144 kB\nAnonHugePages:      4096 kB\n"
                    "900000-b00000 rw-p 00000000 00:00 0 \nAnonHugePages:      2048 kB\n"
                    "c00000-d00000 rw-p 00000000 00:00 0 \nSize: 1024 kB\n");
-  const auto bytes = [&smaps](uintptr_t at) { return HugePageBytes(reinterpret_cast<const void*>(at), smaps.c_str()); };
+  const auto bytes = [&smaps](uintptr_t at) {
+    return compute::HugePageBytes(reinterpret_cast<const void*>(at), smaps.c_str());
+  };
   EXPECT_EQ(bytes(0x2fffff), 0);
   EXPECT_EQ(bytes(0x300000), 4096 * 1024) << "the first byte of a mapping";
   EXPECT_EQ(bytes(0x8fffff), 4096 * 1024) << "and its last";
   EXPECT_EQ(bytes(0x900000), 2048 * 1024);
   EXPECT_EQ(bytes(0xb00000), 0) << "in no mapping";
   EXPECT_EQ(bytes(0xc00000), 0) << "a mapping of which the system does not say";
-  EXPECT_EQ(HugePageBytes(&folder, (folder.path() + "/absent").c_str()), 0);
+  EXPECT_EQ(compute::HugePageBytes(&folder, (folder.path() + "/absent").c_str()), 0);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 constexpr int32_t kDim = 64;
@@ -87,4 +87,4 @@ TEST(Rope, DynamicBaseFollowsFromTheLengthOfTheRunAlone) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

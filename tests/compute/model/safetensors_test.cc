@@ -13,8 +13,8 @@ using test::TempFolder;
 constexpr StatusCode kLoss = StatusCode::kDataLoss;
 
 Status ParseStatus(const std::string& bytes) {
-  TensorSet set;
-  return ParseSafetensors(Bytes(bytes), "m.safetensors", &set);
+  compute::TensorSet set;
+  return compute::ParseSafetensors(Bytes(bytes), "m.safetensors", &set);
 }
 
 std::string OneTensor(const std::string& dtype, const std::string& shape, const std::string& offsets) {
@@ -26,10 +26,10 @@ TEST(Safetensors, ReadsTensors) {
       R"({"__metadata__":{"format":"pt"},"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
       R"("b":{"dtype":"BF16","shape":[4],"data_offsets":[24,32]},"c":{"dtype":"F16","shape":[],"data_offsets":[32,34]}})";
   const std::string bytes = Safetensors(header, std::string(34, 'x'));
-  TensorSet set;
-  ASSERT_TRUE(ParseSafetensors(Bytes(bytes), "m.safetensors", &set).ok());
+  compute::TensorSet set;
+  ASSERT_TRUE(compute::ParseSafetensors(Bytes(bytes), "m.safetensors", &set).ok());
   ASSERT_EQ(set.tensors.size(), 3u);
-  EXPECT_EQ(set.Find("a")->dtype, DType::kF32);
+  EXPECT_EQ(set.Find("a")->dtype, compute::DType::kF32);
   EXPECT_EQ(set.Find("a")->shape, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(set.Find("b")->bytes, 8);
   EXPECT_EQ(set.Find("b")->data - set.Find("a")->data, 24);
@@ -42,8 +42,8 @@ TEST(Safetensors, CutAtAnyByteIsRefused) {
   ASSERT_TRUE(ParseStatus(whole).ok());
   for (size_t size = 0; size < whole.size(); ++size) {
     const std::vector<char> cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
-    TensorSet set;
-    ASSERT_FALSE(ParseSafetensors(std::as_bytes(std::span(cut)), "m", &set).ok()) << size;
+    compute::TensorSet set;
+    ASSERT_FALSE(compute::ParseSafetensors(std::as_bytes(std::span(cut)), "m", &set).ok()) << size;
   }
 }
 
@@ -88,14 +88,14 @@ TEST(SafetensorsFolder, Shards) {
   const std::string a = Safetensors(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", std::string(8, 'x'));
   const std::string b = Safetensors(R"({"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", std::string(4, 'x'));
   TempFolder folder;
-  EXPECT_REFUSED(OpenSafetensorsFolder(folder.path()).status(), StatusCode::kNotFound, folder.path());
+  EXPECT_REFUSED(compute::OpenSafetensorsFolder(folder.path()).status(), StatusCode::kNotFound, folder.path());
   folder.Write("pytorch_model.bin", "x");
-  EXPECT_REFUSED(OpenSafetensorsFolder(folder.path()).status(), StatusCode::kNotFound,
+  EXPECT_REFUSED(compute::OpenSafetensorsFolder(folder.path()).status(), StatusCode::kNotFound,
                  "pytorch_model.bin is not supported");
   folder.Write("one.safetensors", a);
   const auto index = [&](const std::string& map) {
     folder.Write("model.safetensors.index.json", R"({"weight_map":)" + map + "}");
-    return OpenSafetensorsFolder(folder.path()).status();
+    return compute::OpenSafetensorsFolder(folder.path()).status();
   };
   EXPECT_REFUSED(index(R"({"a":"one.safetensors","b":"two.safetensors"})"), StatusCode::kNotFound, "two.safetensors",
                  "incomplete");

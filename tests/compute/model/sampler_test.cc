@@ -55,7 +55,7 @@ std::vector<double> NaiveDistribution(const std::vector<float>& logits, const Sa
 }
 
 void ExpectDistribution(const std::vector<float>& logits, const SamplingParams& p) {
-  Sampler sampler(static_cast<int64_t>(logits.size()));
+  compute::Sampler sampler(static_cast<int64_t>(logits.size()));
   ASSERT_TRUE(sampler.Scan(logits));
   sampler.Shape(p);
   const std::vector<double> expected = NaiveDistribution(logits, p);
@@ -118,7 +118,7 @@ TEST(Sampler, RandomCombinationsMatchTheNaiveReference) {
 TEST(Sampler, TiesGoToTheLowestId) {
   std::vector<float> logits(300, -1.0f);
   for (const size_t i : {200u, 130u, 7u, 250u}) logits[i] = 2.0f;
-  Sampler sampler(300);
+  compute::Sampler sampler(300);
   ASSERT_TRUE(sampler.Scan(logits));
   EXPECT_EQ(sampler.Argmax(), 7);
   sampler.Shape(Params(1, 0, 2, 1));
@@ -129,14 +129,14 @@ TEST(Sampler, TiesGoToTheLowestId) {
   EXPECT_GT(sampler.Probability(200), 0.0);
   EXPECT_EQ(sampler.Probability(250), 0.0);
   std::vector<float> equal(1000, 0.25f);
-  ASSERT_TRUE(Sampler(1000).Scan(equal));
+  ASSERT_TRUE(compute::Sampler(1000).Scan(equal));
   ExpectDistribution(equal, Params(1, 0, 10, 1));
   ExpectDistribution(equal, Params(1, 0, 700, 0.5f));
 }
 
 TEST(Sampler, ExtremeTemperaturesAndLogits) {
   const std::vector<float> logits = {1.0f, 3.0e38f, -3.0e38f, 3.0e38f, 0.0f};
-  Sampler sampler(5);
+  compute::Sampler sampler(5);
   ASSERT_TRUE(sampler.Scan(logits));
   for (const float t : {1e-30f, 1e-40f, 1.0f, 100.0f}) {
     sampler.Shape(Params(t, 0, 0, 1));
@@ -153,12 +153,12 @@ TEST(Sampler, LogitsThatAreNotFiniteAreFound) {
         for (const int32_t logprobs : {-1, 2}) {
           std::vector<float> logits(130, 0.5f);
           logits[at] = bad;
-          SequenceHistory history;
+          compute::SequenceHistory history;
           SamplingParams p = Params(temperature, 0, 0, 1);
           p.logprobs = logprobs;
           history.Start(SamplingOf(*MakeRequest(p), {}), 0, 130);
           std::vector<TokenLogprob> out;
-          EXPECT_EQ(Sampler(130).Sample(history, 1, logits, &out).status, ItemStatus::kBadLogits)
+          EXPECT_EQ(compute::Sampler(130).Sample(history, 1, logits, &out).status, ItemStatus::kBadLogits)
               << bad << " at " << at;
         }
       }
@@ -177,7 +177,7 @@ TEST(SequenceHistory, PenaltiesMatchPlainCounts) {
   p.logit_bias = {{3, 5.0f}, {10, -100.0f}, {10000, 1.0f}};
   std::vector<TokenId> prompt = {3, 4, 4, 199, 50};
   std::vector<TokenId> output = {4, 60};
-  SequenceHistory history;
+  compute::SequenceHistory history;
   history.Start(SamplingOf(*MakeRequest(p, prompt), output), 0, kVocab);
   for (int step = 0; step < 150; ++step) {
     const std::vector<float> raw = RandomLogits(kVocab, static_cast<uint64_t>(step));
@@ -218,14 +218,14 @@ TEST(Sampler, AGrammarLeavesTheSharesOfWhatItAllows) {
   p.logit_bias = {{3, -100.0f}, {50, 100.0f}};
   auto request = MakeRequest(p);
   request->grammar = std::make_shared<test::ListedGrammar>(kVocab, 0, answers);
-  SequenceHistory history;
+  compute::SequenceHistory history;
   history.Start(SamplingOf(*request, {}), 0, kVocab);
   const std::vector<float> logits = RandomLogits(kVocab, 4);
   std::vector<float> row = logits;
   history.Adjust(row, nullptr);
   std::vector<uint32_t> mask((kVocab + 31) / 32);
   ASSERT_EQ(history.Restrict(row, mask), ItemStatus::kOk);
-  Sampler sampler(kVocab);
+  compute::Sampler sampler(kVocab);
   ASSERT_TRUE(sampler.Scan(row));
   sampler.Shape(p);
   double total = 0;
@@ -246,7 +246,7 @@ TEST(Sampler, AGrammarLeavesTheSharesOfWhatItAllows) {
 }
 
 TEST(SequenceHistory, WithoutPenaltiesNothingChanges) {
-  SequenceHistory history;
+  compute::SequenceHistory history;
   history.Start(SamplingOf(*MakeRequest(SamplingParams{}, {1, 2, 3}), {}), 0, 50);
   history.Append(7);
   std::vector<float> logits = RandomLogits(50, 1);
@@ -263,14 +263,14 @@ TEST(Sampler, DrawsFollowTheDistribution) {
     SamplingParams p = base;
     p.seed = 1234;
     const std::vector<double> expected = NaiveDistribution(logits, p);
-    SequenceHistory history;
+    compute::SequenceHistory history;
     history.Start(SamplingOf(*MakeRequest(p), {}), 0, kVocab);
-    Sampler sampler(kVocab);
+    compute::Sampler sampler(kVocab);
     constexpr int kDraws = 120000;
     std::vector<int> counts(kVocab, 0);
     for (int i = 0; i < kDraws; ++i) {
       std::vector<float> row = logits;
-      const SampledToken s = sampler.Sample(history, i, row, nullptr);
+      const compute::SampledToken s = sampler.Sample(history, i, row, nullptr);
       ASSERT_EQ(s.status, ItemStatus::kOk);
       ++counts[static_cast<size_t>(s.token)];
     }
@@ -302,10 +302,10 @@ TEST(Sampler, OneTokenIsAFunctionOfSeedChoiceAndPosition) {
   auto draw = [&](uint64_t seed, int32_t choice, int64_t position) {
     SamplingParams p;
     p.seed = seed;
-    SequenceHistory history;
+    compute::SequenceHistory history;
     history.Start(SamplingOf(*MakeRequest(p), {}), choice, kVocab);
     std::vector<float> row = logits;
-    Sampler sampler(kVocab);
+    compute::Sampler sampler(kVocab);
     return sampler.Sample(history, position, row, nullptr).token;
   };
   int differs_by_seed = 0, differs_by_choice = 0, differs_by_position = 0;
@@ -325,19 +325,19 @@ TEST(Sampler, GreedyIsTheArgmaxAfterBiasAndPenalties) {
   std::vector<float> logits = RandomLogits(500, 8);
   const auto best = static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   SamplingParams p = Params(0, 0, 0, 1);
-  SequenceHistory history;
+  compute::SequenceHistory history;
   history.Start(SamplingOf(*MakeRequest(p), {}), 0, 500);
   std::vector<float> row = logits;
-  EXPECT_EQ(Sampler(500).Sample(history, 1, row, nullptr).token, best);
+  EXPECT_EQ(compute::Sampler(500).Sample(history, 1, row, nullptr).token, best);
   p.presence_penalty = 2.0f;
   p.frequency_penalty = 2.0f;
   history.Start(SamplingOf(*MakeRequest(p), std::vector<TokenId>(10, best)), 0, 500);
   row = logits;
-  EXPECT_NE(Sampler(500).Sample(history, 1, row, nullptr).token, best);
+  EXPECT_NE(compute::Sampler(500).Sample(history, 1, row, nullptr).token, best);
   p.logit_bias = {{123, 100.0f}};
   history.Start(SamplingOf(*MakeRequest(p), {}), 0, 500);
   row = logits;
-  EXPECT_EQ(Sampler(500).Sample(history, 1, row, nullptr).token, 123);
+  EXPECT_EQ(compute::Sampler(500).Sample(history, 1, row, nullptr).token, 123);
 }
 
 TEST(Sampler, LogprobsIgnoreWhatSamplingChanges) {
@@ -348,11 +348,11 @@ TEST(Sampler, LogprobsIgnoreWhatSamplingChanges) {
   p.logprobs = 5;
   p.repetition_penalty = 2.0f;
   p.logit_bias = {{0, 200.0f}};
-  SequenceHistory history;
+  compute::SequenceHistory history;
   history.Start(SamplingOf(*MakeRequest(p, {0, 1, 2}), {}), 0, 900);
   std::vector<float> row = logits;
   std::vector<TokenLogprob> out;
-  const SampledToken s = Sampler(900).Sample(history, 1, row, &out);
+  const compute::SampledToken s = compute::Sampler(900).Sample(history, 1, row, &out);
   EXPECT_EQ(s.token, 0);
   ASSERT_EQ(out.size(), 6u);
   std::vector<TokenId> order(900);
@@ -396,11 +396,11 @@ TEST(Sampler, LegalParametersNeverMakeLogitsThatAreNotFinite) {
     std::vector<TokenId> all(static_cast<size_t>(vocab)), output;
     std::iota(all.begin(), all.end(), 0);
     for (TokenId t = 0; t < vocab; t += 2) output.insert(output.end(), 20, t);
-    SequenceHistory history;
+    compute::SequenceHistory history;
     history.Start(SamplingOf(*MakeRequest(p, all), output), 0, vocab);
     std::vector<float> row = logits;
     std::vector<TokenLogprob> logprobs;
-    const SampledToken s = Sampler(vocab).Sample(history, trial, row, &logprobs);
+    const compute::SampledToken s = compute::Sampler(vocab).Sample(history, trial, row, &logprobs);
     SCOPED_TRACE(testing::Message() << "trial " << trial << ": vocab " << vocab << " scale " << scale << " T "
                                     << p.temperature << " top_p " << p.top_p << " top_k " << p.top_k << " min_p "
                                     << p.min_p << " repetition " << p.repetition_penalty);
@@ -424,9 +424,9 @@ TEST(Sampler, ANotFiniteLogitOfASeenTokenIsFound) {
     logits[3] = bad;
     SamplingParams p = Params(1, 0, 0, 1);
     p.repetition_penalty = 2.0f;
-    SequenceHistory history;
+    compute::SequenceHistory history;
     history.Start(SamplingOf(*MakeRequest(p, {3}), {}), 0, 10);
-    EXPECT_EQ(Sampler(10).Sample(history, 1, logits, nullptr).status, ItemStatus::kBadLogits) << bad;
+    EXPECT_EQ(compute::Sampler(10).Sample(history, 1, logits, nullptr).status, ItemStatus::kBadLogits) << bad;
   }
 }
 
@@ -434,7 +434,7 @@ TEST(Sampler, DrawInvertsTheDistributionInIdOrder) {
   std::vector<float> logits(200, -50.0f);
   logits[5] = logits[70] = logits[199] = 1.0f;
   logits[130] = 1.0f + std::log(2.0f);  // as much as two of the others
-  Sampler sampler(200);
+  compute::Sampler sampler(200);
   ASSERT_TRUE(sampler.Scan(logits));
   sampler.Shape(Params(1, 0, 0, 1));
   EXPECT_EQ(sampler.Draw(0.0), 5);
@@ -455,7 +455,7 @@ TEST(Sampler, DrawInvertsTheDistributionInIdOrder) {
 
 TEST(Sampler, WeightsEndAt44Bits) {
   std::vector<float> logits = {0.0f, -30.4f, -30.6f, -87.5f};
-  Sampler sampler(4);
+  compute::Sampler sampler(4);
   ASSERT_TRUE(sampler.Scan(logits));
   sampler.Shape(Params(1, 0, 0, 1));
   EXPECT_GT(sampler.Probability(1), 0.0);
@@ -465,7 +465,7 @@ TEST(Sampler, WeightsEndAt44Bits) {
 
 TEST(Sampler, MinPKeepsWhatIsEqualToTheBound) {
   const std::vector<float> logits = {2.0f, 2.0f, 1.9f};
-  Sampler sampler(3);
+  compute::Sampler sampler(3);
   ASSERT_TRUE(sampler.Scan(logits));
   sampler.Shape(Params(1, 1, 0, 1));
   EXPECT_DOUBLE_EQ(sampler.Probability(0), 0.5);
@@ -477,7 +477,7 @@ TEST(Sampler, MinPKeepsWhatIsEqualToTheBound) {
 
 TEST(Sampler, TopPTakesTheShortestPrefixThatReachesIt) {
   const std::vector<float> logits(4, 1.0f);  // a quarter each
-  Sampler sampler(4);
+  compute::Sampler sampler(4);
   ASSERT_TRUE(sampler.Scan(logits));
   const auto kept = [&](float top_p) {
     sampler.Shape(Params(1, 0, 0, top_p));
@@ -496,7 +496,7 @@ TEST(Sampler, TopPTakesTheShortestPrefixThatReachesIt) {
 TEST(Sampler, LogprobsOfNoneOneAndAll) {
   const std::vector<float> logits = {0.0f, 2.0f, 1.0f};
   const double sum = std::log(1.0 + std::exp(2.0) + std::exp(1.0));
-  Sampler sampler(3);
+  compute::Sampler sampler(3);
   std::vector<TokenLogprob> out(7);
   ASSERT_TRUE(sampler.Logprobs(logits, 2, 0, &out));
   ASSERT_EQ(out.size(), 1u);
@@ -514,18 +514,18 @@ TEST(Sampler, LogprobsOfNoneOneAndAll) {
 
 TEST(Sampler, UnlessToldOtherwiseItIsGreedyAndWritesNoLogprobs) {
   std::vector<float> logits = {0.0f, 2.0f, 1.0f};
-  SequenceHistory history;
+  compute::SequenceHistory history;
   history.Start({}, 3, 3);
   EXPECT_EQ(history.choice(), 3);
   std::vector<TokenLogprob> out(2);
-  EXPECT_EQ(Sampler(3).Sample(history, 1, logits, &out).token, 1);
+  EXPECT_EQ(compute::Sampler(3).Sample(history, 1, logits, &out).token, 1);
   EXPECT_EQ(out.size(), 2u);
 }
 
 // Each penalty alone: what is counted, and of which tokens.
 TEST(SequenceHistory, EachPenaltyAlone) {
   const auto adjusted = [](SamplingParams p, float logit) {
-    SequenceHistory history;
+    compute::SequenceHistory history;
     history.Start(SamplingOf(*MakeRequest(p, {0, 1}), std::vector<TokenId>{1, 2, 2}), 0, 4);
     std::vector<float> row(4, logit);
     history.Adjust(row, nullptr);
@@ -555,7 +555,7 @@ TEST(SequenceHistory, GrowsBeyondWhatWasAnnounced) {
   p.frequency_penalty = 1.0f;
   auto request = MakeRequest(p, {0});
   request->stop.max_tokens = 1;
-  SequenceHistory history;
+  compute::SequenceHistory history;
   history.Start(SamplingOf(*request, {}), 0, 1000);
   for (int round = 0; round < 3; ++round) {
     for (TokenId t = 0; t < 1000; ++t) history.Append(t);

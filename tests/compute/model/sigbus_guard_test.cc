@@ -5,7 +5,7 @@
 #include "compute/weights/mapped_file.h"
 #include "model_files.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 // Maps two pages, cuts the file to nothing, and reads: the kernel answers with SIGBUS.
@@ -56,4 +56,4 @@ TEST(MappedFile, SmallFilesHaveALimit) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

@@ -6,7 +6,7 @@
 #include "compute/tensor/dtype.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus {
+namespace tactus::compute {
 namespace {
 
 TEST(DType, RowBytesAreGgufs) {  // bits per weight from the format's published table
@@ -98,4 +98,4 @@ TEST(BFloat16, RoundsToNearestEven) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::compute

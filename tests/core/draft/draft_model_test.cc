@@ -6,7 +6,7 @@
 
 #include "support/fake_executor.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 namespace {
 
 constexpr int32_t kBlock = 4, kMost = 4, kVocab = 64;
@@ -301,4 +301,4 @@ TEST_F(DraftModelTest, AFailedStepIsForgotten) {
 }
 
 }  // namespace
-}  // namespace tactus::draft
+}  // namespace tactus::core

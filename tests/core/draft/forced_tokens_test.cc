@@ -5,7 +5,7 @@
 #include "core/draft/draft_sources.h"
 #include "support/listed_grammar.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 namespace {
 
 using test::ListedGrammar;
@@ -139,4 +139,4 @@ TEST(DraftSources, ForcedTokensGoFirstAndGuessesAreCutToTheGrammar) {
 }
 
 }  // namespace
-}  // namespace tactus::draft
+}  // namespace tactus::core

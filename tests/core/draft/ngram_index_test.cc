@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 namespace {
 
 struct Found {
@@ -162,4 +162,4 @@ TEST(NgramIndex, BeginForgets) {
 }
 
 }  // namespace
-}  // namespace tactus::draft
+}  // namespace tactus::core

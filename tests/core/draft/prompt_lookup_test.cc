@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 
-namespace tactus::draft {
+namespace tactus::core {
 namespace {
 
 Request MakeRequest(std::vector<TokenId> prompt) {
@@ -132,4 +132,4 @@ TEST(PromptLookup, SlotsAreUsedAgain) {
 }
 
 }  // namespace
-}  // namespace tactus::draft
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 constexpr Hash128 kSecret{1, 2};
@@ -53,4 +53,4 @@ TEST(BlockKey, LongBlocksHashAllTheirTokens) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -14,14 +14,14 @@ class EnteredTest : public testing::Test {
  protected:
   void Bind(SlotId s, int32_t tokens, TokenId family = 0) {
     keys_[s].clear();
-    ExtendBlockKeys(kSecret, RootKey(kSecret, "m", "", ""), std::vector<TokenId>(static_cast<size_t>(tokens), family),
-                    kBlock, &keys_[s]);
+    core::ExtendBlockKeys(kSecret, core::RootKey(kSecret, "m", "", ""),
+                          std::vector<TokenId>(static_cast<size_t>(tokens), family), kBlock, &keys_[s]);
     kv_->Bind(s, &keys_[s]);
   }
-  KvStart Start(SlotId s, int32_t tokens) {
+  core::KvStart Start(SlotId s, int32_t tokens) {
     StepPlan plan;
     plan.step = step_;
-    const KvStart start = kv_->Start(s, tokens, tokens, tokens, kNoSlot, &plan);
+    const core::KvStart start = kv_->Start(s, tokens, tokens, tokens, kNoSlot, &plan);
     if (start.ok) kv_->MarkPending(s, tokens, step_);
     return start;
   }
@@ -35,16 +35,16 @@ class EnteredTest : public testing::Test {
   }
   void TearDown() override { EXPECT_EQ(kv_->CheckIntegrity(), ""); }
 
-  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<core::KvCache> kv_;
   std::vector<Hash128> keys_[8];
   StepId step_ = 0;
 };
 
 // What is read out under a key may be read: it is there, whole, and of a step that has ended well.
 TEST_F(EnteredTest, TellsWhatIsNewInTheTreeOnceItIsComputed) {
-  kv_ = std::make_unique<KvCache>(KvCacheConfig{
+  kv_ = std::make_unique<core::KvCache>(core::KvCacheConfig{
       .num_blocks = 8, .block_size = kBlock, .max_slots = 8, .max_blocks_per_slot = 64, .list_entered = true});
-  KvCache::Entered entered;
+  core::KvCache::Entered entered;
   EXPECT_FALSE(kv_->TakeEntered(&entered));
   Bind(0, 10);
   ASSERT_TRUE(Start(0, 10).ok);
@@ -66,12 +66,12 @@ TEST_F(EnteredTest, TellsWhatIsNewInTheTreeOnceItIsComputed) {
 }
 
 TEST_F(EnteredTest, WhatIsEvictedBeforeItWasTakenIsLeftOut) {
-  kv_ = std::make_unique<KvCache>(KvCacheConfig{.num_blocks = 4,
-                                                .block_size = kBlock,
-                                                .max_slots = 8,
-                                                .max_blocks_per_slot = 64,
-                                                .list_entered = true,
-                                                .remember_evicted = true});
+  kv_ = std::make_unique<core::KvCache>(core::KvCacheConfig{.num_blocks = 4,
+                                                            .block_size = kBlock,
+                                                            .max_slots = 8,
+                                                            .max_blocks_per_slot = 64,
+                                                            .list_entered = true,
+                                                            .remember_evicted = true});
   Bind(0, 13);
   ASSERT_TRUE(Start(0, 13).ok);
   End();
@@ -84,7 +84,7 @@ TEST_F(EnteredTest, WhatIsEvictedBeforeItWasTakenIsLeftOut) {
   EXPECT_EQ(kv_->Cached(gone), 0);
   EXPECT_EQ(kv_->Cached(keys_[1]), 3);
   for (const Hash128& key : gone) EXPECT_TRUE(kv_->WasEvicted(key));
-  KvCache::Entered entered;
+  core::KvCache::Entered entered;
   for (const Hash128& key : keys_[1]) {
     ASSERT_TRUE(kv_->TakeEntered(&entered));
     EXPECT_EQ(entered.key, key);

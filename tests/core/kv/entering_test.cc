@@ -21,7 +21,8 @@ class Entering : public testing::Test {
   void Bind(SlotId s, TokenId family) {
     std::vector<Hash128>& keys = keys_[static_cast<size_t>(s)];
     keys.reserve(16);
-    ExtendBlockKeys(kSecret, RootKey(kSecret, "m", "", ""), std::vector<TokenId>(kTokens, family), kBlock, &keys);
+    core::ExtendBlockKeys(kSecret, core::RootKey(kSecret, "m", "", ""), std::vector<TokenId>(kTokens, family), kBlock,
+                          &keys);
     kv_.Bind(s, &keys);
   }
   void Mark(SlotId s) {
@@ -35,7 +36,7 @@ class Entering : public testing::Test {
     return kv_.PeekMatch(1, kTokens);
   }
 
-  KvCache kv_{{160, kBlock, 48, 16, true}};
+  core::KvCache kv_{{160, kBlock, 48, 16, true}};
   std::vector<Hash128> keys_[48];
   std::vector<SlotId> recompute_;
   StepPlan plan_;
@@ -102,7 +103,7 @@ TEST_F(Entering, MoreThanEnterTogetherEnterAll) {
   kv_.StepEnded(0, true, &recompute_);
   for (SlotId s = 2; s < 20; ++s) {
     ASSERT_TRUE(kv_.Extend(s, kTokens + kBlock, &plan_));  // all enter before blocks are taken
-    ExtendBlockKeys(kSecret, Hash128{}, std::vector<TokenId>(kTokens + kBlock, s), kBlock, &keys_[s]);
+    core::ExtendBlockKeys(kSecret, Hash128{}, std::vector<TokenId>(kTokens + kBlock, s), kBlock, &keys_[s]);
   }
   for (int round = 0; round < 2; ++round) {
     for (SlotId s = 2; s < 20; ++s) kv_.MarkPending(s, kTokens + kBlock, 1);

@@ -8,7 +8,7 @@
 
 #include "base/rng.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 struct PlaceIn {
@@ -85,4 +85,4 @@ TEST(EvictionOrder, AWalkAheadLeavesNoneOut) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

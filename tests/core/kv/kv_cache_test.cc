@@ -15,19 +15,20 @@ class KvCacheTest : public testing::Test {
   static constexpr int32_t kBlock = 4;
 
   void Make(int64_t blocks, bool caching = true) {
-    kv_ = std::make_unique<KvCache>(KvCacheConfig{blocks, kBlock, 8, 64, caching});
+    kv_ = std::make_unique<core::KvCache>(core::KvCacheConfig{blocks, kBlock, 8, 64, caching});
   }
   // Binds slot `s` to a prompt of `tokens` times the token `family`.
   void Bind(SlotId s, int32_t tokens, TokenId family = 0, const char* salt = "") {
     keys_[s].clear();
     keys_[s].reserve(64);
-    ExtendBlockKeys(kSecret, RootKey(kSecret, "m", "", salt), std::vector<TokenId>(tokens, family), kBlock, &keys_[s]);
+    core::ExtendBlockKeys(kSecret, core::RootKey(kSecret, "m", "", salt), std::vector<TokenId>(tokens, family), kBlock,
+                          &keys_[s]);
     kv_->Bind(s, &keys_[s]);
   }
-  KvStart Start(SlotId s, int32_t tokens, int32_t reserve = 0) {
+  core::KvStart Start(SlotId s, int32_t tokens, int32_t reserve = 0) {
     StepPlan plan;
     plan.step = step_;
-    const KvStart start = kv_->Start(s, tokens, tokens, std::max(reserve, tokens), kNoSlot, &plan);
+    const core::KvStart start = kv_->Start(s, tokens, tokens, std::max(reserve, tokens), kNoSlot, &plan);
     if (start.ok) kv_->MarkPending(s, tokens, step_);
     return start;
   }
@@ -39,7 +40,7 @@ class KvCacheTest : public testing::Test {
   std::vector<BlockId> Table(SlotId s) const { return {kv_->Table(s).begin(), kv_->Table(s).end()}; }
   void TearDown() override { EXPECT_EQ(kv_->CheckIntegrity(), ""); }
 
-  std::unique_ptr<KvCache> kv_;
+  std::unique_ptr<core::KvCache> kv_;
   std::vector<Hash128> keys_[8];
   std::vector<SlotId> recompute_;
   StepId step_ = 0;
@@ -276,7 +277,7 @@ TEST_F(KvCacheTest, ForkSharesFullBlocksAndCopiesThePartialOne) {
       End();
       Bind(1, p);
       StepPlan plan;
-      const KvStart start = kv_->Start(1, p, p, p, 0, &plan);
+      const core::KvStart start = kv_->Start(1, p, p, p, 0, &plan);
       ASSERT_TRUE(start.ok);
       EXPECT_EQ(start.matched_tokens, p - 1);
       const int32_t shared = (p - 1) / kBlock;
@@ -437,13 +438,13 @@ TEST_F(KvCacheTest, TableUpdatesNameExactlyTheNewBlocks) {
 class KvSwapTest : public KvCacheTest {
  protected:
   void MakeWithHost(int64_t blocks, int64_t host_blocks) {
-    kv_ = std::make_unique<KvCache>(KvCacheConfig{blocks, kBlock, 8, 64, true, host_blocks});
+    kv_ = std::make_unique<core::KvCache>(core::KvCacheConfig{blocks, kBlock, 8, 64, true, host_blocks});
   }
   bool SwapOut(SlotId s, int32_t tokens) {
     plan_.step = step_;
     return kv_->SwapOut(s, tokens, &plan_);
   }
-  KvStart Back(SlotId s, int32_t tokens) {
+  core::KvStart Back(SlotId s, int32_t tokens) {
     plan_.step = step_;
     return kv_->Start(s, tokens, tokens, tokens, kNoSlot, &plan_);
   }
@@ -472,7 +473,7 @@ TEST_F(KvSwapTest, EveryComputedPositionIsSavedAndComesBack) {
   Evict(32);  // nothing stays cached
   End();
   EXPECT_EQ(kv_->PeekMatch(0, 11), 10);
-  const KvStart back = Back(0, 11);
+  const core::KvStart back = Back(0, 11);
   ASSERT_TRUE(back.ok);
   EXPECT_EQ(back.matched_tokens, 10);
   ASSERT_EQ(plan_.swap_ins.size(), 3u);
@@ -562,7 +563,7 @@ TEST_F(KvSwapTest, AnImportComesInAsIfItHadBeenSwappedOutHere) {
   kv_->KeepImported(0, room, 10);
   EXPECT_EQ(kv_->CheckIntegrity(), "");
   EXPECT_EQ(kv_->SwappedTokens(0), 10);
-  const KvStart back = Back(0, 11);
+  const core::KvStart back = Back(0, 11);
   ASSERT_TRUE(back.ok);
   EXPECT_EQ(back.matched_tokens, 10);
   ASSERT_EQ(plan_.swap_ins.size(), 3u);
@@ -573,7 +574,7 @@ TEST_F(KvSwapTest, AnImportComesInAsIfItHadBeenSwappedOutHere) {
 }
 
 TEST_F(KvSwapTest, HostBlocksKeptForImportsAreNotSwappedOutTo) {
-  kv_ = std::make_unique<KvCache>(KvCacheConfig{8, kBlock, 8, 64, true, 4, 2});
+  kv_ = std::make_unique<core::KvCache>(core::KvCacheConfig{8, kBlock, 8, 64, true, 4, 2});
   Bind(0, 11);
   Start(0, 10);
   End();

@@ -51,7 +51,7 @@ struct Step {
 
 enum class Twin { kNone, kKeysAtOnce, kEntersAtOnce };
 
-struct World : OwnKeys {
+struct World : core::OwnKeys {
   World(uint64_t seed, bool with_caching, bool with_failures, int steps_in_flight, Twin has_twin = Twin::kNone)
       : rng(seed),
         caching(with_caching),
@@ -62,7 +62,7 @@ struct World : OwnKeys {
         host_total(rng.UniformInt(0, 2) == 0 ? 0 : rng.UniformInt(1, total)),
         kv({total, block_size, kSlots, static_cast<int32_t>(total), caching, host_total}),
         twin(has_twin),
-        listed(twin != Twin::kNone ? std::make_unique<KvCache>(KvCacheConfig{
+        listed(twin != Twin::kNone ? std::make_unique<core::KvCache>(core::KvCacheConfig{
                                          total, block_size, kSlots, static_cast<int32_t>(total), caching, host_total})
                                    : nullptr),
         naive(total, block_size, caching, host_total),
@@ -79,15 +79,15 @@ struct World : OwnKeys {
     ++made;
   }
   void MoreKeys(Sequence* q) {
-    ExtendBlockKeys(kSecret, q->root, q->tokens, block_size, &q->keys);
+    core::ExtendBlockKeys(kSecret, q->root, q->tokens, block_size, &q->keys);
     if (!q->own_keys) q->made = q->keys;
   }
   // Nothing may show whether keys were made at once or late: not even which block is where, but for the order in which
   // those that a failed step spoils come free.
   void CheckListed(const char* where) {
     ASSERT_EQ(listed->CheckIntegrity(), "") << where;
-    const KvCacheStats a = kv.Stats(), b = listed->Stats();
-    const auto all = [](const KvCacheStats& c) {
+    const core::KvCacheStats a = kv.Stats(), b = listed->Stats();
+    const auto all = [](const core::KvCacheStats& c) {
       return std::vector<int64_t>{c.blocks_free,         c.blocks_cached,     c.blocks_in_use,    c.blocks_draining,
                                   c.blocks_reserved,     c.prefix_hit_tokens, c.evictions,        c.swap_blocks_used,
                                   c.prefix_query_tokens, c.swap_outs,         c.swapped_in_blocks};
@@ -111,7 +111,7 @@ struct World : OwnKeys {
       if (rng.UniformInt(0, 15) != 0) return;  // asks `kv` nothing
     }
     ASSERT_EQ(kv.CheckIntegrity(), "") << where;
-    const KvCacheStats stats = kv.Stats();
+    const core::KvCacheStats stats = kv.Stats();
     ASSERT_EQ(stats.blocks_free + stats.blocks_cached + stats.blocks_in_use + stats.blocks_draining, total) << where;
     if (listed) CheckListed(where);
     if (failures) return;  // the naive model has none
@@ -144,7 +144,7 @@ struct World : OwnKeys {
     }
     q.prompt = static_cast<int32_t>(length);
     q.own_keys = twin == Twin::kKeysAtOnce && rng.UniformInt(0, 1) == 0;
-    q.root = RootKey(kSecret, "m", "", q.own_keys ? "own " + std::to_string(++own) : salt ? "salt" : "");
+    q.root = core::RootKey(kSecret, "m", "", q.own_keys ? "own " + std::to_string(++own) : salt ? "salt" : "");
     q.keys.reserve(256);
     MoreKeys(&q);
     const bool shares = rng.UniformInt(0, 9) != 0;
@@ -204,7 +204,7 @@ struct World : OwnKeys {
     const int64_t cost = kv.StartCost(s, n, cover, reserve), available = kv.blocks_available();
     StepPlan out;
     out.step = plan.id;
-    const KvStart start = kv.Start(s, n, cover, reserve, fork, &out);
+    const core::KvStart start = kv.Start(s, n, cover, reserve, fork, &out);
     if (listed) {
       StepPlan same;
       same.step = plan.id;
@@ -466,10 +466,10 @@ struct World : OwnKeys {
   const int depth;
   const int32_t block_size;
   const int64_t total, host_total;
-  KvCache kv;
+  core::KvCache kv;
   const Twin twin;
-  const std::unique_ptr<KvCache> listed;
-  NaiveKv naive;
+  const std::unique_ptr<core::KvCache> listed;
+  core::NaiveKv naive;
   std::vector<Sequence> sequences;
   std::vector<uint64_t> memory;  // [total * block_size]
   std::deque<Step> flight;

@@ -9,7 +9,7 @@
 #include "base/hash.h"
 #include "base/units.h"
 
-namespace tactus {
+namespace tactus::core {
 
 class NaiveKv {
  public:
@@ -238,4 +238,4 @@ class NaiveKv {
   std::map<SlotId, Slot> slots_;
 };
 
-}  // namespace tactus
+}  // namespace tactus::core

@@ -18,21 +18,22 @@ class PrefixSharing : public testing::Test {
   void Bind(SlotId s, TokenId family) {
     std::vector<Hash128>& keys = keys_[static_cast<size_t>(s)];
     keys.clear();
-    ExtendBlockKeys(kSecret, RootKey(kSecret, "m", "", ""), std::vector<TokenId>(kTokens, family), kBlock, &keys);
+    core::ExtendBlockKeys(kSecret, core::RootKey(kSecret, "m", "", ""), std::vector<TokenId>(kTokens, family), kBlock,
+                          &keys);
     kv_.Bind(s, &keys);
   }
   // Computes the prompt. The tokens of it that were found.
   int32_t Start(SlotId s) {
     plan_.Clear();
     plan_.step = ++step_;
-    const KvStart start = kv_.Start(s, kTokens, kTokens, kTokens, kNoSlot, &plan_);
+    const core::KvStart start = kv_.Start(s, kTokens, kTokens, kTokens, kNoSlot, &plan_);
     EXPECT_TRUE(start.ok);
     kv_.MarkPending(s, kTokens, step_);
     kv_.StepEnded(step_, true, &recompute_);
     return start.matched_tokens;
   }
 
-  KvCache kv_{{64, kBlock, 8, 8, true}};
+  core::KvCache kv_{{64, kBlock, 8, 8, true}};
   std::array<std::vector<Hash128>, 8> keys_;
   std::vector<SlotId> recompute_;
   StepPlan plan_;

@@ -4,7 +4,7 @@
 
 #include "core/loop/harness.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::Harness;
@@ -130,4 +130,4 @@ TEST(ErrorsInARow, ThreeAfterAGoodStepEndEverything) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -41,7 +41,7 @@ StepPlan PlanOf(int32_t prompt_tokens, int32_t decodes) {
 }
 
 // Steps of the corrected model that took `ratio` times what the model itself says.
-void Take(CorrectedStepTimes* times, int count, double ratio, int32_t prompt_tokens = 100, int32_t decodes = 1) {
+void Take(core::CorrectedStepTimes* times, int count, double ratio, int32_t prompt_tokens = 100, int32_t decodes = 1) {
   for (int i = 0; i < count; ++i) {
     const auto predicted = times->Predict(PlanOf(prompt_tokens, decodes));
     times->Ended(predicted, static_cast<DurationNs>(static_cast<double>(predicted.by_model_ns) * ratio));
@@ -50,7 +50,7 @@ void Take(CorrectedStepTimes* times, int count, double ratio, int32_t prompt_tok
 
 TEST(CorrectedStepTimes, LearnsHowMuchSlowerTheMachineIs) {
   const ThinksTooFast model(1);
-  CorrectedStepTimes times(&model);
+  core::CorrectedStepTimes times(&model);
   StepShape shape;
   shape.decodes = 10;
   EXPECT_EQ(times.StepTimeNs(shape), 2 * kMillisecond);
@@ -66,7 +66,7 @@ TEST(CorrectedStepTimes, LearnsHowMuchSlowerTheMachineIs) {
 
 TEST(CorrectedStepTimes, IsMovedByNoDisturbanceAndBounded) {
   const ThinksTooFast model(1);
-  CorrectedStepTimes times(&model);
+  core::CorrectedStepTimes times(&model);
   Take(&times, 20, 1.2);
   Take(&times, 9, 50);
   EXPECT_NEAR(times.factor(), 1.2, 1e-6) << "a few steps that something else delayed";
@@ -74,14 +74,14 @@ TEST(CorrectedStepTimes, IsMovedByNoDisturbanceAndBounded) {
   Take(&times, 20, 3, 1, 0);
   EXPECT_NEAR(times.factor(), 1.2, 1e-6) << "many small ones weigh little";
   Take(&times, 32, 50);
-  EXPECT_EQ(times.factor(), MeasuredRatio::kMost);
+  EXPECT_EQ(times.factor(), core::MeasuredRatio::kMost);
   Take(&times, 32, 0.01);
-  EXPECT_EQ(times.factor(), MeasuredRatio::kLeast);
+  EXPECT_EQ(times.factor(), core::MeasuredRatio::kLeast);
 }
 
 TEST(CorrectedStepTimes, DecodesAloneTeachNothing) {
   const ThinksTooFast model(1);
-  CorrectedStepTimes times(&model);
+  core::CorrectedStepTimes times(&model);
   Take(&times, 50, 3, 0, 8);
   EXPECT_EQ(times.factor(), 1);
 }
@@ -89,7 +89,7 @@ TEST(CorrectedStepTimes, DecodesAloneTeachNothing) {
 // Times that are exact leave every answer as it was, to the nanosecond.
 TEST(CorrectedStepTimes, AnExactModelStaysExact) {
   const ThinksTooFast model(3);
-  CorrectedStepTimes times(&model);
+  core::CorrectedStepTimes times(&model);
   for (int i = 1; i < 200; ++i) Take(&times, 1, 1, i, i % 7);
   EXPECT_EQ(times.factor(), 1);
   StepShape shape;
@@ -111,7 +111,7 @@ struct SlowMachine : ::testing::Test {
     config.corrected = true;
   }
   // A stream decodes while two long prompts are computed; steps with prompts, in order.
-  std::vector<StepRecord> Run() {
+  std::vector<core::StepRecord> Run() {
     Harness h(config);
     Request stream = MakeRequest(Tokens(1, 20), 400);
     stream.stop.ignore_eos = true;
@@ -124,8 +124,8 @@ struct SlowMachine : ::testing::Test {
     EXPECT_EQ(h.Run(), "");
     hash = h.loop().plan_hash();
     correction = h.loop().Stats().step_time_correction;
-    std::vector<StepRecord> prompts;
-    for (const StepRecord& r : h.records()) {
+    std::vector<core::StepRecord> prompts;
+    for (const core::StepRecord& r : h.records()) {
       if (r.prefill_tokens > 0 && r.decode_tokens > 0) prompts.push_back(r);
     }
     EXPECT_TRUE(h.CloseTrace().ok());
@@ -138,7 +138,7 @@ struct SlowMachine : ::testing::Test {
 };
 
 TEST_F(SlowMachine, KeepsItsObjectiveOnceItHasLearned) {
-  const std::vector<StepRecord> steps = Run();
+  const std::vector<core::StepRecord> steps = Run();
   ASSERT_GT(steps.size(), 20u);
   EXPECT_NEAR(correction, 1.5, 0.001);
   for (size_t i = 0; i < steps.size(); ++i) {  // the stream's own prompt has taught it
@@ -148,7 +148,7 @@ TEST_F(SlowMachine, KeepsItsObjectiveOnceItHasLearned) {
         << "the prediction is the one that policies saw";
   }
   config.corrected = false;
-  const std::vector<StepRecord> wrong = Run();
+  const std::vector<core::StepRecord> wrong = Run();
   EXPECT_GT(wrong[wrong.size() / 2].end_ns - wrong[wrong.size() / 2].start_ns, 14 * kMillisecond);
   EXPECT_EQ(wrong.back().predicted_ns, 0);
 }
@@ -157,7 +157,7 @@ TEST_F(SlowMachine, ARecordingReplaysToTheSamePlans) {
   config.trace_path =
       (std::filesystem::temp_directory_path() / fmt::format("tactus_corrected_{}.trace", getpid())).string();
   Run();
-  const auto replay = ReplayTrace(config.trace_path);
+  const auto replay = core::ReplayTrace(config.trace_path);
   std::filesystem::remove(config.trace_path);
   ASSERT_TRUE(replay.ok()) << replay.status().ToString();
   EXPECT_TRUE(replay->identical() && replay->complete) << "differs at " << replay->first_difference;

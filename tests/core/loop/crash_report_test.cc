@@ -7,14 +7,14 @@
 #include "core/loop/harness.h"
 #include "core/sched/context.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 // Serves a while, then never again: the loop finds that nothing could ever change.
-class Stops final : public sched::Composition {
+class Stops final : public Composition {
  public:
-  void Describe(sched::ChoiceTraits* traits) const override { traits->splits_prompts = true; }
-  void Compose(sched::StepContext& step) override {
+  void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
+  void Compose(StepContext& step) override {
     if (step.view.step == 150) return;
     step.RunDecodes();
     step.RunPrefills(false);
@@ -27,7 +27,7 @@ void RunUntilItBreaks() {
   config.about = "seed = 42\n";
   config.max_model_len = 400;
   config.num_blocks = 200;
-  sched::InjectedChoices injected;
+  InjectedChoices injected;
   injected.composition = std::make_unique<Stops>();
   testing::Harness h(config, std::move(injected));
   h.MustSubmit(testing::MakeRequest(testing::Tokens(1, 3), 300));
@@ -56,4 +56,4 @@ TEST(CrashReportDeathTest, SaysNothingOfALoopThatIsNotRunning) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -34,10 +34,10 @@ void LoggingExecutor::Submit(const StepPlan& plan) {
   inner_.Submit(plan);
 }
 
-Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) : config_(config), clock_(kMillisecond) {
-  ReplicaConfig rc;
+Harness::Harness(const HarnessConfig& config, core::InjectedChoices injected) : config_(config), clock_(kMillisecond) {
+  core::ReplicaConfig rc;
   rc.scheduler = config.scheduler;
-  sched::SchedulerLimits& sizes = rc.scheduler.limits;
+  core::SchedulerLimits& sizes = rc.scheduler.limits;
   sizes.max_num_seqs = config.max_num_seqs;
   sizes.max_model_len = config.max_model_len;
   sizes.blocks_total = config.num_blocks;
@@ -54,13 +54,13 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   rc.max_draft_tokens = config.executor.max_draft_tokens;
   rc.guesses = rc.max_draft_tokens > 0;
   rc.true_lengths_known = true;
-  ReplicaServices services;
+  core::ReplicaServices services;
   services.predictor = config.predictor;
   services.injected = std::move(injected);
   services.step_time = sizes.step_time;
   services.corrected = config.corrected;
   services.recorded = !config.trace_path.empty();
-  auto replica = Replica::Create(std::move(rc), std::move(services));
+  auto replica = core::Replica::Create(std::move(rc), std::move(services));
   if (!replica.ok()) {
     scheduler_error_ = replica.status();
     return;
@@ -79,7 +79,7 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   logging_ = logging.get();
   faulty_ = std::make_unique<FaultyExecutor>(std::move(logging), config.faults);
 
-  ReplicaParts parts;
+  core::ReplicaParts parts;
   parts.executor = faulty_.get();
   parts.clock = &clock_;
   parts.sink = this;
@@ -87,7 +87,7 @@ Harness::Harness(const HarnessConfig& config, sched::InjectedChoices injected) :
   parts.about = config.about;
   parts.stopwatch = parts.clock;
   parts.stopwatch_every = config.stopwatch_every;
-  if (!config.trace_path.empty()) parts.tap = RecordTo(config.trace_path);
+  if (!config.trace_path.empty()) parts.tap = core::RecordTo(config.trace_path);
   bytes_.resize(256);
   for (size_t i = 0; i < bytes_.size(); ++i) bytes_[i] = static_cast<char>('a' + i % 26);
   parts.token_bytes = [this](TokenId id) { return std::string_view(&bytes_[static_cast<size_t>(id) % 256], 1); };
@@ -103,18 +103,18 @@ Result<RequestHandle> Harness::Submit(Request request) {
   return Submit(std::move(request), nullptr);
 }
 
-Result<RequestHandle> Harness::SubmitImported(Request request, ImportedSequence imported) {
+Result<RequestHandle> Harness::SubmitImported(Request request, core::ImportedSequence imported) {
   return Submit(std::move(request), &imported);
 }
 
-Result<RequestHandle> Harness::Submit(Request request, const ImportedSequence* imported) {
+Result<RequestHandle> Harness::Submit(Request request, const core::ImportedSequence* imported) {
   // Predictors that know the answer's length may be asked: what the fake model will say is known.
   SimRequest known{std::move(request), 1};
   known.output_tokens = static_cast<int32_t>(ExpectedOutput(config_.executor, known, 0, config_.model_stop_ids).size());
   std::shared_ptr<const Request> shared = std::make_shared<const SimRequest>(std::move(known));
-  TACTUS_ASSIGN_OR_RETURN(PreparedRequest prepared, PrepareRequest(shared, replica_->limits()));
+  TACTUS_ASSIGN_OR_RETURN(core::PreparedRequest prepared, core::PrepareRequest(shared, replica_->limits()));
   prepared.tokens_on_host = config_.tokens_on_host && handles_.size() % 2 == 0;
-  if (imported != nullptr) TACTUS_RETURN_IF_ERROR(AddImported(*imported, replica_->limits(), &prepared));
+  if (imported != nullptr) TACTUS_RETURN_IF_ERROR(core::AddImported(*imported, replica_->limits(), &prepared));
   if (prepare) prepare(&prepared);
   TACTUS_ASSIGN_OR_RETURN(const RequestHandle handle, loop_->Submit(std::move(prepared)));
   RequestOutput& out = outputs_[handle];
@@ -131,7 +131,7 @@ RequestHandle Harness::MustSubmit(Request request) {
   return handle.ok() ? *handle : 0;
 }
 
-void Harness::OnStep(const StepEvents& events) {
+void Harness::OnStep(const core::StepEvents& events) {
   const auto complain = [this](const std::string& what) {
     if (event_error_.empty()) event_error_ = what;
   };
@@ -139,9 +139,9 @@ void Harness::OnStep(const StepEvents& events) {
   scheduled_.insert(scheduled_.end(), events.scheduled.begin(), events.scheduled.end());
   gaps_.insert(gaps_.end(), events.gaps.begin(), events.gaps.end());
   decisions_timed_ += events.decision_ns >= 0;
-  for (const PromptLogprobsEvent& e : events.prompt_logprobs)
+  for (const core::PromptLogprobsEvent& e : events.prompt_logprobs)
     outputs_.at(e.handle).prompt_logprobs.push_back({e.first_row, e.rows});
-  for (const TokenEvent& e : events.tokens) {
+  for (const core::TokenEvent& e : events.tokens) {
     auto it = outputs_.find(e.handle);
     if (it == outputs_.end()) return complain("an event of an unknown request");
     RequestOutput& out = it->second;
@@ -160,7 +160,7 @@ void Harness::OnStep(const StepEvents& events) {
     if (e.error >= 0) out.error = events.errors[static_cast<size_t>(e.error)];
     if (e.finish == FinishReason::kError && e.error < 0) complain("an error without its reason");
   }
-  for (const RequestDoneEvent& e : events.done) {
+  for (const core::RequestDoneEvent& e : events.done) {
     RequestOutput& out = outputs_.at(e.handle);
     if (out.done) complain("done twice");
     out.done = true;
@@ -173,7 +173,7 @@ void Harness::OnStep(const StepEvents& events) {
 }
 
 std::string Harness::TakeTimeline(RequestOutput* out) const {
-  const RequestDoneEvent& e = out->done_event;
+  const core::RequestDoneEvent& e = out->done_event;
   std::vector<RequestTimeline> found = loop_->Timelines({.handle = e.handle});
   if (found.size() != 1) return fmt::format("{} timelines of request {}", found.size(), e.handle);
   const RequestTimeline& t = out->timeline = std::move(found.front());
@@ -216,7 +216,7 @@ std::string BrokenTimeline(const RequestTimeline& t) {
     if (!mixed && by_cause != s.total_ns) return broken(s, "segments and causes disagree");
     if (s.prefill_beside_others_ns > s.total_ns[static_cast<size_t>(Cause::kPrefill)])
       return broken(s, "more beside others than prefill");
-    if (s.segments.size() > Timelines::kMostSegments) return broken(s, "too many segments");
+    if (s.segments.size() > core::Timelines::kMostSegments) return broken(s, "too many segments");
   }
   return {};
 }

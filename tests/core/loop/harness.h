@@ -17,7 +17,7 @@
 namespace tactus::testing {
 
 struct HarnessConfig {
-  sched::SchedulerConfig scheduler;
+  core::SchedulerConfig scheduler;
   FakeExecutorConfig executor;
   std::vector<InjectedFault> faults;  // of chosen steps; `executor` draws its own
   int64_t num_blocks = 64;
@@ -30,8 +30,8 @@ struct HarnessConfig {
   int32_t max_queue = 64;
   bool prefix_caching = true;
   bool check_every_pass = true;
-  bool fresh_policies = false;           // forget every index before each pass
-  LengthPredictor* predictor = nullptr;  // null: the one that the scheduler asks for by name
+  bool fresh_policies = false;                 // forget every index before each pass
+  core::LengthPredictor* predictor = nullptr;  // null: the one that the scheduler asks for by name
   std::vector<TokenId> model_stop_ids;
   double draft_accuracy = 0;    // with executor.max_draft_tokens: how often a guess is right
   bool tokens_on_host = false;  // of every other request
@@ -55,7 +55,7 @@ struct RequestOutput {
   std::shared_ptr<const Request> request;
   std::vector<ChoiceOutput> choices;
   bool done = false;
-  RequestDoneEvent done_event;
+  core::RequestDoneEvent done_event;
   Status error;
   RequestTimeline timeline;                                                                 // when it was done
   std::vector<std::pair<int32_t, std::vector<std::vector<TokenLogprob>>>> prompt_logprobs;  // first row, rows
@@ -90,9 +90,9 @@ class LoggingExecutor final : public Executor {
   Executor& inner_;
 };
 
-class Harness final : public EventSink {
+class Harness final : public core::EventSink {
  public:
-  explicit Harness(const HarnessConfig& config, sched::InjectedChoices injected = {});
+  explicit Harness(const HarnessConfig& config, core::InjectedChoices injected = {});
   ~Harness() override;
 
   // Empty `scheduler_error` means all is well; tests of refusals read it.
@@ -101,10 +101,10 @@ class Harness final : public EventSink {
   // Submits now; fails the test if refused.
   RequestHandle MustSubmit(Request request);
   // A request that has run elsewhere; its choice has the tokens from there.
-  Result<RequestHandle> SubmitImported(Request request, ImportedSequence imported);
+  Result<RequestHandle> SubmitImported(Request request, core::ImportedSequence imported);
   void Cancel(RequestHandle handle) { loop_->Cancel(handle); }
   // Changes each request before it is submitted.
-  std::function<void(PreparedRequest*)> prepare;
+  std::function<void(core::PreparedRequest*)> prepare;
   // Once, in the middle of the next pass that asks for results.
   void InTheMiddleOfAPass(std::function<void()> call) { logging_->at_poll = std::move(call); }
   // Passes until nothing happens at this instant. Returns the first broken invariant, or empty.
@@ -114,30 +114,30 @@ class Harness final : public EventSink {
   // Settle and advance until idle or `limit` steps; returns what broke.
   std::string Run(int64_t limit = 100000);
 
-  void OnStep(const StepEvents& events) override;
+  void OnStep(const core::StepEvents& events) override;
 
-  StepLoop& loop() { return *loop_; }
-  KvCache& kv() { return replica_->kv(); }
+  core::StepLoop& loop() { return *loop_; }
+  core::KvCache& kv() { return replica_->kv(); }
   ManualClock& clock() { return clock_; }
   FakeExecutor& executor() { return *executor_; }
   const GuessingDrafts& drafts() const { return *drafts_; }
   const std::vector<std::string>& plans() const { return logging_->log; }
   const std::map<RequestHandle, int64_t>& chained_items() const { return logging_->chained_items; }
-  sched::Scheduler& scheduler() { return replica_->scheduler(); }
+  core::Scheduler& scheduler() { return replica_->scheduler(); }
   std::map<RequestHandle, RequestOutput>& outputs() { return outputs_; }
   // Handle -> request, by submission order.
   const std::vector<RequestHandle>& handles() const { return handles_; }
   // Everything of the kind that came, in order.
-  const std::vector<StepRecord>& records() const { return records_; }
-  const std::vector<ScheduledEvent>& scheduled() const { return scheduled_; }
-  const std::vector<GapEvent>& gaps() const { return gaps_; }
+  const std::vector<core::StepRecord>& records() const { return records_; }
+  const std::vector<core::ScheduledEvent>& scheduled() const { return scheduled_; }
+  const std::vector<core::GapEvent>& gaps() const { return gaps_; }
   int64_t decisions_timed() const { return decisions_timed_; }  // passes that told a decision's time
   int64_t steps() const { return loop_->Stats().steps; }
   Status CloseTrace() { return replica_->CloseTap(); }
 
  private:
   std::string TakeTimeline(RequestOutput* out) const;
-  Result<RequestHandle> Submit(Request request, const ImportedSequence* imported);
+  Result<RequestHandle> Submit(Request request, const core::ImportedSequence* imported);
 
   HarnessConfig config_;
   ManualClock clock_;
@@ -146,13 +146,13 @@ class Harness final : public EventSink {
   std::unique_ptr<GuessingDrafts> drafts_;
   LoggingExecutor* logging_ = nullptr;  // in faulty_
   std::unique_ptr<FaultyExecutor> faulty_;
-  std::unique_ptr<Replica> replica_;
-  StepLoop* loop_ = nullptr;  // the replica's
+  std::unique_ptr<core::Replica> replica_;
+  core::StepLoop* loop_ = nullptr;  // the replica's
   std::map<RequestHandle, RequestOutput> outputs_;
   std::vector<RequestHandle> handles_;
-  std::vector<StepRecord> records_;
-  std::vector<ScheduledEvent> scheduled_;
-  std::vector<GapEvent> gaps_;
+  std::vector<core::StepRecord> records_;
+  std::vector<core::ScheduledEvent> scheduled_;
+  std::vector<core::GapEvent> gaps_;
   int64_t decisions_timed_ = 0, passes_ = 0;
   std::vector<char> bytes_;
   std::string event_error_;

@@ -9,7 +9,7 @@
 #include "core/loop/harness.h"
 #include "time_limit.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::MakeRequest;
@@ -233,4 +233,4 @@ TEST(Intake, TakesWhatTheQueueAndTheSlotsHold) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

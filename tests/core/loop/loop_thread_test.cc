@@ -48,7 +48,7 @@ void operator delete[](void* p, std::size_t) noexcept {
   std::free(p);
 }
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 class Counter final : public EventSink {
@@ -64,13 +64,13 @@ struct Rig {
   explicit Rig(const std::string& preset, int32_t max_num_seqs = 16, int32_t max_tokens = 64,
                const std::string& trace_path = {}) {
     ReplicaConfig config;
-    sched::SchedulerConfig& sc = config.scheduler;
+    SchedulerConfig& sc = config.scheduler;
     sc.preset = preset;
     sc.limits.max_num_seqs = max_num_seqs;
     sc.limits.max_model_len = max_tokens + 64;
     sc.limits.blocks_total = max_num_seqs * (sc.limits.max_model_len / 16 + 1);
     config.max_queue = 512;
-    if (*sched::Scheduler::PredictorFor(WithSlots(config)) == "oracle")
+    if (*Scheduler::PredictorFor(WithSlots(config)) == "oracle")
       sc.preset = "trail";  // true lengths are not known here
     replica = std::move(Replica::Create(std::move(config), {})).value();
     ReplicaParts parts;
@@ -87,8 +87,8 @@ struct Rig {
     return loop->Submit(std::move(prepared));
   }
   // A preset's predictor is asked for before the replica is made.
-  static sched::SchedulerConfig WithSlots(const ReplicaConfig& config) {
-    sched::SchedulerConfig sc = config.scheduler;
+  static SchedulerConfig WithSlots(const ReplicaConfig& config) {
+    SchedulerConfig sc = config.scheduler;
     sc.limits.slot_capacity = config.slots();
     return sc;
   }
@@ -177,7 +177,7 @@ TEST(LoopThread, StopWakesASleepingLoop) {
 // Neither planning nor committing allocates while nothing arrives or ends, whichever scheduler. A preempted sequence
 // that starts again takes one copy of what it has generated along (SequenceStart::output).
 TEST(LoopThread, TheSteadyStateDoesNotAllocate) {
-  for (const auto& preset : sched::Presets()) {
+  for (const auto& preset : Presets()) {
     Rig rig(preset.name, 16, 400);
     for (uint64_t i = 0; i < 40; ++i) ASSERT_TRUE(rig.Submit(i, 400).ok());
     for (int i = 0; i < 20; ++i) ASSERT_TRUE(rig.loop->RunOnce());
@@ -227,4 +227,4 @@ TEST(SteadyState, NoTimelineAllocatesWhileNobodyComesOrEnds) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -10,7 +10,7 @@
 #include <optional>
 #include <set>
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 // Reads the Prometheus text format, version 0.0.4, and accepts nothing else: every family has HELP and TYPE before its
@@ -274,4 +274,4 @@ TEST(Metrics, FiguresOfOneRequest) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

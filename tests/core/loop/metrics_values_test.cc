@@ -43,7 +43,7 @@ EngineStats DistinctStats() {
 
 class Figures {
  public:
-  EngineMetrics metrics{"m", KvCacheConfig{1000, 16, 8, 10, true}, 512};
+  core::EngineMetrics metrics{"m", core::KvCacheConfig{1000, 16, 8, 10, true}, 512};
 
   // The value of the one line that starts with `name{` and has `label`; fails if there is none.
   double Of(const std::string& name, const std::string& label = "") {
@@ -101,8 +101,8 @@ TEST(MetricsValues, EveryStatisticHasItsOwnName) {
   EXPECT_EQ(result["kv_utilization"], 0.375);
 }
 
-RequestDoneEvent Done(const std::shared_ptr<const Request>& request) {
-  RequestDoneEvent d;
+core::RequestDoneEvent Done(const std::shared_ptr<const Request>& request) {
+  core::RequestDoneEvent d;
   d.request = request;
   d.arrival_ns = 1000 * kMs;
   d.scheduled_ns = 1400 * kMs;
@@ -117,8 +117,8 @@ RequestDoneEvent Done(const std::shared_ptr<const Request>& request) {
 TEST(MetricsValues, ARequestsTimesAreBetweenTheRightEvents) {
   Figures f;
   const auto request = std::make_shared<Request>();
-  const RequestDoneEvent done[] = {Done(request), Done(request)};
-  StepEvents events;
+  const core::RequestDoneEvent done[] = {Done(request), Done(request)};
+  core::StepEvents events;
   events.done = done;
   f.metrics.OnStep(events);
   const auto near = [&](const char* name, double value) {
@@ -144,14 +144,14 @@ TEST(MetricsValues, ARequestsTimesAreBetweenTheRightEvents) {
 TEST(MetricsValues, WhatNeverCameIsNotMeasured) {
   Figures f;
   const auto request = std::make_shared<Request>();
-  RequestDoneEvent one = Done(request), never = Done(request), failed = Done(request), two = Done(request);
+  core::RequestDoneEvent one = Done(request), never = Done(request), failed = Done(request), two = Done(request);
   one.completion_tokens = 1;  // no gap between tokens
   two.completion_tokens = 2;  // the fewest that have one
   never.scheduled_ns = never.first_token_ns = 0;
   never.finish = FinishReason::kCancelled;
   failed.finish = FinishReason::kError;
-  const RequestDoneEvent done[] = {one, never, failed, two};
-  StepEvents events;
+  const core::RequestDoneEvent done[] = {one, never, failed, two};
+  core::StepEvents events;
   events.done = done;
   f.metrics.OnStep(events);
   EXPECT_EQ(f.Of("vllm:request_queue_time_seconds_count"), 3) << "one was never scheduled, one failed after it was";
@@ -167,9 +167,9 @@ TEST(MetricsValues, WhatNeverCameIsNotMeasured) {
 // On a virtual clock a request may be scheduled at 0.
 TEST(MetricsValues, ARequestScheduledAtZeroCounts) {
   Figures f;
-  RequestDoneEvent d = Done(std::make_shared<Request>());
+  core::RequestDoneEvent d = Done(std::make_shared<Request>());
   d.arrival_ns = d.scheduled_ns = 0;
-  StepEvents events;
+  core::StepEvents events;
   events.done = {&d, 1};
   f.metrics.OnStep(events);
   EXPECT_EQ(f.Of("vllm:request_queue_time_seconds_count"), 1);
@@ -177,7 +177,7 @@ TEST(MetricsValues, ARequestScheduledAtZeroCounts) {
 
 TEST(MetricsValues, StepsGapsAndDecisions) {
   Figures f;
-  StepRecord good, bad;
+  core::StepRecord good, bad;
   good.prefill_tokens = 30;
   good.decode_tokens = 4;
   good.start_ns = 5 * kMs;
@@ -189,16 +189,16 @@ TEST(MetricsValues, StepsGapsAndDecisions) {
   bad.end_ns = 500 * kMs;
   bad.predicted_ns = 3 * kMs;
   bad.ok = false;
-  StepRecord unpredicted = good;
+  core::StepRecord unpredicted = good;
   unpredicted.predicted_ns = 0;
-  const StepRecord steps[] = {good, bad};
-  const GapEvent gaps[] = {{40 * kMs, 3, true}, {6 * kMs, 5, false}};
-  StepEvents events;
+  const core::StepRecord steps[] = {good, bad};
+  const core::GapEvent gaps[] = {{40 * kMs, 3, true}, {6 * kMs, 5, false}};
+  core::StepEvents events;
   events.steps = steps;
   events.gaps = gaps;
   events.decision_ns = 200;
   f.metrics.OnStep(events);
-  StepEvents nothing;
+  core::StepEvents nothing;
   nothing.decision_ns = -1;  // no plan in this pass
   f.metrics.OnStep(nothing);
   EXPECT_EQ(f.Of("vllm:iteration_tokens_total_sum"), 134);
@@ -234,12 +234,12 @@ TEST(MetricsValues, AnSloIsCountedByClassAndByWhetherItWasKept) {
   chat->slo_class = "chat";
   batch->slo = {0, 0, 9999 * kMs};
   batch->slo_class = "batch";
-  RequestDoneEvent late = Done(chat), never = Done(chat);
+  core::RequestDoneEvent late = Done(chat), never = Done(chat);
   late.first_token_ns += 1;
   never.first_token_ns = 0;
   never.finish = FinishReason::kStop;
-  const RequestDoneEvent done[] = {Done(chat), late, never, Done(batch)};
-  StepEvents events;
+  const core::RequestDoneEvent done[] = {Done(chat), late, never, Done(batch)};
+  core::StepEvents events;
   events.done = done;
   f.metrics.OnStep(events);
   EXPECT_EQ(f.Of("tactus_slo_requests_total", "class=\"chat\",kept=\"true\""), 1) << "to the limit is kept";
@@ -260,12 +260,12 @@ TEST(MetricsValues, AMissedObjectiveIsCountedByWhatItWasMissedFor) {
   auto chat = std::make_shared<Request>();
   chat->slo = {1000 * kMs, 0, 0};
   chat->slo_class = "chat";
-  RequestDoneEvent late = Done(chat), gone = Done(chat);
+  core::RequestDoneEvent late = Done(chat), gone = Done(chat);
   late.first_token_ns += 3000 * kMs;
   late.misses[0] = {true, Cause::kPlaces, 7};
   gone.finish = FinishReason::kCancelled;
-  const RequestDoneEvent done[] = {Done(chat), late, gone};
-  StepEvents events;
+  const core::RequestDoneEvent done[] = {Done(chat), late, gone};
+  core::StepEvents events;
   events.done = done;
   f.metrics.OnStep(events);
   f.metrics.CountRejected(chat->slo, "chat", "full");
@@ -290,15 +290,15 @@ TEST(MetricsValues, WhatTheGatePredictedIsHeldAgainstWhatCame) {
   auto chat = std::make_shared<Request>();
   chat->slo = {500 * kMs, 0, 0};
   chat->slo_class = "chat";
-  RequestDoneEvent early = Done(chat), late = Done(chat), refused = Done(chat);
+  core::RequestDoneEvent early = Done(chat), late = Done(chat), refused = Done(chat);
   early.predicted_ttft_ns = 800 * kMs;
   late.predicted_ttft_ns = 1250 * kMs;
   refused.predicted_ttft_ns = 9000 * kMs;
   refused.refused = true;
   refused.finish = FinishReason::kError;
   refused.scheduled_ns = refused.first_token_ns = 0;
-  const RequestDoneEvent done[] = {early, late, Done(chat), refused};
-  StepEvents events;
+  const core::RequestDoneEvent done[] = {early, late, Done(chat), refused};
+  core::StepEvents events;
   events.done = done;
   f.metrics.OnStep(events);
   EXPECT_EQ(f.Of("tactus_ttft_measured_to_predicted_count"), 2);

@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 PreparedRequest Named(RequestHandle handle) {
@@ -60,4 +60,4 @@ TEST(RequestTable, AForgottenRecordStaysUntilItIsReleased) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -13,7 +13,7 @@
 #include "support/fake_executor.h"
 #include "support/faulty_executor.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 constexpr TokenId kStop = 1;
@@ -101,7 +101,7 @@ Played Play(bool short_form, int32_t depth, bool tokens_wanted) {
   ManualClock clock;
   Scripted executor(short_form, depth, &clock);
   ReplicaConfig config;
-  sched::SchedulerLimits& sizes = config.scheduler.limits;
+  SchedulerLimits& sizes = config.scheduler.limits;
   sizes.max_num_seqs = 8;
   sizes.max_model_len = 200;
   sizes.blocks_total = 90;  // short: preemptions happen
@@ -208,4 +208,4 @@ TEST(ShortForm, AGoodStepEndsARowOfErrors) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 
 #include "core/loop/harness.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::ExpectedOutput;
@@ -283,4 +283,4 @@ TEST(StepEvents, PromptLogprobsGoToTheirRows) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

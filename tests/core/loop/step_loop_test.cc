@@ -6,7 +6,7 @@
 
 #include "core/loop/harness.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::ExpectedOutput;
@@ -350,4 +350,4 @@ TEST(StepLoop, PreemptedSequencesTakePlacesOfTheQueue) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -6,7 +6,7 @@
 
 #include "core/loop/harness.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::ExpectedOutput;
@@ -89,4 +89,4 @@ TEST(Stops, AnIdEndsBehindMinTokens) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -8,7 +8,7 @@
 #include "core/loop/harness.h"
 #include "core/loop/sequence_line.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::Harness;
@@ -293,4 +293,4 @@ TEST_F(TimelinesTest, IdsAreFoundByOwner) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

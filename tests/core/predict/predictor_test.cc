@@ -8,7 +8,7 @@
 #include "base/sim_request.h"
 #include "core/predict/predictor.h"
 
-namespace tactus::predict {
+namespace tactus::core {
 namespace {
 
 PredictorOptions Options() {
@@ -335,4 +335,4 @@ TEST(Noisy, HasTheStatedError) {
 }
 
 }  // namespace
-}  // namespace tactus::predict
+}  // namespace tactus::core

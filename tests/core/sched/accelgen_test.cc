@@ -11,7 +11,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/slack_bed.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 // --- slack ---
@@ -421,4 +421,4 @@ TEST(MultiResource, AnswersANewWhenTheSequenceStandsOtherwise) {
 }
 
 }  // namespace
-}  // namespace tactus::sched
+}  // namespace tactus::core

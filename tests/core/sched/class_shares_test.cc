@@ -15,7 +15,7 @@
 #include "core/sched/view_of.h"
 #include "core/seq/sequence_table.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 using testing::PresetConfig;
@@ -333,4 +333,4 @@ TEST(ClassShares, OfAFloodTheClassIsOwedItsPart) {
 }
 
 }  // namespace
-}  // namespace tactus::sched
+}  // namespace tactus::core

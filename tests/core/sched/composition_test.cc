@@ -4,7 +4,7 @@
 
 #include "core/sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::AddRequest;
@@ -308,4 +308,4 @@ TEST(Admission, AtMostMaxNumSeqsAtOnce) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

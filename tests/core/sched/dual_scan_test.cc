@@ -12,7 +12,7 @@
 #include "core/sched/step_bed.h"
 #include "core/sched/view_of.h"
 
-namespace tactus::sched::dual_scan_test {
+namespace tactus::core::dual_scan_test {
 namespace {
 
 using testing::CheckBeforeAgainstWalk;
@@ -36,7 +36,7 @@ HarnessConfig Config(int64_t blocks = 150, const std::string& caps = "held") {
 }
 
 // The n-th that the plan handed out, from `end`; as dense as `density` says, and expected to hold `kv_tokens`.
-SequenceSpec Of(PlanEnd end, int32_t n, int32_t density, int32_t kv_tokens = 8, int32_t step_tokens = 0) {
+core::SequenceSpec Of(PlanEnd end, int32_t n, int32_t density, int32_t kv_tokens = 8, int32_t step_tokens = 0) {
   return {.max_output_tokens = 100, .planned = {n, kv_tokens, end, density, step_tokens}};
 }
 
@@ -193,7 +193,8 @@ TEST(OwnEnd, WhatHasNoEndTakesFromItsLike) {
   StepBed bed(Config(16));
   std::vector<SlotId> slots;
   for (int i = 0; i < 4; ++i) {
-    slots.push_back(bed.Decoding(8, 9, i < 2 ? SequenceSpec{.max_output_tokens = 100} : Of(PlanEnd::kLeft, i, kJob)));
+    slots.push_back(
+        bed.Decoding(8, 9, i < 2 ? core::SequenceSpec{.max_output_tokens = 100} : Of(PlanEnd::kLeft, i, kJob)));
   }
   bed.Plan();
   EXPECT_EQ(bed.planned().preempts, std::vector<SlotId>{slots[1]}) << "slot 3, which came last, has an end";
@@ -228,15 +229,15 @@ TEST(OwnEnd, WhereItsEndHasNoneLeftTheLastOfAllGoes) {
 }
 
 // A queue of one sequence; its plan asks for steps of the size given.
-SequenceTable Wanting(int32_t step_tokens) {
-  SequenceTable t(40);
-  SequenceSpec spec = Of(PlanEnd::kLeft, 0, kJob, 8, step_tokens);
+core::SequenceTable Wanting(int32_t step_tokens) {
+  core::SequenceTable t(40);
+  core::SequenceSpec spec = Of(PlanEnd::kLeft, 0, kJob, 8, step_tokens);
   spec.prompt_tokens = 8;
   t.Add(spec, 0);
   return t;
 }
 
-std::vector<int64_t> Sizes(Budget* budget, SequenceTable* t, int steps) {
+std::vector<int64_t> Sizes(Budget* budget, core::SequenceTable* t, int steps) {
   std::vector<int64_t> sizes;
   for (int step = 0; step < steps; ++step) sizes.push_back(budget->Next(ViewOf(t, step)).tokens);
   return sizes;
@@ -244,10 +245,10 @@ std::vector<int64_t> Sizes(Budget* budget, SequenceTable* t, int steps) {
 
 TEST(WholeTiles, TakesTurnsAroundWhatIsWanted) {
   const auto budget = MakeWholeTiles(testing::Limits(nullptr, nullptr));
-  SequenceTable t(40);
+  core::SequenceTable t(40);
   EXPECT_EQ(Sizes(budget.get(), &t, 3), (std::vector<int64_t>{512, 512, 512})) << "no plan";
   for (const int32_t wanted : {804, 640, 129, 2047}) {
-    SequenceTable planned = Wanting(wanted);
+    core::SequenceTable planned = Wanting(wanted);
     const std::vector<int64_t> sizes = Sizes(budget.get(), &planned, 128);
     for (const int64_t size : sizes) {
       EXPECT_EQ(size % 128, 0) << wanted;
@@ -256,7 +257,7 @@ TEST(WholeTiles, TakesTurnsAroundWhatIsWanted) {
     EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}), 128 * wanted) << "on average what is wanted";
   }
   for (const auto& [wanted, size] : {std::pair{3, 128}, std::pair{100'000, 2048}}) {
-    SequenceTable planned = Wanting(wanted);
+    core::SequenceTable planned = Wanting(wanted);
     EXPECT_EQ(Sizes(budget.get(), &planned, 1), std::vector<int64_t>{size});
   }
 }
@@ -264,9 +265,9 @@ TEST(WholeTiles, TakesTurnsAroundWhatIsWanted) {
 TEST(WholeTiles, AStatedSizeIsKept) {
   SchedulerLimits limits = testing::Limits(nullptr, nullptr);
   limits.token_budget = 300;
-  SequenceTable planned = Wanting(804);
+  core::SequenceTable planned = Wanting(804);
   EXPECT_EQ(Sizes(MakeWholeTiles(limits).get(), &planned, 2), (std::vector<int64_t>{300, 300}));
 }
 
 }  // namespace
-}  // namespace tactus::sched::dual_scan_test
+}  // namespace tactus::core::dual_scan_test

@@ -4,7 +4,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/view_of.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 // `base_ns` however small the step is, and a microsecond per token.
@@ -50,4 +50,4 @@ TEST(EfficientBudget, IsWhatTheUserStates) {
 }
 
 }  // namespace
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 
 #include "core/sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::AddRequest;
@@ -104,4 +104,4 @@ TEST(FastGen, StepsHave768TokensByDefault) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -4,7 +4,7 @@
 
 #include "core/sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::AddRequest;
@@ -318,4 +318,4 @@ TEST(Pad, OnlyWhereBatchesExist) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -12,7 +12,7 @@
 #include "core/sched/known_lengths.h"
 #include "core/trace/replay.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::Harness;
@@ -423,4 +423,4 @@ TEST_F(Gate, WithoutAModelOfStepTimesNobodyIsRefused) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

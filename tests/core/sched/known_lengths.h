@@ -10,12 +10,12 @@ namespace tactus::testing {
 
 // The n-th sequence that is bound is predicted to be lengths[n] long (the last one repeats), twice that after each
 // attempt.
-class KnownLengths final : public LengthPredictor {
+class KnownLengths final : public core::LengthPredictor {
  public:
   explicit KnownLengths(std::vector<int32_t> lengths) : lengths_(std::move(lengths)), slots_(4096, 1), most_(4096, 1) {}
   const char* name() const override { return "known"; }
   bool learns() const override { return true; }
-  void Bind(SlotId slot, const PredictionFeatures& features) override {
+  void Bind(SlotId slot, const core::PredictionFeatures& features) override {
     slots_[static_cast<size_t>(slot)] = lengths_[std::min(bound_++, lengths_.size() - 1)];
     most_[static_cast<size_t>(slot)] = features.max_output_tokens;
   }

@@ -6,22 +6,22 @@
 #include "core/sched/context.h"
 #include "core/sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::PresetConfig;
 using testing::StepBed;
 
 // Starts those whose turn in the walk says so, and notes the walk and the order's own.
-class WalksTheQueue final : public sched::Composition {
+class WalksTheQueue final : public Composition {
  public:
   WalksTheQueue(unsigned starts, std::vector<SlotId>* walk, std::vector<SlotId>* expected)
       : starts_(starts), walk_(*walk), expected_(*expected) {}
-  void Describe(sched::ChoiceTraits* traits) const override { traits->splits_prompts = true; }
-  void Compose(sched::StepContext& step) override {
+  void Describe(ChoiceTraits* traits) const override { traits->splits_prompts = true; }
+  void Compose(StepContext& step) override {
     step.order.Start(step.view);
     for (SlotId slot = step.order.Next(); slot != kNoSlot; slot = step.order.Next()) expected_.push_back(slot);
-    sched::Newcomers waiting(step.view, &step.order, step.plan);
+    Newcomers waiting(step.view, &step.order, step.plan);
     for (SlotId slot = waiting.Next(); slot != kNoSlot; slot = waiting.Next()) {
       const bool starts = (starts_ >> (walk_.size() % 8) & 1) != 0;
       walk_.push_back(slot);
@@ -41,7 +41,7 @@ TEST(Newcomers, AreTheOrdersWhicheverOfThemStart) {
     for (const unsigned starts : {0x01U, 0x02U, 0x08U, 0x55U, 0x80U, 0xf0U, 0xffU}) {
       SCOPED_TRACE(std::to_string(waiting) + " wait, " + std::to_string(starts));
       std::vector<SlotId> walk, expected;
-      sched::InjectedChoices choices;
+      InjectedChoices choices;
       choices.composition = std::make_unique<WalksTheQueue>(starts, &walk, &expected);
       StepBed bed(PresetConfig("sarathi-serve", 4096), std::move(choices));
       bed.Decoding(4, 1);
@@ -54,4 +54,4 @@ TEST(Newcomers, AreTheOrdersWhicheverOfThemStart) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -12,9 +12,9 @@
 
 namespace tactus::testing {
 
-using sched::RankedSlot;
-using sched::RunningByRank;
-using sched::SteadyRanking;
+using core::RankedSlot;
+using core::RunningByRank;
+using core::SteadyRanking;
 
 std::vector<SlotId> Walk(Order* order, const StepView& view) {
   std::vector<SlotId> slots;
@@ -59,13 +59,13 @@ SlotId Any(Rng* rng, std::span<const SlotId> slots) {
 
 }  // namespace
 
-void Churn(SequenceTable* t, Rng* rng, TimeNs now_ns, int moves) {
+void Churn(core::SequenceTable* t, Rng* rng, TimeNs now_ns, int moves) {
   for (int i = 0; i < moves; ++i) {
     const double what = rng->Uniform();
     const auto waiting = t->waiting();
     const auto running = t->running();
     if (what < 0.45 && t->free_slots() > 0) {
-      SequenceSpec spec;
+      core::SequenceSpec spec;
       spec.prompt_tokens = static_cast<int32_t>(rng->UniformInt(1, 40));
       spec.max_output_tokens = 30;
       spec.arrival_ns = now_ns;
@@ -100,7 +100,7 @@ void Churn(SequenceTable* t, Rng* rng, TimeNs now_ns, int moves) {
   }
 }
 
-SchedulerLimits Limits(const LengthPredictor* predictor, NoteLayout* notes) {
+SchedulerLimits Limits(const core::LengthPredictor* predictor, core::NoteLayout* notes) {
   SchedulerLimits limits;
   limits.notes = notes;
   limits.slot_capacity = 40;
@@ -186,10 +186,10 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
   for (uint64_t seed = 0; seed < 30; ++seed) {
     Rng rng(seed);
     Drifting predictor;
-    NoteLayout layout;
+    core::NoteLayout layout;
     const SchedulerLimits limits = Limits(&predictor, &layout);
     auto order = make(limits);
-    SequenceTable t(limits.slot_capacity, layout.stride());
+    core::SequenceTable t(limits.slot_capacity, layout.stride());
     RunningByRank running(limits.slot_capacity);
     SteadyRanking ranking(limits.slot_capacity, limits.slot_capacity);
     std::optional<Latecomer> latecomer;
@@ -199,7 +199,7 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       Churn(&t, &rng, step * kSecond / 3, moves);
       predictor.step = step;
       StepView view = ViewOf(&t, step, step * kSecond / 3);
-      const SequenceNotes kept = t.notes();
+      const core::SequenceNotes kept = t.notes();
       std::vector<std::byte> notes(kept.bytes, kept.bytes + kept.stride * static_cast<size_t>(limits.slot_capacity));
       step == 0 ? order->Rebuild(view) : order->Apply(view);
       step == 0 ? running.Rebuild(view, *order) : running.Apply(view, *order);
@@ -217,9 +217,9 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
       ranking.Sort(view, *order, view.running_by_arrival, view.seq.arrival_order);
       ASSERT_EQ(SlotsOf(ranking), ranked) << "sorted anew, seed " << seed << " step " << step;
 
-      for (const SequenceChange& change : view.changes) {
-        if (change.kind == ChangeKind::kQueued) reference->Queued(view, change.slot);
-        if (change.kind == ChangeKind::kAdmitted) reference->Admitted(view, change.slot);
+      for (const core::SequenceChange& change : view.changes) {
+        if (change.kind == core::ChangeKind::kQueued) reference->Queued(view, change.slot);
+        if (change.kind == core::ChangeKind::kAdmitted) reference->Admitted(view, change.slot);
       }
       reference->BeforeWalk(view);
       std::vector<SlotId> expected(view.waiting.begin(), view.waiting.end());
@@ -254,10 +254,10 @@ void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Re
 void CheckBeforeAgainstWalk(const char* name, std::unique_ptr<Order> (*make)(const SchedulerLimits&)) {
   Rng rng(5);
   Drifting predictor;
-  NoteLayout layout;
+  core::NoteLayout layout;
   const SchedulerLimits limits = Limits(&predictor, &layout);
   auto order = make(limits);
-  SequenceTable t(limits.slot_capacity, layout.stride());
+  core::SequenceTable t(limits.slot_capacity, layout.stride());
   for (int step = 0; step < 100; ++step) {
     Churn(&t, &rng, step * kSecond / 3);
     predictor.step = step;

@@ -14,22 +14,22 @@
 
 namespace tactus::testing {
 
-using sched::Order;
-using sched::SchedulerLimits;
-using sched::StepView;
+using core::Order;
+using core::SchedulerLimits;
+using core::StepView;
 
 std::vector<SlotId> Walk(Order* order, const StepView& view);
 
 // Arrivals, admissions with some output, preemptions, cancels and ends, a few at a time.
-void Churn(SequenceTable* t, Rng* rng, TimeNs now_ns, int moves = 6);
+void Churn(core::SequenceTable* t, Rng* rng, TimeNs now_ns, int moves = 6);
 
 // A prediction that another step would have made differently: whoever files by it must keep what it was.
-class Drifting final : public LengthPredictor {
+class Drifting final : public core::LengthPredictor {
  public:
   int64_t step = 0;
   const char* name() const override { return "drifting"; }
   bool learns() const override { return true; }
-  void Bind(SlotId, const PredictionFeatures&) override {}
+  void Bind(SlotId, const core::PredictionFeatures&) override {}
   void Ended(SlotId, int32_t, bool) override {}
   int32_t PredictOutputTokens(SlotId slot, int32_t attempt) const override {
     return static_cast<int32_t>(std::min<int64_t>(30, 1 + (slot * 7 + step * 3) % 25 + 5 * attempt));
@@ -48,7 +48,7 @@ struct Reference {
   virtual Key KeyOf(const StepView& view, SlotId s) const = 0;
 };
 
-SchedulerLimits Limits(const LengthPredictor* predictor, NoteLayout* notes);
+SchedulerLimits Limits(const core::LengthPredictor* predictor, core::NoteLayout* notes);
 
 void CheckAgainstSort(std::unique_ptr<Order> (*make)(const SchedulerLimits&), Reference* reference);
 

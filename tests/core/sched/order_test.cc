@@ -11,7 +11,7 @@
 #include "core/sched/predicted_length.h"
 #include "core/sched/view_of.h"
 
-namespace tactus::sched::order_test {
+namespace tactus::core::order_test {
 namespace {
 
 using testing::Arrival;
@@ -104,7 +104,7 @@ TEST(Order, GroupedGoesByWindows) {
       if (known.count(view.seq.arrival_order[s]) > 0) return;
       Drifting predictor;
       predictor.step = view.step;
-      known[view.seq.arrival_order[s]].predicted = sched::PredictOutput(predictor, view, s, 0);
+      known[view.seq.arrival_order[s]].predicted = core::PredictOutput(predictor, view, s, 0);
     }
     void BeforeWalk(const StepView& view) override {
       std::vector<SlotId> queue(view.waiting.begin(), view.waiting.end());
@@ -248,10 +248,10 @@ TEST(Order, LarryGoesByItsScore) {
 TEST(Order, LarryWithoutEndIsFirstComeFirstServed) {
   SchedulerLimits limits = Limits(nullptr, nullptr);
   *limits.policy.Find<double>("larry-lambda") = std::numeric_limits<double>::infinity();
-  SequenceTable t(4);
+  core::SequenceTable t(4);
   auto order = MakeLarryOrder(limits);
   for (const int32_t prompt : {40, 4, 20}) {
-    SequenceSpec spec;
+    core::SequenceSpec spec;
     spec.prompt_tokens = prompt;
     spec.max_output_tokens = 8;
     t.Add(spec, 0);
@@ -269,7 +269,7 @@ TEST(Order, LarryPassesNobodyOverForLong) {
   int passed_over = 0;
   for (const double lambda : {0.5, 2.0, 20.0}) {
     *limits.policy.Find<double>("larry-lambda") = lambda;
-    SequenceTable t(limits.slot_capacity);
+    core::SequenceTable t(limits.slot_capacity);
     auto order = MakeLarryOrder(limits);
     for (int step = 0; step < 300; ++step) {
       Churn(&t, &rng, step * kSecond);
@@ -293,4 +293,4 @@ TEST(Order, LarryPassesNobodyOverForLong) {
 }
 
 }  // namespace
-}  // namespace tactus::sched::order_test
+}  // namespace tactus::core::order_test

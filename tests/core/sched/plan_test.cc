@@ -5,7 +5,7 @@
 #include "core/sched/predicted_length.h"
 #include "core/sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::HarnessConfig;
@@ -216,7 +216,7 @@ TEST(Watermark, IsKeptByEveryAdmission) {
       c.max_model_len = 40;
       StepBed bed(c);
       const SlotId decode = bed.Decoding(2, 1, {.max_output_tokens = 1 + 1});
-      if (auto* reservation = bed.Note<sched::ReservationNote>(decode)) reservation->reserved_tokens = 4;
+      if (auto* reservation = bed.Note<ReservationNote>(decode)) reservation->reserved_tokens = 4;
       bed.Waiting(prompt - 1, {.max_output_tokens = 1});
       const std::string start = " 1:0+" + std::to_string(prompt - 1) + "*";
       EXPECT_EQ(bed.Plan(), prompt == 24 ? "0:2+1*" + start : "0:2+1*") << admission << " " << prompt;
@@ -317,13 +317,13 @@ TEST(PredictedLength, ReservesTheUpperEndOfTheClass) {
   StepBed bed(c);
   const SlotId slot = bed.Waiting(5, {.max_output_tokens = 12});
   EXPECT_EQ(bed.Plan(), "0:0+5*");
-  EXPECT_EQ(bed.Note<sched::ReservationNote>(slot)->reserved_tokens, 5 + 4);
+  EXPECT_EQ(bed.Note<ReservationNote>(slot)->reserved_tokens, 5 + 4);
   EXPECT_EQ(bed.kv().blocks_held(slot) + bed.kv().blocks_reserved(slot), 5 + 4);
   for (int position = 5; position < 9; ++position) EXPECT_EQ(bed.Plan(), "0:" + std::to_string(position) + "+1*");
   EXPECT_EQ(bed.Plan(), "!0") << "ten tokens are known and nine reserved";
   EXPECT_EQ(bed.scheduler().outgrown(), 1);
   EXPECT_EQ(bed.Plan(), "0:0+10*");
-  EXPECT_EQ(bed.Note<sched::ReservationNote>(slot)->reserved_tokens, 5 + 6);
+  EXPECT_EQ(bed.Note<ReservationNote>(slot)->reserved_tokens, 5 + 6);
 }
 
 // That a reservation was too little is remembered with the sequence: it is predicted again for longer, also by a
@@ -336,12 +336,12 @@ TEST(PredictedLength, AnOutgrownReservationIsCounted) {
   StepBed bed(c);
   const SlotId slot = bed.Waiting(5, {.max_output_tokens = 20});
   for (const char* plan : {"0:0+5*", "0:5+1*", "0:6+1*", "0:7+1*", "0:8+1*", "!0"}) ASSERT_EQ(bed.Plan(), plan);
-  EXPECT_EQ(bed.Note<sched::ReservationNote>(slot)->retries, 1);
+  EXPECT_EQ(bed.Note<ReservationNote>(slot)->retries, 1);
   PredictionFeatures features;
   features.max_output_tokens = 20;
   predictor.Bind(slot, features);
   EXPECT_EQ(bed.Plan(), "0:0+10*");
-  EXPECT_EQ(bed.Note<sched::ReservationNote>(slot)->reserved_tokens, 5 + 14);
+  EXPECT_EQ(bed.Note<ReservationNote>(slot)->reserved_tokens, 5 + 14);
 }
 
 // Never more than the request may use, nor than the context holds.
@@ -354,17 +354,17 @@ TEST(PredictedLength, ReservesNoMoreThanCanBeUsed) {
   const SlotId limited = bed.Waiting(5, {.max_output_tokens = 11});
   const SlotId cut = bed.Waiting(15, {.max_output_tokens = 11});
   EXPECT_EQ(bed.Plan(), "1:0+15* 0:0+5*");  // the longest first
-  EXPECT_EQ(bed.Note<sched::ReservationNote>(limited)->reserved_tokens, 16);
-  EXPECT_EQ(bed.Note<sched::ReservationNote>(cut)->reserved_tokens, 20);
+  EXPECT_EQ(bed.Note<ReservationNote>(limited)->reserved_tokens, 16);
+  EXPECT_EQ(bed.Note<ReservationNote>(cut)->reserved_tokens, 20);
 }
 
 // "2 blocks, 3 places": whom the last plan refused a share, and why.
-std::string RefusedBy(const sched::PlanBuilder& plan) {
+std::string RefusedBy(const PlanBuilder& plan) {
   std::string text;
   for (const auto& refused : plan.refused()) {
-    const char* why = refused.why == sched::Refusal::kTokens   ? "tokens"
-                      : refused.why == sched::Refusal::kPlaces ? "places"
-                                                               : "blocks";
+    const char* why = refused.why == Refusal::kTokens   ? "tokens"
+                      : refused.why == Refusal::kPlaces ? "places"
+                                                        : "blocks";
     text += (text.empty() ? "" : ", ") + std::to_string(refused.slot) + " " + why;
   }
   return text;
@@ -400,4 +400,4 @@ TEST(Plan, SaysWhomItRefusedAndWhy) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -10,7 +10,7 @@
 #include "core/sched/step_bed.h"
 #include "core/sched/view_of.h"
 
-namespace tactus::sched::planned_order_test {
+namespace tactus::core::planned_order_test {
 namespace {
 
 using testing::Arrival;
@@ -52,7 +52,7 @@ TEST(PlannedOrder, RandomIsAnotherShuffleForEachSeed) {
   for (int64_t seed = 0; seed < 5; ++seed) {
     SchedulerLimits limits = Limits(nullptr, nullptr);
     *limits.policy.Find<int64_t>("random-seed") = seed;
-    SequenceTable t(limits.slot_capacity);
+    core::SequenceTable t(limits.slot_capacity);
     for (int i = 0; i < 20; ++i) t.Add({.prompt_tokens = 4, .max_output_tokens = 4}, 0);
     const auto order = MakeRandomOrder(limits);
     order->Rebuild(ViewOf(&t));
@@ -120,4 +120,4 @@ TEST(PlannedMean, WhoHasOutgrownItsMeanMakesRoomForThoseWhoGrow) {
 }
 
 }  // namespace
-}  // namespace tactus::sched::planned_order_test
+}  // namespace tactus::core::planned_order_test

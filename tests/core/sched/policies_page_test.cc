@@ -9,7 +9,7 @@
 #include "core/loop/harness.h"
 #include "support/source_path.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::Harness;
@@ -25,11 +25,11 @@ std::string Read(const char* path) {
 TEST(PoliciesPage, NamesEveryPresetAndEveryChoice) {
   const std::string page = Read("docs/policies.md");
   ASSERT_FALSE(page.empty());
-  for (const auto& preset : sched::Presets()) {
+  for (const auto& preset : Presets()) {
     EXPECT_NE(page.find("`" + std::string(preset.name) + "`"), std::string::npos) << preset.name;
   }
-  for (const sched::Choice choice : sched::kAllChoices) {
-    for (const auto& value : sched::Values(choice)) {
+  for (const Choice choice : kAllChoices) {
+    for (const auto& value : Values(choice)) {
       EXPECT_NE(page.find("`" + std::string(value.name) + "`"), std::string::npos) << value.name;
     }
   }
@@ -86,4 +86,4 @@ TEST(PoliciesPage, TheExampleDoesWhatThePageSays) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

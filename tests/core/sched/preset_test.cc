@@ -7,7 +7,7 @@
 #include "core/sched/known_lengths.h"
 #include "core/sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::AddRequest;
@@ -157,7 +157,7 @@ struct PiaKnobs {
 };
 HarnessConfig PiaConfig(const PiaKnobs& knobs, KnownLengths* predictor) {
   HarnessConfig c = PresetConfig("pia");
-  sched::SchedulerLimits& limits = c.scheduler.limits;
+  SchedulerLimits& limits = c.scheduler.limits;
   *limits.policy.Find<int64_t>("pia-bin") = knobs.bin;
   *limits.policy.Find<int64_t>("pia-window") = knobs.window;
   *limits.policy.Find<int64_t>("pia-batch") = knobs.batch;
@@ -548,4 +548,4 @@ TEST(Larry, ByDefaultASecondIsAHundredthOfTheMemory) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

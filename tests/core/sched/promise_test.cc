@@ -12,9 +12,9 @@
 namespace tactus::promise_test {
 namespace {
 
-using sched::PromiseClock;
-using sched::PromiseNote;
-using sched::SchedulerLimits;
+using core::PromiseClock;
+using core::PromiseNote;
+using core::SchedulerLimits;
 using testing::AddRequest;
 using testing::Harness;
 using testing::HarnessConfig;
@@ -53,10 +53,10 @@ struct Promise : ::testing::Test {
   HarnessConfig config;
 };
 
-SequenceSpec Ttft(DurationNs ttft_ns) {
+core::SequenceSpec Ttft(DurationNs ttft_ns) {
   return {.slo = {ttft_ns, 0, 0}};
 }
-SequenceSpec Tbt(DurationNs tbt_ns) {
+core::SequenceSpec Tbt(DurationNs tbt_ns) {
   return {.slo = {0, tbt_ns, 0}};
 }
 // A prompt longer than any step, and two behind it: so that more wait than the budget makes short steps for.
@@ -81,7 +81,7 @@ TEST_F(Promise, WhatIsDueFirstGoesFirstAndBestEffortLast) {
 
 // Whether or not a request states something; what was preempted goes before the rest of its kind.
 TEST_F(Promise, BackgroundWorkBeginsWhenNobodyElseWaits) {
-  const SequenceSpec background{.priority = kBackgroundPriority};
+  const core::SequenceSpec background{.priority = kBackgroundPriority};
   StepBed bed(config);
   bed.Waiting(10, background);
   bed.Waiting(20);
@@ -288,7 +288,7 @@ TEST_F(Promise, ADecodeIsLeftOutForABoundedTime) {
   int64_t longest = 0;
   SlotId prompt = kNoSlot;
   for (int i = 1; i < 300; ++i) {
-    if (prompt == kNoSlot || bed.table().columns().state[prompt] == SeqState::kDecode) {
+    if (prompt == kNoSlot || bed.table().columns().state[prompt] == core::SeqState::kDecode) {
       if (prompt != kNoSlot) bed.End(prompt);
       prompt = bed.Waiting(7000, {.arrival_ns = i * 10 * kMs, .slo = {9000 * kMs, 0, 0}});
     }
@@ -300,8 +300,8 @@ TEST_F(Promise, ADecodeIsLeftOutForABoundedTime) {
       longest = std::max(longest, pause[static_cast<size_t>(s)]);
     }
   }
-  EXPECT_LE(longest, sched::kLongestPause) << "a decode starves beside prompts without end";
-  EXPECT_GE(longest, sched::kLongestPause / 2) << "nothing was left out: the test shows nothing";
+  EXPECT_LE(longest, core::kLongestPause) << "a decode starves beside prompts without end";
+  EXPECT_GE(longest, core::kLongestPause / 2) << "nothing was left out: the test shows nothing";
 }
 
 // The first token of the stream was waited for for 200 ms. A step that only has the stream (1 + 0.1 + 1.02 ms) may
@@ -351,9 +351,9 @@ TEST_F(Promise, BestEffortGivesItsKvToWhatCanBeKept) {
     StepBed bed(config);
     bed.Decoding(150, 1);
     bed.Decoding(150, 1);
-    bed.Waiting(64, states ? Ttft(900 * kMs) : SequenceSpec());
+    bed.Waiting(64, states ? Ttft(900 * kMs) : core::SequenceSpec());
     EXPECT_EQ(bed.Plan().find("!1") != std::string::npos, states);
-    const bool started = bed.table().columns().state[2] != SeqState::kWaiting;
+    const bool started = bed.table().columns().state[2] != core::SeqState::kWaiting;
     EXPECT_EQ(started, states);
   }
 }
@@ -370,7 +370,7 @@ TEST_F(Promise, AStartLeavesRoomForItsAnswer) {
       bed.Decoding(150, 1, {.max_output_tokens = 64, .slo = {0, states ? 500 * kMs : 0, 0}});
       bed.Waiting(128, {.max_output_tokens = 64, .slo = {states ? 900 * kMs : 0, 0, 0}});
       bed.Plan();
-      const bool started = bed.table().columns().state[1] != SeqState::kWaiting;
+      const bool started = bed.table().columns().state[1] != core::SeqState::kWaiting;
       EXPECT_EQ(started, answer == 32 || !states) << answer << " tokens";
     }
   }

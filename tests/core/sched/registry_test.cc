@@ -7,7 +7,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/scheduler.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 SchedulerConfig Config(const std::string& preset) {
@@ -354,4 +354,4 @@ TEST(Registry, ASmallBudgetLimitsTheSequencesSoThatEveryDecodeFits) {
 }
 
 }  // namespace
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -4,7 +4,7 @@
 #include "core/sched/known_lengths.h"
 #include "core/sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::HarnessConfig;
@@ -343,4 +343,4 @@ TEST(Room, ShareOfNothingProtectsEverybody) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

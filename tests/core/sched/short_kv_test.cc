@@ -9,7 +9,7 @@
 #include "core/sched/registry.h"
 #include "core/sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::AddRequest;
@@ -34,7 +34,7 @@ PlannedPlace ScannedPlace(const Load& load, int n) {
 }
 
 // Steps for each token of the answers, on KV memory for three of the requests; all are there from the beginning.
-double StepsPerToken(const sched::PresetInfo& preset, int64_t budget, int64_t swap_blocks, const Load& load) {
+double StepsPerToken(const PresetInfo& preset, int64_t budget, int64_t swap_blocks, const Load& load) {
   std::vector<int32_t> lengths;
   for (int i = 0; i < load.count; ++i)
     lengths.push_back(load.output + i % 3);  // not all alike: an order by length acts
@@ -75,7 +75,7 @@ double MostStepsPerToken(int64_t budget, const Load& load) {
 TEST(ShortKv, EveryPresetEndsWithinABoundedNumberOfStepsPerToken) {
   // Prompts of fewer steps than a quantum of ltr has, and of more.
   for (const auto& [budget, load] : {std::pair{int64_t{16}, Load{48, 24, 30}}, {int64_t{4}, Load{60, 24, 60}}}) {
-    for (const sched::PresetInfo& preset : sched::Presets()) {
+    for (const PresetInfo& preset : Presets()) {
       for (const int64_t swap_blocks : {0, 400}) {
         if (preset.predictor[0] != '\0') continue;  // trail-oracle: as trail, which knows the lengths here too
         SCOPED_TRACE(std::string(preset.name) + ", budget " + std::to_string(budget) + ", host blocks " +
@@ -88,4 +88,4 @@ TEST(ShortKv, EveryPresetEndsWithinABoundedNumberOfStepsPerToken) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -9,7 +9,7 @@
 #include "core/sched/view_of.h"
 #include "core/seq/sequence_table.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 inline constexpr DurationNs kMs = kMillisecond;
 
@@ -98,4 +98,4 @@ struct FlatThenLinear final : StepTimeModel {
   int32_t tile_tokens() const override { return tile; }
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -29,9 +29,9 @@ HarnessConfig Config(int64_t budget) {
 }
 
 struct SlackBed : StepBed {
-  explicit SlackBed(const HarnessConfig& config, sched::InjectedChoices injected = {})
+  explicit SlackBed(const HarnessConfig& config, core::InjectedChoices injected = {})
       : StepBed(config, std::move(injected)) {
-    StepRecord r;
+    core::StepRecord r;
     r.step = 0;
     r.end_ns = kMs;
     r.prefill_tokens = 8;
@@ -386,11 +386,11 @@ TEST(SlackFillStep, WhoSitsOutIsRemembered) {
   const SlotId decode = bed.Decoding(4, 1, {.slo = {0, 5 * kMs, 0}});
   bed.Prefilling(60, 8, {.slo = {5 * kMs, 0, 0}});  // late by its window from the start, and not missed until 5 ms
   EXPECT_EQ(bed.Plan(2 * kMs), "1:8+8");
-  EXPECT_EQ(bed.Note<sched::SlackNote>(decode)->passed_over_ns, 2 * kMs);
+  EXPECT_EQ(bed.Note<core::SlackNote>(decode)->passed_over_ns, 2 * kMs);
   EXPECT_EQ(bed.Plan(4 * kMs), "1:16+8");  // 5 - 2 - 1 ms of slack
-  EXPECT_EQ(bed.Note<sched::SlackNote>(decode)->passed_over_ns, 2 * kMs) << "since the first time";
+  EXPECT_EQ(bed.Note<core::SlackNote>(decode)->passed_over_ns, 2 * kMs) << "since the first time";
   EXPECT_EQ(bed.Plan(5 * kMs), "1:24+7 0:4+1*");  // 1 ms: urgent
-  EXPECT_EQ(bed.Note<sched::SlackNote>(decode)->passed_over_ns, 0);
+  EXPECT_EQ(bed.Note<core::SlackNote>(decode)->passed_over_ns, 0);
 }
 
 // Whoever loses its KV in the step was not passed over.
@@ -402,7 +402,7 @@ TEST(SlackFillStep, AVictimWasNotPassedOver) {
   bed.Decoding(7, 2, {.max_output_tokens = 9});
   const SlotId victim = bed.Decoding(7, 2, {.max_output_tokens = 9, .slo = {0, 2 * kHour, 0}});
   EXPECT_EQ(bed.Plan(7 * kMs), "!1 0:8+1*");
-  EXPECT_EQ(bed.Note<sched::SlackNote>(victim)->passed_over_ns, 0);
+  EXPECT_EQ(bed.Note<core::SlackNote>(victim)->passed_over_ns, 0);
 }
 
 // Gamma (here 1 ms) from the least slack on, its end included, the candidate that fits best is chosen; beyond it the
@@ -436,12 +436,12 @@ TEST(SlackFillStep, AShareIsSettledHoweverItIsGot) {
   const Slo job{0, 0, kHour};
   for (const SlotId slot :
        {bed.Decoding(4, 1, {.slo = job}), bed.Prefilling(8, 4, {.slo = job}), bed.Waiting(4, {.slo = job})}) {
-    EXPECT_EQ(bed.Note<sched::SlackNote>(slot)->carry_ns, 0);
+    EXPECT_EQ(bed.Note<core::SlackNote>(slot)->carry_ns, 0);
   }
   const std::string plan = bed.Plan(kMs);
   ASSERT_EQ(bed.planned().num_tokens, 1 + 4 + 4) << plan;
   for (const SlotId slot : {0, 1, 2}) {
-    const sched::SlackNote& note = *bed.Note<sched::SlackNote>(slot);
+    const core::SlackNote& note = *bed.Note<core::SlackNote>(slot);
     EXPECT_EQ(note.carry_ns, note.jct_share_ns - (slot == 2 ? kMs : 0))
         << "slot " << slot << ": its share, less what it waited";
     EXPECT_GT(note.carry_ns, 0);
@@ -449,19 +449,19 @@ TEST(SlackFillStep, AShareIsSettledHoweverItIsGot) {
 }
 
 // First come, first served; counts how often it is read.
-struct CountedQueue final : sched::Order {
+struct CountedQueue final : core::Order {
   explicit CountedQueue(int* times) : times_read(times) {}
-  void Apply(const sched::StepView&) override {}
-  void Rebuild(const sched::StepView&) override {}
-  void Start(const sched::StepView& view) override {
+  void Apply(const core::StepView&) override {}
+  void Rebuild(const core::StepView&) override {}
+  void Start(const core::StepView& view) override {
     ++*times_read;
     slots.assign(view.waiting.begin(), view.waiting.end());
     std::sort(slots.begin(), slots.end(), [&view](SlotId a, SlotId b) { return FirstCome(view, a, b); });
     next = 0;
   }
   SlotId Next() override { return next < slots.size() ? slots[next++] : kNoSlot; }
-  bool Before(const sched::StepView& view, SlotId a, SlotId b) const override { return FirstCome(view, a, b); }
-  static bool FirstCome(const sched::StepView& view, SlotId a, SlotId b) {
+  bool Before(const core::StepView& view, SlotId a, SlotId b) const override { return FirstCome(view, a, b); }
+  static bool FirstCome(const core::StepView& view, SlotId a, SlotId b) {
     return view.seq.arrival_order[a] < view.seq.arrival_order[b];
   }
   int* times_read;
@@ -477,7 +477,7 @@ TEST(SlackFillStep, AQueueOfWhichNobodyCanStartIsNotRead) {
     c.max_num_seqs = places;
     c.num_blocks = blocks;
     c.max_model_len = 8;
-    sched::InjectedChoices injected;
+    core::InjectedChoices injected;
     injected.order = std::make_unique<CountedQueue>(&times);
     SlackBed bed(c, std::move(injected));
     bed.Decoding(5, 1, {.max_output_tokens = 2});  // two blocks of four
@@ -502,21 +502,21 @@ TEST(SlackFillStep, DecodesRunBeforePromptsAreChosen) {
 }
 
 // First come, first served; counts how often it is asked who is next.
-class CountingOrder final : public sched::Order {
+class CountingOrder final : public core::Order {
  public:
   explicit CountingOrder(int* asked) : asked_(asked) {}
-  void Apply(const sched::StepView& view) override { Rebuild(view); }
-  void Rebuild(const sched::StepView& view) override {
+  void Apply(const core::StepView& view) override { Rebuild(view); }
+  void Rebuild(const core::StepView& view) override {
     queue_.assign(view.waiting.begin(), view.waiting.end());
     std::sort(queue_.begin(), queue_.end(),
               [&](SlotId a, SlotId b) { return view.seq.arrival_order[a] < view.seq.arrival_order[b]; });
   }
-  void Start(const sched::StepView&) override { next_ = 0; }
+  void Start(const core::StepView&) override { next_ = 0; }
   SlotId Next() override {
     ++*asked_;
     return next_ < queue_.size() ? queue_[next_++] : kNoSlot;
   }
-  bool Before(const sched::StepView& view, SlotId a, SlotId b) const override {
+  bool Before(const core::StepView& view, SlotId a, SlotId b) const override {
     return view.seq.arrival_order[a] < view.seq.arrival_order[b];
   }
 
@@ -529,7 +529,7 @@ class CountingOrder final : public sched::Order {
 // The queue is read ahead, never by more than has been looked at: a step that wants little of it costs little.
 TEST(SlackFillStep, ReadsTheQueueNoFurtherAheadThanItHasLooked) {
   int asked = 0;
-  sched::InjectedChoices injected;
+  core::InjectedChoices injected;
   injected.order = std::make_unique<CountingOrder>(&asked);
   SlackBed bed(Config(8), std::move(injected));
   for (int i = 0; i < 40; ++i) bed.Waiting(8, {.slo = {(10 + i) * kSecond, 0, 0}});  // one within gamma of the first
@@ -538,7 +538,7 @@ TEST(SlackFillStep, ReadsTheQueueNoFurtherAheadThanItHasLooked) {
 }
 TEST(SlackFillStep, ReadsTheQueueOnceToItsEnd) {
   int asked = 0;
-  sched::InjectedChoices injected;
+  core::InjectedChoices injected;
   injected.order = std::make_unique<CountingOrder>(&asked);
   HarnessConfig c = Config(400);
   c.max_num_seqs = 32;

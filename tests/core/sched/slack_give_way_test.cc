@@ -10,8 +10,8 @@
 namespace tactus::slack_give_way_test {
 namespace {
 
-using sched::kMs;
-using sched::SlackNote;
+using core::kMs;
+using core::SlackNote;
 using testing::HarnessConfig;
 using testing::PresetConfig;
 using testing::StepBed;
@@ -29,9 +29,9 @@ HarnessConfig Config(int64_t budget, int64_t blocks = 0, int32_t context = 256) 
 
 struct SlackBed : StepBed {
   explicit SlackBed(const HarnessConfig& config) : StepBed(config) {
-    StepRecord r;
+    core::StepRecord r;
     r.step = 0;
-    r.end_ns = kMs;
+    r.end_ns = core::kMs;
     r.prefill_tokens = 8;
     r.prefill_items = 1;
     Ended(r);
@@ -40,24 +40,24 @@ struct SlackBed : StepBed {
 };
 
 // An answer whose first token came too late.
-SequenceSpec Missed(DurationNs tbt_ns = 0) {
-  return {.max_output_tokens = 7, .slo = {kMs, tbt_ns, 0}};
+core::SequenceSpec Missed(DurationNs tbt_ns = 0) {
+  return {.max_output_tokens = 7, .slo = {core::kMs, tbt_ns, 0}};
 }
 
 // Steps have been short, this one is not: 4,000 tokens at 1 us, as long as the next. A decode that sat out would get
 // its token after 8 ms, so one that may wait for no longer has it set aside from an urgent prompt's chunk, though by
 // T_max it is not urgent.
 TEST(GiveWay, AnUrgentPromptLeavesTheTokensOfDecodesThatWouldBeLate) {
-  sched::FlatThenLinear model;
+  core::FlatThenLinear model;
   model.tile = 16;
-  for (const DurationNs tbt : {8 * kMs, 8 * kMs + 1}) {
+  for (const DurationNs tbt : {8 * core::kMs, 8 * core::kMs + 1}) {
     HarnessConfig c = Config(4000, 4000, 8192);
     c.scheduler.limits.step_time = &model;
     *c.scheduler.limits.policy.Find<int64_t>("accelgen-pivot") = 16;
     SlackBed bed(c);
     bed.Decoding(4, 1, {.slo = {0, tbt, 0}});
-    bed.Waiting(5000, {.slo = {417 * kMs, 0, 0}});  // 417 chunks of 12 tokens: no slack at all
-    EXPECT_EQ(bed.Plan(), tbt == 8 * kMs ? "1:0+3999 0:4+1*" : "1:0+4000") << tbt << " ns";
+    bed.Waiting(5000, {.slo = {417 * core::kMs, 0, 0}});  // 417 chunks of 12 tokens: no slack at all
+    EXPECT_EQ(bed.Plan(), tbt == 8 * core::kMs ? "1:0+3999 0:4+1*" : "1:0+4000") << tbt << " ns";
   }
 }
 
@@ -67,8 +67,8 @@ TEST(GiveWay, WhoHasMissedGivesItsKvBeforeTheMostSlack) {
   SlackBed bed(Config(64, 7, 16));
   bed.Decoding(9, 1, Missed(500 * kSecond));
   bed.Decoding(9, 1, {.max_output_tokens = 7, .slo = {0, 1000 * kSecond, 0}});
-  bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
-  EXPECT_EQ(bed.Plan(2 * kMs), "!0 2:0+8* 1:9+1*");
+  bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * core::kMs + kMs / 2, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * core::kMs), "!0 2:0+8* 1:9+1*");
 }
 
 // Of two the last to come.
@@ -76,30 +76,31 @@ TEST(GiveWay, TheLastToComeOfThoseThatHaveMissedGivesFirst) {
   SlackBed bed(Config(64, 7, 16));
   bed.Decoding(9, 1, Missed(1000 * kSecond));
   bed.Decoding(9, 1, Missed(500 * kSecond));
-  bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
-  EXPECT_EQ(bed.Plan(2 * kMs), "!1 2:0+8* 0:9+1*");
+  bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * core::kMs + kMs / 2, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * core::kMs), "!1 2:0+8* 0:9+1*");
 }
 
 // Four blocks, all held, and both decodes need another. The tighter one goes first but has missed: it takes nothing
 // from the other, which can be kept, and loses its own to it.
 TEST(GiveWay, WhoHasMissedTakesNothingFromThoseThatCanBeKept) {
   SlackBed bed(Config(64, 4, 16));
-  bed.Decoding(7, 2, Missed(2 * kMs));
+  bed.Decoding(7, 2, Missed(2 * core::kMs));
   bed.Decoding(7, 2, {.max_output_tokens = 9});
-  EXPECT_EQ(bed.Plan(2 * kMs), "!0 1:8+1*");
+  EXPECT_EQ(bed.Plan(2 * core::kMs), "!0 1:8+1*");
 }
 
 // A later token that came too late counts like the first, and so does a job whose time is over.
 TEST(GiveWay, AGapAndAJobCanBeMissedToo) {
-  sched::Bed bed;
+  core::Bed bed;
   bed.ThreeSteps();
-  const sched::SlackModel slack(sched::Limits());
-  const SlotId gap = bed.Wait(4, {0, 5 * kMs, 0}), job = bed.Wait(4, {0, 0, 5 * kMs}), none = bed.Wait(4, {});
+  const core::SlackModel slack(core::Limits());
+  const SlotId gap = bed.Wait(4, {0, 5 * core::kMs, 0}), job = bed.Wait(4, {0, 0, 5 * core::kMs}),
+               none = bed.Wait(4, {});
   for (const SlotId slot : {gap, job, none}) bed.Compute(slot, 4);
-  for (const SlotId slot : {gap, job, none}) EXPECT_FALSE(slack.GivesWay(bed.View(5 * kMs), slot)) << slot;
+  for (const SlotId slot : {gap, job, none}) EXPECT_FALSE(slack.GivesWay(bed.View(5 * core::kMs), slot)) << slot;
   bed.Decode(gap);
-  EXPECT_TRUE(slack.GivesWay(bed.View(10 * kMs + 1), gap)) << "its second token took more than 5 ms";
-  EXPECT_TRUE(slack.GivesWay(bed.View(10 * kMs + 1), job)) << "its 5 ms are over";
+  EXPECT_TRUE(slack.GivesWay(bed.View(10 * core::kMs + 1), gap)) << "its second token took more than 5 ms";
+  EXPECT_TRUE(slack.GivesWay(bed.View(10 * core::kMs + 1), job)) << "its 5 ms are over";
   EXPECT_FALSE(slack.GivesWay(bed.View(100 * kSecond), none)) << "it states nothing";
 }
 
@@ -110,8 +111,8 @@ TEST(GiveWay, WhoWasPreemptedAfterAMissWaitsBehindThoseThatCanBeKept) {
     SlackBed bed(Config(8));
     bed.Note(bed.Preempted(7, 1)).missed = missed;
     bed.Waiting(8);
-    bed.Waiting(8, {.slo = {kMs, 0, 0}});
-    EXPECT_EQ(bed.Plan(2 * kMs), missed ? "1:0+8*" : "0:0+8*");
+    bed.Waiting(8, {.slo = {core::kMs, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * core::kMs), missed ? "1:0+8*" : "0:0+8*");
   }
 }
 
@@ -119,9 +120,9 @@ TEST(GiveWay, WhoWasPreemptedAfterAMissWaitsBehindThoseThatCanBeKept) {
 TEST(GiveWay, WhoWasPreemptedTakesKvFromThoseThatHaveMissed) {
   for (const bool missed : {false, true}) {
     SlackBed bed(Config(64, 4, 16));
-    bed.Preempted(7, 1, {.max_output_tokens = 8, .slo = {0, 2 * kMs, 0}});
-    bed.Decoding(9, 1, missed ? Missed() : SequenceSpec{.max_output_tokens = 7});
-    EXPECT_EQ(bed.Plan(2 * kMs), missed ? "!1 0:0+8*" : "1:9+1*");
+    bed.Preempted(7, 1, {.max_output_tokens = 8, .slo = {0, 2 * core::kMs, 0}});
+    bed.Decoding(9, 1, missed ? Missed() : core::SequenceSpec{.max_output_tokens = 7});
+    EXPECT_EQ(bed.Plan(2 * core::kMs), missed ? "!1 0:0+8*" : "1:9+1*");
   }
 }
 
@@ -132,13 +133,13 @@ TEST(GiveWay, ATurnLastsToTheEndOfTheAnswer) {
   *c.scheduler.limits.policy.Find<int64_t>("accelgen-missed-turn") = 1;
   SlackBed bed(c);
   bed.Decoding(9, 1, Missed());
-  const SlotId turn = bed.Waiting(8, {.max_output_tokens = 8, .slo = {kMs, 0, 0}});
-  EXPECT_EQ(bed.Plan(2 * kMs), "0:9+1*");
-  EXPECT_EQ(bed.Plan(3 * kMs), "!0 1:0+8*");
+  const SlotId turn = bed.Waiting(8, {.max_output_tokens = 8, .slo = {core::kMs, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * core::kMs), "0:9+1*");
+  EXPECT_EQ(bed.Plan(3 * core::kMs), "!0 1:0+8*");
   EXPECT_TRUE(bed.Note(turn).in_turn);
-  const SlotId next = bed.Waiting(3, {.max_output_tokens = 1, .slo = {kMs, 0, 0}});
+  const SlotId next = bed.Waiting(3, {.max_output_tokens = 1, .slo = {core::kMs, 0, 0}});
   for (int i = 4; i < 8; ++i) {
-    EXPECT_EQ(bed.Plan(i * kMs), "1:" + std::to_string(i + 4) + "+1*");
+    EXPECT_EQ(bed.Plan(i * core::kMs), "1:" + std::to_string(i + 4) + "+1*");
     EXPECT_EQ(bed.Note(next).turn_from, 0) << "step " << i;
     EXPECT_EQ(bed.Note(0).turn_from, 0) << "step " << i;
   }
@@ -147,8 +148,8 @@ TEST(GiveWay, WhatIsInItsTurnKeepsItsKvLikeWhatCanBeKept) {
   SlackBed bed(Config(64, 7, 16));
   bed.Note(bed.Decoding(9, 1, Missed(500 * kSecond))).in_turn = true;
   bed.Decoding(9, 1, {.max_output_tokens = 7, .slo = {0, 1000 * kSecond, 0}});
-  bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
-  EXPECT_EQ(bed.Plan(2 * kMs), "0:9+1* 1:9+1*");
+  bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * core::kMs + kMs / 2, 0, 0}});
+  EXPECT_EQ(bed.Plan(2 * core::kMs), "0:9+1* 1:9+1*");
 }
 
 // Whoever has missed starts only where each running sequence can go on for 256 tokens, 64 blocks: it would soon lose
@@ -158,8 +159,8 @@ TEST(GiveWay, WhoHasMissedStartsWhereTheOthersCanGoOn) {
     for (const int64_t blocks : {67, 68}) {
       SlackBed bed(Config(64, blocks));
       bed.Decoding(4, 1);
-      bed.Waiting(8, {.slo = {missed ? kMs : 3600 * kSecond, 0, 0}});
-      EXPECT_EQ(bed.Plan(2 * kMs), missed && blocks == 67 ? "0:4+1*" : "0:4+1* 1:0+8*") << blocks;
+      bed.Waiting(8, {.slo = {missed ? core::kMs : 3600 * kSecond, 0, 0}});
+      EXPECT_EQ(bed.Plan(2 * core::kMs), missed && blocks == 67 ? "0:4+1*" : "0:4+1* 1:0+8*") << blocks;
     }
   }
 }
@@ -169,8 +170,8 @@ TEST(GiveWay, AnUrgentPromptLeavesWhatHalfDonePromptsWant) {
   for (const auto& [blocks, plan] : {std::pair<int64_t, const char*>(5, "0:8+8*"), {6, "1:0+8* 0:8+8*"}}) {
     SlackBed bed(Config(64, blocks, 16));
     bed.Prefilling(16, 8);
-    bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
-    EXPECT_EQ(bed.Plan(2 * kMs), plan) << blocks << " blocks";
+    bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * core::kMs + kMs / 2, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * core::kMs), plan) << blocks << " blocks";
   }
 }
 
@@ -179,9 +180,9 @@ TEST(GiveWay, AnUrgentPromptLeavesWhatHalfDonePromptsWant) {
 TEST(GiveWay, AnUrgentPromptStartsWhereTheRestOfItFits) {
   for (const auto& [blocks, plan] : {std::pair<int64_t, const char*>(6, "0:4+1*"), {7, "0:4+1* 1:0+7"}}) {
     SlackBed bed(Config(8, blocks, 16));
-    bed.Decoding(4, 1, {.slo = {0, kMs, 0}});
-    bed.Waiting(16, {.max_output_tokens = 1, .slo = {5 * kMs, 0, 0}});
-    EXPECT_EQ(bed.Plan(2 * kMs), plan) << blocks << " blocks";
+    bed.Decoding(4, 1, {.slo = {0, core::kMs, 0}});
+    bed.Waiting(16, {.max_output_tokens = 1, .slo = {5 * core::kMs, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * core::kMs), plan) << blocks << " blocks";
   }
 }
 
@@ -192,8 +193,8 @@ TEST(GiveWay, AnUrgentPromptTakesNoKvFromWhatCanBeKept) {
     c.scheduler.preset = preset;
     SlackBed bed(c);
     bed.Decoding(9, 1, {.max_output_tokens = 7, .slo = {0, 1000 * kSecond, 0}});
-    bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * kMs + kMs / 2, 0, 0}});
-    EXPECT_EQ(bed.Plan(2 * kMs), plan) << preset;
+    bed.Waiting(8, {.max_output_tokens = 8, .slo = {3 * core::kMs + kMs / 2, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * core::kMs), plan) << preset;
   }
 }
 
@@ -206,8 +207,8 @@ TEST(AsPublished, ALatePromptTakesKvFromWhatHasMoreSlack) {
     c.scheduler.preset = preset;
     SlackBed bed(c);
     bed.Decoding(9, 1, {.max_output_tokens = 7, .slo = {0, 1000 * kSecond, 0}});
-    bed.Waiting(8, {.max_output_tokens = 8, .slo = {kMs, 0, 0}});
-    EXPECT_EQ(bed.Plan(2 * kMs), plan) << preset;
+    bed.Waiting(8, {.max_output_tokens = 8, .slo = {core::kMs, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * core::kMs), plan) << preset;
   }
 }
 
@@ -218,8 +219,8 @@ TEST(AsPublished, LatePromptsGoFirstUnlessTheyGoBehind) {
     *c.scheduler.limits.policy.Find<std::string>("accelgen-missed") = missed;
     SlackBed bed(c);
     bed.Waiting(8);
-    bed.Waiting(8, {.slo = {kMs, 0, 0}});
-    EXPECT_EQ(bed.Plan(2 * kMs), plan) << missed;
+    bed.Waiting(8, {.slo = {core::kMs, 0, 0}});
+    EXPECT_EQ(bed.Plan(2 * core::kMs), plan) << missed;
   }
 }
 
@@ -230,10 +231,10 @@ TEST(AsPublished, UnderFirstLatePromptsComeBehindUrgentOnes) {
     c.scheduler.preset = "accelgen-paper";
     *c.scheduler.limits.policy.Find<std::string>("accelgen-missed") = missed;
     SlackBed bed(c);
-    bed.Waiting(8, {.slo = {3 * kMs + kMs / 2, 0, 0}});  // 2 ms have passed and one step takes 1
-    bed.Waiting(8, {.slo = {kMs, 0, 0}});
+    bed.Waiting(8, {.slo = {3 * core::kMs + kMs / 2, 0, 0}});  // 2 ms have passed and one step takes 1
+    bed.Waiting(8, {.slo = {core::kMs, 0, 0}});
     bed.Waiting(8);
-    EXPECT_EQ(bed.Plan(2 * kMs), plan) << missed;
+    EXPECT_EQ(bed.Plan(2 * core::kMs), plan) << missed;
   }
 }
 

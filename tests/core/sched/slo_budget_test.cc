@@ -6,7 +6,7 @@
 #include "core/sched/plan.h"
 #include "core/sched/slack_bed.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 TEST(Pivot, IsTheFirstStepSizeWithin3PercentOfTheBestThroughput) {
@@ -230,4 +230,4 @@ TEST(SloBudget, MeasuresWithoutAModel) {
 }
 
 }  // namespace
-}  // namespace tactus::sched
+}  // namespace tactus::core

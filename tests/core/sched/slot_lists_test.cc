@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 std::vector<SlotId> Walk(const SlotLists& lists, int32_t list) {
@@ -47,4 +47,4 @@ TEST(SlotLists, RemovalKeepsTheRestInOrder) {
 }
 
 }  // namespace
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 struct Entry {
@@ -116,4 +116,4 @@ TEST(SortedBlocksDeath, SaysThatAnEntryIsNotThere) {
 }
 
 }  // namespace
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -4,7 +4,7 @@
 #include "base/rng.h"
 #include "core/sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::HarnessConfig;
@@ -174,7 +174,7 @@ TEST(Speculation, WithoutAModelItIsTheLikelyOnesOfASmallStep) {
 // their own, and the budget holds.
 TEST(Speculation, NobodyLosesATokenOrAPlaceToGuesses) {
   int64_t taken = 0;
-  for (const auto& preset : sched::Presets()) {
+  for (const auto& preset : Presets()) {
     for (uint64_t seed = 0; seed < 40; ++seed) {
       SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed));
       Rng rng(seed, 5);
@@ -184,12 +184,12 @@ TEST(Speculation, NobodyLosesATokenOrAPlaceToGuesses) {
       c.max_num_seqs = static_cast<int32_t>(rng.UniformInt(2, 8));
       c.scheduler.limits.step_time = rng.Uniform() < 0.8 ? &device : nullptr;
       {
-        sched::SchedulerConfig sc = c.scheduler;
+        SchedulerConfig sc = c.scheduler;
         sc.limits.max_model_len = c.max_model_len;
         sc.limits.slot_capacity = 128;
         sc.limits.blocks_total = c.num_blocks;
         sc.limits.block_size = c.block_size;
-        if (!sched::Scheduler::Create(sc).ok()) continue;  // needs a predictor, or whole prompts
+        if (!Scheduler::Create(sc).ok()) continue;  // needs a predictor, or whole prompts
       }
       StepBed with(c), without(c);
       const int64_t sequences = rng.UniformInt(1, 6);
@@ -229,4 +229,4 @@ TEST(Speculation, NobodyLosesATokenOrAPlaceToGuesses) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

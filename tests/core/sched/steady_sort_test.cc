@@ -4,7 +4,7 @@
 
 #include "base/rng.h"
 
-namespace tactus::sched::steady_sort_test {
+namespace tactus::core::steady_sort_test {
 namespace {
 
 struct Entry {
@@ -56,4 +56,4 @@ TEST(SteadySort, AnOrderThatStaysCostsNoMoves) {
 }
 
 }  // namespace
-}  // namespace tactus::sched::steady_sort_test
+}  // namespace tactus::core::steady_sort_test

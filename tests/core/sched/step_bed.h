@@ -43,40 +43,40 @@ inline RequestHandle AddRequest(Harness* h, int32_t prompt, int64_t max_tokens) 
 class StepBed {
  public:
   // Reads what a Harness would: scheduler, executor.max_in_flight (> 1: sequences may be chained), KV and limits.
-  explicit StepBed(const HarnessConfig& config, sched::InjectedChoices injected = {})
+  explicit StepBed(const HarnessConfig& config, core::InjectedChoices injected = {})
       : table_(kCapacity), kv_(KvOf(config)), builder_(LimitsOf(config), &kv_) {
-    sched::SchedulerConfig sc = config.scheduler;
+    core::SchedulerConfig sc = config.scheduler;
     sc.limits = LimitsOf(config);
     sc.limits.predictor = config.predictor;
     predictor_ = config.predictor;
-    auto made = sched::Scheduler::Create(sc, std::move(injected));
+    auto made = core::Scheduler::Create(sc, std::move(injected));
     EXPECT_TRUE(made.ok()) << made.status().message();
     scheduler_ = std::move(made).value();
-    table_ = SequenceTable(kCapacity, scheduler_->notes().stride(), scheduler_->client_notes().stride());
-    put_ = sched::MakeChunkFits(sc.limits);
+    table_ = core::SequenceTable(kCapacity, scheduler_->notes().stride(), scheduler_->client_notes().stride());
+    put_ = core::MakeChunkFits(sc.limits);
   }
 
   // Slots count up from 0 in the order of these calls. Each sequence may generate 32 tokens unless its spec says
   // otherwise.
-  SlotId Waiting(int32_t prompt, SequenceSpec spec = {}) {
+  SlotId Waiting(int32_t prompt, core::SequenceSpec spec = {}) {
     spec.prompt_tokens = prompt;
     if (spec.max_output_tokens == 0) spec.max_output_tokens = 32;
     const SlotId slot = table_.Add(spec, spec.arrival_ns);
     kv_.Bind(slot, nullptr);
-    PredictionFeatures features;
+    core::PredictionFeatures features;
     features.prompt_tokens = prompt;
     features.max_output_tokens = spec.max_output_tokens;
     if (predictor_ != nullptr) predictor_->Bind(slot, features);
     return slot;
   }
   // Holds KV for its first `computed` positions and no more.
-  SlotId Prefilling(int32_t prompt, int32_t computed, const SequenceSpec& spec = {}) {
+  SlotId Prefilling(int32_t prompt, int32_t computed, const core::SequenceSpec& spec = {}) {
     const SlotId slot = Waiting(prompt, spec);
     StandAt(slot, computed);
     return slot;
   }
   // Has generated so many tokens, the last of which is not computed yet.
-  SlotId Decoding(int32_t prompt, int32_t generated, const SequenceSpec& spec = {}) {
+  SlotId Decoding(int32_t prompt, int32_t generated, const core::SequenceSpec& spec = {}) {
     return Prefilling(prompt, prompt + generated - 1, spec);
   }
   // Computes its positions up to `computed`; admits it where it waits.
@@ -85,14 +85,14 @@ class StepBed {
       const int32_t count = computed - table_.columns().computed_planned[slot];
       plan_.Clear();
       BeginPlenty();
-      const sched::AddResult added =
+      const core::AddResult added =
           table_.holds_kv(slot) ? builder_.AddRunning(slot, count, false) : builder_.Start(slot, *put_, count, false);
-      ASSERT_EQ(added, sched::AddResult::kAdded) << "slot " << slot << " cannot stand there: not enough KV";
+      ASSERT_EQ(added, core::AddResult::kAdded) << "slot " << slot << " cannot stand there: not enough KV";
       Apply();
     }
   }
   // So many guesses stand ready to be verified with the decode's next token; none of them will be right.
-  void Draft(SlotId slot, int32_t tokens, DraftChance chance = kSureDraft) {
+  void Draft(SlotId slot, int32_t tokens, core::DraftChance chance = core::kSureDraft) {
     table_.SetDrafts(slot, tokens, chance);
     drafts_ = true;
   }
@@ -105,7 +105,7 @@ class StepBed {
     return column ? &column->At(table_.notes(), slot) : nullptr;
   }
   // Has lost its KV, and waits.
-  SlotId Preempted(int32_t prompt, int32_t generated, const SequenceSpec& spec = {}) {
+  SlotId Preempted(int32_t prompt, int32_t generated, const core::SequenceSpec& spec = {}) {
     const SlotId slot = Decoding(prompt, generated, spec);
     Lose(slot);
     return slot;
@@ -126,12 +126,12 @@ class StepBed {
   void Fly(SlotId slot) {
     plan_.Clear();
     BeginPlenty();
-    EXPECT_EQ(builder_.AddRunning(slot, 1, false), sched::AddResult::kAdded);
+    EXPECT_EQ(builder_.AddRunning(slot, 1, false), core::AddResult::kAdded);
     for (const StepItem& item : plan_.items) table_.PlanItem(item.slot, item.count, item.sample, step_, false);
     ++in_flight_;
   }
   // A result to look back on, for choices that measure.
-  void Ended(const StepRecord& record) { recent_.push_back(record); }
+  void Ended(const core::StepRecord& record) { recent_.push_back(record); }
 
   // The scheduler's next plan; what it says is done at once, without errors.
   std::string Plan(TimeNs now_ns = 0) {
@@ -146,15 +146,15 @@ class StepBed {
     return TextOf(planned_);
   }
   const StepPlan& planned() const { return planned_; }
-  SequenceTable& table() { return table_; }
-  KvCache& kv() { return kv_; }
-  sched::PlanBuilder& builder() { return builder_; }
-  sched::Scheduler& scheduler() { return *scheduler_; }
+  core::SequenceTable& table() { return table_; }
+  core::KvCache& kv() { return kv_; }
+  core::PlanBuilder& builder() { return builder_; }
+  core::Scheduler& scheduler() { return *scheduler_; }
 
  private:
   static constexpr int32_t kCapacity = 128;
-  static sched::SchedulerLimits LimitsOf(const HarnessConfig& c) {
-    sched::SchedulerLimits limits = c.scheduler.limits;
+  static core::SchedulerLimits LimitsOf(const HarnessConfig& c) {
+    core::SchedulerLimits limits = c.scheduler.limits;
     limits.max_num_seqs = c.max_num_seqs;
     limits.max_model_len = c.max_model_len;
     limits.slot_capacity = kCapacity;
@@ -163,8 +163,8 @@ class StepBed {
     limits.swap_blocks = c.swap_blocks;
     return limits;
   }
-  static KvCacheConfig KvOf(const HarnessConfig& c) {
-    KvCacheConfig kv;
+  static core::KvCacheConfig KvOf(const HarnessConfig& c) {
+    core::KvCacheConfig kv;
     kv.num_blocks = c.num_blocks;
     kv.block_size = c.block_size;
     kv.max_slots = kCapacity;
@@ -174,8 +174,8 @@ class StepBed {
     return kv;
   }
 
-  sched::StepView View() {
-    sched::StepView v = ViewOf(&table_, step_, now_ns_);
+  core::StepView View() {
+    core::StepView v = ViewOf(&table_, step_, now_ns_);
     v.recent = recent_;
     v.previous_prefill_tokens = planned_.prefill_tokens();
     v.has_drafts = drafts_;
@@ -208,15 +208,15 @@ class StepBed {
     ++step_;
   }
 
-  SequenceTable table_;
-  KvCache kv_;
-  sched::PlanBuilder builder_;
-  std::unique_ptr<sched::Scheduler> scheduler_;
-  std::unique_ptr<sched::Admission> put_;  // of the bed's own starts: asks for nothing beyond the chunk
-  LengthPredictor* predictor_ = nullptr;
-  sched::StepView view_;
+  core::SequenceTable table_;
+  core::KvCache kv_;
+  core::PlanBuilder builder_;
+  std::unique_ptr<core::Scheduler> scheduler_;
+  std::unique_ptr<core::Admission> put_;  // of the bed's own starts: asks for nothing beyond the chunk
+  core::LengthPredictor* predictor_ = nullptr;
+  core::StepView view_;
   StepPlan plan_, planned_;
-  std::vector<StepRecord> recent_;
+  std::vector<core::StepRecord> recent_;
   TimeNs now_ns_ = 0;
   StepId step_ = 0;
   int32_t in_flight_ = 0;

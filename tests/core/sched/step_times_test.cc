@@ -5,7 +5,7 @@
 #include "core/sched/registry.h"
 #include "core/sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::AddRequest;
@@ -42,12 +42,12 @@ int64_t QuestionsOfARun(HarnessConfig c) {
 
 TEST(StepTimes, EveryPresetThatReadsThemAsksForThem) {
   int readers = 0;
-  for (const sched::PresetInfo& preset : sched::Presets()) {
+  for (const PresetInfo& preset : Presets()) {
     if (!std::string(preset.predictor).empty()) continue;  // of simulations alone
     HarnessConfig c = PresetConfig(preset.name);
     const int64_t asked = QuestionsOfARun(c);
     readers += asked > 0;
-    const auto traits = sched::Scheduler::TraitsOf(c.scheduler);
+    const auto traits = Scheduler::TraitsOf(c.scheduler);
     ASSERT_TRUE(traits.ok()) << preset.name << ": " << traits.status().ToString();
     EXPECT_TRUE(traits->wants_step_time || asked == 0) << preset.name << " reads step times: " << asked << " questions";
   }
@@ -56,18 +56,18 @@ TEST(StepTimes, EveryPresetThatReadsThemAsksForThem) {
 
 TEST(StepTimes, EveryChoiceThatReadsThemAsksForThem) {
   int readers = 0;
-  for (const sched::Choice choice : sched::kAllChoices) {
-    for (const sched::ChoiceInfo& value : sched::Values(choice)) {
+  for (const Choice choice : kAllChoices) {
+    for (const ChoiceInfo& value : Values(choice)) {
       // Among choices that read none, or those that its preset has: some go together only.
-      for (const sched::PresetInfo& preset : sched::Presets()) {
+      for (const PresetInfo& preset : Presets()) {
         HarnessConfig c = PresetConfig(preset.name);
         std::string* const names[] = {&c.scheduler.order,  &c.scheduler.admission,  &c.scheduler.composition,
                                       &c.scheduler.budget, &c.scheduler.preemption, &c.scheduler.gate};
         *names[static_cast<size_t>(choice)] = value.name;
-        sched::SchedulerConfig with = c.scheduler;
+        SchedulerConfig with = c.scheduler;
         const CountingModel model;
         with.limits.step_time = &model;
-        const auto traits = sched::Scheduler::TraitsOf(c.scheduler), made = sched::Scheduler::TraitsOf(with);
+        const auto traits = Scheduler::TraitsOf(c.scheduler), made = Scheduler::TraitsOf(with);
         if (!traits.ok() || !made.ok()) continue;
         readers += model.asked > 0;
         EXPECT_TRUE(traits->wants_step_time || model.asked == 0) << preset.name << " with " << value.name;
@@ -79,4 +79,4 @@ TEST(StepTimes, EveryChoiceThatReadsThemAsksForThem) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

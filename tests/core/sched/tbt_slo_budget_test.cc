@@ -6,7 +6,7 @@
 namespace tactus::testing {
 namespace {
 
-using sched::SchedulerLimits;
+using core::SchedulerLimits;
 
 // 1 ms + 0.1 ms a token + 10 us for every token that decodes read or that a chunk lies behind.
 class KnownSteps final : public StepTimeModel {
@@ -107,7 +107,7 @@ TEST_F(SizeOfStep, APromptGoesOnWhateverTheDecodesTake) {
   bed.Waiting(200);
   EXPECT_EQ(bed.Plan(), "0:6000+1* 1:0+39");
   int32_t steps = 1;
-  while (bed.table().columns().state[1] != SeqState::kDecode) {
+  while (bed.table().columns().state[1] != core::SeqState::kDecode) {
     bed.Plan();
     ASSERT_LE(++steps, (200 + 31) / 32) << "more than 32 tokens a step were to be computed";
   }
@@ -309,12 +309,12 @@ TEST_F(SizeOfStep, ACachedPrefixIsAContext) {
 }
 
 TEST_F(SizeOfStep, ANegativeObjectiveIsRefused) {
-  sched::SchedulerConfig c;
+  core::SchedulerConfig c;
   c.limits.max_model_len = 1024;
   c.limits.slot_capacity = 8;
   c.limits.blocks_total = 100;
   c.limits.tbt_slo_ns = -2;
-  const auto made = sched::Scheduler::Create(c);
+  const auto made = core::Scheduler::Create(c);
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.status().param(), "tbt-slo");
 }

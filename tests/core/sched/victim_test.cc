@@ -4,7 +4,7 @@
 
 #include "core/sched/step_bed.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::HarnessConfig;
@@ -158,4 +158,4 @@ TEST(Victim, TheLongestPreemptionIsRecorded) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -6,8 +6,8 @@
 
 namespace tactus::testing {
 
-inline sched::StepView ViewOf(SequenceTable* table, StepId step = 0, TimeNs now_ns = 0) {
-  sched::StepView v;
+inline core::StepView ViewOf(core::SequenceTable* table, StepId step = 0, TimeNs now_ns = 0) {
+  core::StepView v;
   v.step = step;
   v.now_ns = now_ns;
   v.seq = table->columns();

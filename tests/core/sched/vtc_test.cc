@@ -11,7 +11,7 @@
 #include "core/sched/view_of.h"
 #include "core/seq/sequence_table.h"
 
-namespace tactus::sched::vtc_test {
+namespace tactus::core::vtc_test {
 namespace {
 
 using testing::Plans;
@@ -78,7 +78,7 @@ struct NaiveVtc {
   }
   void Served(const StepView& view, const StepItem& item) {
     int64_t& c = counter[view.seq.client[item.slot]];
-    if (view.seq.state[item.slot] == SeqState::kWaiting) {
+    if (view.seq.state[item.slot] == core::SeqState::kWaiting) {
       for (int32_t p = item.first_position; p < view.seq.prompt_tokens[item.slot]; ++p) {
         if (p < charged[item.slot]) continue;
         c += Weighed(view, item.slot, kPrompt);
@@ -90,7 +90,7 @@ struct NaiveVtc {
 };
 
 struct Layouts {
-  NoteLayout notes, clients;
+  core::NoteLayout notes, clients;
 };
 
 SchedulerLimits LimitsOf(Layouts* layouts) {
@@ -110,9 +110,9 @@ SlotId Any(Rng* rng, std::span<const SlotId> slots) {
 }
 
 // A slot is handed out again in another interval than the one in which it became free: its client is its occupant's.
-void Churn(SequenceTable* t, Rng* rng, TimeNs now_ns) {
+void Churn(core::SequenceTable* t, Rng* rng, TimeNs now_ns) {
   for (int64_t n = rng->UniformInt(0, 4); n > 0 && t->free_slots() > 0; --n) {
-    SequenceSpec spec;
+    core::SequenceSpec spec;
     spec.prompt_tokens = static_cast<int32_t>(rng->UniformInt(1, 60));
     spec.max_output_tokens = 30;
     spec.arrival_ns = now_ns;
@@ -150,19 +150,20 @@ TEST(Vtc, AgreesWithTheNaiveModelAlsoFromAFreshInstance) {
     SchedulerLimits limits = LimitsOf(&layouts);
     *limits.policy.Find<int64_t>("vtc-credit") = 20 * static_cast<int64_t>(seed % 3);
     auto order = MakeVtcOrder(limits);
-    SequenceTable t(limits.slot_capacity, layouts.notes.stride(), layouts.clients.stride());
+    core::SequenceTable t(limits.slot_capacity, layouts.notes.stride(), layouts.clients.stride());
     NaiveVtc naive;
     naive.credit = kPrompt * 20 * static_cast<int64_t>(seed % 3);
     for (int step = 0; step < 150; ++step) {
       Churn(&t, &rng, step);
       StepView view = ViewOf(&t, step, step);
-      const SequenceNotes kept = view.client_notes;
+      const core::SequenceNotes kept = view.client_notes;
       std::vector<std::byte> clients(kept.bytes,
                                      kept.bytes + kept.stride * static_cast<size_t>(limits.client_capacity()));
       step == 0 ? order->Rebuild(view) : order->Apply(view);
-      for (const SequenceChange& change : view.changes) {
-        if (change.kind == ChangeKind::kQueued) naive.Queued(view, change.slot);
-        if (change.kind == ChangeKind::kAdmitted || change.kind == ChangeKind::kUnqueued) naive.Left(change.slot);
+      for (const core::SequenceChange& change : view.changes) {
+        if (change.kind == core::ChangeKind::kQueued) naive.Queued(view, change.slot);
+        if (change.kind == core::ChangeKind::kAdmitted || change.kind == core::ChangeKind::kUnqueued)
+          naive.Left(change.slot);
       }
       const std::vector<SlotId> expected = naive.Walk(view);
       ASSERT_EQ(Walk(order.get(), view), expected) << "seed " << seed << " step " << step;
@@ -204,8 +205,8 @@ testing::HarnessConfig FairConfig(int64_t budget) {
   return c;
 }
 
-SequenceSpec Of(uint64_t client, uint8_t service_class = 0) {
-  SequenceSpec spec;
+core::SequenceSpec Of(uint64_t client, uint8_t service_class = 0) {
+  core::SequenceSpec spec;
   spec.client = client;
   spec.service_class = service_class;
   return spec;
@@ -299,14 +300,14 @@ TEST(Vtc, TheServiceOfTwoWhoWaitStaysTogether) {
   for (int step = 0; step < 400; ++step) {
     for (const uint64_t client : {7u, 8u}) {
       while (waiting[client] < 3) {
-        SequenceSpec spec = Of(client);
+        core::SequenceSpec spec = Of(client);
         spec.max_output_tokens = client == 7 ? 3 : 40;
         sender[bed.Waiting(client == 7 ? kLongPrompt : kShortPrompt, spec)] = client;
         ++waiting[client];
       }
     }
     bed.Plan(step);
-    const SequenceColumns& seq = bed.table().columns();
+    const core::SequenceColumns& seq = bed.table().columns();
     for (const SequenceStart& start : bed.planned().starts) {
       if (seq.preemptions[start.slot] == 0) --waiting[sender[start.slot]];
     }
@@ -327,4 +328,4 @@ TEST(Vtc, TheServiceOfTwoWhoWaitStaysTogether) {
 }
 
 }  // namespace
-}  // namespace tactus::sched::vtc_test
+}  // namespace tactus::core::vtc_test

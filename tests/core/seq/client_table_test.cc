@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 struct ClientNote {
@@ -93,4 +93,4 @@ TEST(ClientTable, AgreesWithAList) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

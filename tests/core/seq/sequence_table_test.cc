@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 SequenceSpec Spec(int32_t prompt, int32_t output) {
@@ -273,4 +273,4 @@ TEST(SequenceTableDeathTest, IllegalTransitionsStop) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 TEST(StopMatcher, FindsAStringSplitOverTokens) {
@@ -100,4 +100,4 @@ TEST(StopMatcher, OneByteStops) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -7,7 +7,7 @@
 #include "conformance/workload.h"
 #include "core/trace/replay.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::Harness;
@@ -103,4 +103,4 @@ TEST_F(ExplainRecording, FindsRequestsByIdThenByNumber) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -11,7 +11,7 @@
 #include "base/rng.h"
 #include "conformance/workload.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::MakeWorkload;
@@ -36,7 +36,7 @@ class Replay : public ::testing::Test {
 
 TEST_F(Replay, LoadedRunsMakeTheSamePlansAgain) {
   int64_t steps = 0, cancels = 0, errors = 0, preemptions = 0, drafts = 0;
-  for (const auto& preset : sched::Presets()) {
+  for (const auto& preset : Presets()) {
     for (uint64_t seed = 0; seed < 12; ++seed) {
       SCOPED_TRACE(std::string(preset.name) + " seed " + std::to_string(seed));
       const Workload w = MakeWorkload(seed, {.cancels = true,
@@ -318,4 +318,4 @@ TEST_F(Replay, WhatNoLoopCanHaveRecordedIsNamed) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

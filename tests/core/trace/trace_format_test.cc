@@ -9,7 +9,7 @@
 
 #include "core/loop/harness.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::Harness;
@@ -221,7 +221,7 @@ TEST(TraceHeader, EveryNumberHasItsRange) {
 // declared.
 TEST(TraceHeader, KnobsComeBackByName) {
   TraceHeader h = Legal();
-  sched::SchedulerLimits& limits = h.scheduler.limits;
+  SchedulerLimits& limits = h.scheduler.limits;
   *limits.policy.Find<int64_t>("pia-bin") = 3;
   *limits.policy.Find<double>("larry-lambda") = 1.0 / 3;
   *limits.policy.Find<std::string>("era") = "off";
@@ -350,4 +350,4 @@ TEST(PlanHash, IsThatOfRecordingsAlreadyMade) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

@@ -11,7 +11,7 @@
 
 #include "engine/kv_store/store_fixture.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 using test::kBlockBytes;
@@ -330,4 +330,4 @@ TEST_F(BlockStoreTest, ReadersAndAWriterThatEvictsDoNotDisturbEachOther) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::engine

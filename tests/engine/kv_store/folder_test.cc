@@ -6,7 +6,7 @@
 
 #include "engine/kv_store/store_fixture.h"
 
-namespace tactus {
+namespace tactus::engine {
 namespace {
 
 class FolderTest : public test::StoreTest {
@@ -125,4 +125,4 @@ TEST_F(FolderTest, ASecretThatOthersMayReadIsRefused) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::engine

@@ -25,13 +25,14 @@ class StoreTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  Result<std::unique_ptr<BlockStore>> TryOpen(int64_t max_bytes = int64_t{1} << 20, const std::string& identity = "m") {
+  Result<std::unique_ptr<engine::BlockStore>> TryOpen(int64_t max_bytes = int64_t{1} << 20,
+                                                      const std::string& identity = "m") {
     said_.clear();
-    TACTUS_ASSIGN_OR_RETURN(auto folder, KvFolder::Open(folder_.string()));
-    return BlockStore::Open(std::move(folder), {identity, kBlockBytes, max_bytes},
-                            [this](const std::string& line) { said_ += line + "\n"; });
+    TACTUS_ASSIGN_OR_RETURN(auto folder, engine::KvFolder::Open(folder_.string()));
+    return engine::BlockStore::Open(std::move(folder), {identity, kBlockBytes, max_bytes},
+                                    [this](const std::string& line) { said_ += line + "\n"; });
   }
-  std::unique_ptr<BlockStore> Open(int64_t max_bytes = int64_t{1} << 20, const std::string& identity = "m") {
+  std::unique_ptr<engine::BlockStore> Open(int64_t max_bytes = int64_t{1} << 20, const std::string& identity = "m") {
     auto store = TryOpen(max_bytes, identity);
     EXPECT_TRUE(store.ok()) << store.status().ToString();
     return store.ok() ? std::move(*store) : nullptr;
@@ -42,11 +43,11 @@ class StoreTest : public testing::Test {
     for (size_t at = 0; at < bytes.size(); ++at) bytes[at] = static_cast<std::byte>(i * 31 + static_cast<int>(at) * 7);
     return bytes;
   }
-  static void Put(BlockStore& store, int begin, int end) {
+  static void Put(engine::BlockStore& store, int begin, int end) {
     for (int i = begin; i < end; ++i) ASSERT_TRUE(store.Append(Key(i), Bytes(i).data())) << i;
   }
   // Whether the block is there. What is read is what was written, or nothing.
-  static bool Has(BlockStore& store, int i) {
+  static bool Has(engine::BlockStore& store, int i) {
     std::vector<std::byte> bytes(kBlockBytes);
     const bool there = store.Read(Key(i), bytes.data());
     if (there) {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 std::unique_ptr<Balancer> Make(const std::string& name, uint64_t seed = 1) {
@@ -126,4 +126,4 @@ TEST(Balancers, NobodyReadyIsNobodyAndOneReadyIsThatOne) {
 }
 
 }  // namespace
-}  // namespace tactus::route
+}  // namespace tactus::fleet

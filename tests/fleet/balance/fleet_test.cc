@@ -11,7 +11,7 @@
 
 #include "base/rng.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 constexpr int32_t kBlock = 16;
@@ -240,4 +240,4 @@ TEST(PrefixAffinity, FollowsThePrefixWhereTheLoadAllows) {
 }
 
 }  // namespace
-}  // namespace tactus::route
+}  // namespace tactus::fleet

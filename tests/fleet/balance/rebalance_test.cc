@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 ReplicaView Replica(int32_t running, int64_t free_kv_tokens, bool ready = true) {
@@ -71,4 +71,4 @@ TEST(Rebalance, TheLeastImportantAndThenTheShortestGoes) {
 }
 
 }  // namespace
-}  // namespace tactus::route
+}  // namespace tactus::fleet

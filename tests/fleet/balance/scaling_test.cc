@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 constexpr auto kOff = ReplicaStanding::kOff, kStarting = ReplicaStanding::kStarting, kOn = ReplicaStanding::kOn,
@@ -110,4 +110,4 @@ TEST(Scaler, CountsTheTimeOfReplicasFromTheirStartToTheirEnd) {
 }
 
 }  // namespace
-}  // namespace tactus::route
+}  // namespace tactus::fleet

@@ -5,7 +5,7 @@
 
 #include "fleet/picker/scripted_fleet.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 namespace {
 
 using Subset = std::optional<std::vector<std::string>>;
@@ -100,7 +100,7 @@ TEST_F(PickerTest, RequestsBeyondTheLimitAre429UntilOneEnds) {
 
 TEST_F(PickerTest, AMovedRequestCountsWhereItWent) {
   Picker picker(fleet, {}, clock);
-  const router::RequestView view{.prompt_tokens = 10};
+  const RequestView view{.prompt_tokens = 10};
   Choice choice = picker.Choose(view, std::nullopt);
   ASSERT_EQ(choice.address, AddressOf(0));
   EXPECT_TRUE(picker.Moved(view, AddressOf(2), &choice));
@@ -146,4 +146,4 @@ TEST_F(PickerTest, RoomIsLimited) {
 }
 
 }  // namespace
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

@@ -13,7 +13,7 @@
 
 #include "fleet/picker/picker.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 
 inline std::string AddressOf(int32_t replica) {
   return fmt::format("10.0.0.{}:8000", replica);
@@ -39,7 +39,7 @@ class ScriptedFleet final : public EndpointSource {
 
   void SetReady(int32_t replica, bool ready) { endpoints_[static_cast<size_t>(replica)].ready = ready; }
 
-  std::optional<Picked> Pick(const route::RouteRequest& request, std::span<const std::string> subset,
+  std::optional<Picked> Pick(const RouteRequest& request, std::span<const std::string> subset,
                              std::span<const int32_t>) override {
     picks.push_back({.prompt_tokens = request.prompt_tokens,
                      .keys = {request.keys.begin(), request.keys.end()},
@@ -63,7 +63,9 @@ class ScriptedFleet final : public EndpointSource {
   }
 
   void Answered(int32_t replica, bool well) override { answers.emplace_back(replica, well); }
-  void AppendMetrics(PrometheusText* text) const override { text->Gauge("scripted_fleet", "Of this fleet.", 1); }
+  void AppendMetrics(results::PrometheusText* text) const override {
+    text->Gauge("scripted_fleet", "Of this fleet.", 1);
+  }
 
   std::vector<PickCall> picks;
   std::vector<EndCall> ends;
@@ -76,4 +78,4 @@ class ScriptedFleet final : public EndpointSource {
   size_t next_ = 0;
 };
 
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

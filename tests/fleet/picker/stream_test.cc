@@ -8,7 +8,7 @@
 
 #include "fleet/picker/scripted_fleet.h"
 
-namespace tactus::gateway {
+namespace tactus::fleet {
 namespace {
 
 using Kind = Reply::Kind;
@@ -468,4 +468,4 @@ TEST_F(StreamTest, MessagesInNoOrderNeitherTakeTwoTicketsNorNone) {
 }
 
 }  // namespace
-}  // namespace tactus::gateway
+}  // namespace tactus::fleet

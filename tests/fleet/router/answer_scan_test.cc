@@ -4,7 +4,7 @@
 
 #include "fleet/router/json_end.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 const std::string kStream =
@@ -247,4 +247,4 @@ TEST(AnswerScanTest, AnEventThatIsTooLongWasNotTheLastWhereAnotherFollows) {
 }
 
 }  // namespace
-}  // namespace tactus::router
+}  // namespace tactus::fleet

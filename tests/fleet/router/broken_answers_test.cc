@@ -7,7 +7,7 @@
 #include "fleet/router/forward.h"
 #include "fleet_fixture.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 using Ptr = std::shared_ptr<http::Exchange>;
@@ -433,4 +433,4 @@ TEST(BrokenAnswersTest, HeadsBeyondAllLimitsAreAReplicasOwnLoss) {
 }
 
 }  // namespace
-}  // namespace tactus::router
+}  // namespace tactus::fleet

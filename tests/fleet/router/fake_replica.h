@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "http/server.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 inline void Until(const std::string& what, const std::function<bool()>& condition) {
   for (int looks = 0; looks < 15'000; ++looks) {
@@ -163,4 +163,4 @@ inline FakeReplica::Answer Refuse(int status) {
   };
 }
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

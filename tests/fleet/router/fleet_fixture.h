@@ -21,7 +21,7 @@
 #include "http/access.h"
 #include "http/client.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 
 inline constexpr DurationNs kCallLimit = 30 * kSecond;
 
@@ -162,4 +162,4 @@ class RoutedFleet {
   std::thread thread_;
 };
 
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -1,7 +1,7 @@
 // Which replicas get requests, by what they say and do.
 #include "fleet_fixture.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 using Ptr = std::shared_ptr<http::Exchange>;
@@ -377,4 +377,4 @@ TEST(FleetWatchTest, AnyOpenAiServerWillDo) {
 }
 
 }  // namespace
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -6,7 +6,7 @@
 
 #include "fleet_fixture.h"
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 using Ptr = std::shared_ptr<http::Exchange>;
@@ -293,4 +293,4 @@ TEST(ForwardTest, AClientHasItsShareOnly) {
 }
 
 }  // namespace
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 std::string State(const std::string& field, const std::string& value) {
@@ -85,4 +85,4 @@ TEST(ModelNamesTest, AreThoseOfTheListUpToWhatIsNone) {
 }
 
 }  // namespace
-}  // namespace tactus::router
+}  // namespace tactus::fleet

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus::router {
+namespace tactus::fleet {
 namespace {
 
 const Hash128 kSecret{1, 2};
@@ -73,4 +73,4 @@ TEST(RequestViewTest, WhatIsNoRequestHasNoPrompt) {
 }
 
 }  // namespace
-}  // namespace tactus::router
+}  // namespace tactus::fleet

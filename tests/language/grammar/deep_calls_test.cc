@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 constexpr size_t kStack = size_t{64} << 20;
@@ -155,4 +155,4 @@ TEST(DeepCalls, WithoutMemoryItSaysSo) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

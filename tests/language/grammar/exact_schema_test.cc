@@ -12,7 +12,7 @@
 #include "language/grammar/small_vocabulary.h"
 #include "time_limit.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 using Kind = OutputRule::Kind;
@@ -219,4 +219,4 @@ TEST(ExactSchema, LeavesAloneWhatTheLibraryKeeps) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -16,7 +16,7 @@
 #include "language/grammar/small_vocabulary.h"
 #include "time_limit.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 using Kind = OutputRule::Kind;
@@ -551,4 +551,4 @@ TEST_F(GrammarEngineTest, LargeCountsAreTakenOrNamed) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -11,7 +11,7 @@
 #include "language/grammar/grammar_engine.h"
 #include "language/grammar/small_vocabulary.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 int AcceptedBytes(const TokenGrammar& grammar, const std::string& answer) {
@@ -51,8 +51,8 @@ int Main() {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language
 
 int main() {
-  return tactus::grammar::Main();
+  return tactus::language::Main();
 }

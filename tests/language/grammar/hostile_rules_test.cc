@@ -21,7 +21,7 @@
 #include "language/grammar/small_vocabulary.h"
 #include "time_limit.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 using Kind = OutputRule::Kind;
@@ -310,4 +310,4 @@ TEST_F(HostileRulesTest, AStateThatGrowsBeyondItsPartStartsOverOrEnds) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

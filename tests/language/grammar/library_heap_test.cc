@@ -9,7 +9,7 @@
 #include "language/grammar/needs_llguidance.h"
 #include "language/grammar/small_vocabulary.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 TEST(LibraryHeap, WhatALibraryAllocatesAndFreesIsCounted) {
@@ -47,4 +47,4 @@ TEST(LibraryHeap, AFunctionOfNoLibraryIsNotCounted) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 // Of the environment, for one test.
@@ -68,4 +68,4 @@ TEST(Llguidance, AnotherLibraryIsNotUsed) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

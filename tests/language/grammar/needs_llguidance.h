@@ -8,7 +8,7 @@
 // Skips the test where the library of grammars is not installed, which no build needs. A damaged library fails it.
 #define TACTUS_NEEDS_LLGUIDANCE()                                                                  \
   do {                                                                                             \
-    const ::tactus::Status library = ::tactus::grammar::LoadLlguidance().status();                 \
+    const ::tactus::Status library = ::tactus::language::LoadLlguidance().status();                \
     if (library.code() == ::tactus::StatusCode::kUnimplemented) GTEST_SKIP() << library.message(); \
     ASSERT_TRUE(library.ok()) << library.message();                                                \
   } while (false)

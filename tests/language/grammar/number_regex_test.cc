@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 using Ends = std::pair<const char*, const char*>;  // null: none
@@ -93,4 +93,4 @@ TEST(NumberRegex, NumbersHaveFractionsAndOfHugeBoundsExponents) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

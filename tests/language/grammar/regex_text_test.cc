@@ -5,7 +5,7 @@
 
 #include "language/grammar/schema_text.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 TEST(RegexText, ClassesAreOfAscii) {
@@ -59,4 +59,4 @@ TEST(RegexText, PatternsOfSchemasToo) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -9,7 +9,7 @@
 
 #include "base/rng.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 TEST(ReserveHeap, BlocksAreAlignedAndApartAndAllRoomComesBack) {
@@ -58,4 +58,4 @@ TEST(ReserveHeap, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 class NoGrammar final : public TokenGrammar {
@@ -76,4 +76,4 @@ TEST(RuleCache, RefusalsAreKeptWithinLimits) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 using Kind = OutputRule::Kind;
@@ -36,4 +36,4 @@ TEST(RuleError, OddTextsAreTakenAsTheyAre) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 using Kind = OutputRule::Kind;
@@ -61,4 +61,4 @@ TEST(RuleSource, IntersectionsAreCountedInEachDefinition) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -8,7 +8,7 @@
 #include "language/grammar/llg_vocabulary.h"
 #include "language/grammar/schema_text.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 std::string FaultOf(const std::string& text) {
@@ -74,4 +74,4 @@ TEST(SchemaCheck, AChainOfReferencesTakesNoTime) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 Json Parsed(std::string_view text) {
@@ -79,4 +79,4 @@ TEST(SchemaText, CountsWhatBearsOnOnePart) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -7,7 +7,7 @@
 
 #include "language/grammar/grammar_engine.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 
 inline constexpr TokenId kEnd = 300, kOtherEnd = 301, kCall = 302;
 inline constexpr int64_t kSmallSize = 310;  // padded: the last ids have no bytes
@@ -52,4 +52,4 @@ inline Vocabulary SmallVocabulary() {
   return v;
 }
 
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -21,7 +21,7 @@
 #include "language/grammar/small_vocabulary.h"
 #include "time_limit.h"
 
-namespace tactus::grammar {
+namespace tactus::language {
 namespace {
 
 using End = TrialVerdict::End;
@@ -378,4 +378,4 @@ TEST(TrialVocabulary, ComesBackAsItWas) {
 }
 
 }  // namespace
-}  // namespace tactus::grammar
+}  // namespace tactus::language

@@ -9,7 +9,7 @@
 #include "language/text/pretokenizer.h"
 #include "language/text/unicode.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 using Ids = std::vector<TokenId>;
@@ -267,4 +267,4 @@ TEST(GgufSpec, WhatTheFileDoesNotSay) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::language

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "language/text/chat_template.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 std::string Render(const char* source, const Json& variables, int64_t now_s = -1) {
@@ -103,4 +103,4 @@ TEST(ChatTemplate, VariablesMustBeAnObject) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::language

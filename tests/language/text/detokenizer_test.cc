@@ -6,7 +6,7 @@
 #include "golden_cases.h"
 #include "language/text/unicode.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 using Ids = std::vector<TokenId>;
@@ -97,4 +97,4 @@ TEST(Unicode, LongRunsOfMarksComposeAsShortOnes) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::language

@@ -5,7 +5,7 @@
 #include "base/json.h"
 #include "language/text/gguf_spec.h"
 
-namespace tactus {
+namespace tactus::language {
 
 inline GgufTokenizerFields GgufFieldsFromJson(const SortedJson& json) {
   GgufTokenizerFields fields;
@@ -26,4 +26,4 @@ inline GgufTokenizerFields GgufFieldsFromJson(const SortedJson& json) {
   return fields;
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -10,7 +10,7 @@
 #include "golden_cases.h"
 #include "language/text/gguf_spec.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 using Ids = std::vector<TokenId>;
@@ -18,14 +18,14 @@ using Ids = std::vector<TokenId>;
 std::unique_ptr<Tokenizer> FromGguf(const std::string& path, int64_t vocab_size, const std::string& model_name) {
   // Some of these files hold a vocabulary alone, of architectures that are not served: no DescribeModel.
   const std::string bytes = ReadFile(path);
-  const Result<GgufFile> file = ParseGguf(std::as_bytes(std::span(bytes)), path);
+  const Result<compute::GgufFile> file = compute::ParseGguf(std::as_bytes(std::span(bytes)), path);
   EXPECT_TRUE(file.ok()) << file.status().ToString();
   if (!file.ok()) return nullptr;
-  ModelDescription description;
-  const Status status = TokenizerFromGguf(*file, vocab_size, &description);
+  compute::ModelDescription description;
+  const Status status = compute::TokenizerFromGguf(*file, vocab_size, &description);
   EXPECT_TRUE(status.ok()) << status.ToString();
   if (!status.ok()) return nullptr;
-  ModelDescription::GgufTokenizer& from = description.gguf_tokenizer;
+  compute::ModelDescription::GgufTokenizer& from = description.gguf_tokenizer;
   GgufTokenizerFields fields;
   fields.model = from.model;
   fields.pre = from.pre;
@@ -120,4 +120,4 @@ TEST(Llama2TokenizerModel, EncodesAsThePublishedIds) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::language

@@ -12,7 +12,7 @@
 #include "language/text/tokenizer.h"
 #include "support/source_path.h"
 
-namespace tactus {
+namespace tactus::language {
 
 inline std::string ReadFile(const std::string& path) {
   std::ostringstream contents;
@@ -47,4 +47,4 @@ inline std::string Streamed(const Tokenizer& tokenizer, std::span<const TokenId>
   return text + detokenizer.Flush();
 }
 
-}  // namespace tactus
+}  // namespace tactus::language

@@ -10,7 +10,7 @@
 #include "language/text/jinja/template.h"
 #include "support/source_path.h"
 
-namespace tactus::jinja::jinja_golden_test {
+namespace tactus::language::jinja::jinja_golden_test {
 namespace {
 
 class JinjaGolden : public ::testing::Test {
@@ -239,4 +239,4 @@ TEST(JinjaErrors, AreErrorsWhereTextCouldNotBeEqual) {
 }
 
 }  // namespace
-}  // namespace tactus::jinja::jinja_golden_test
+}  // namespace tactus::language::jinja::jinja_golden_test

@@ -9,7 +9,7 @@
 #include "language/text/jinja/search.h"
 #include "language/text/jinja/template.h"
 
-namespace tactus::jinja::jinja_limits_test {
+namespace tactus::language::jinja::jinja_limits_test {
 namespace {
 
 Status Fails(const std::string& source, const Json& variables = Json::object()) {
@@ -209,4 +209,4 @@ TEST(JinjaLimits, ManyKeywordsCostWhatTheyAreMany) {
 }
 
 }  // namespace
-}  // namespace tactus::jinja::jinja_limits_test
+}  // namespace tactus::language::jinja::jinja_limits_test

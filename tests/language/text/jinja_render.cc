@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
   }
   std::ifstream file(argv[1], std::ios::binary);
   const std::string source{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const auto compiled = tactus::ChatTemplate::Compile(source, std::atoll(argv[3]));
+  const auto compiled = tactus::language::ChatTemplate::Compile(source, std::atoll(argv[3]));
   std::ifstream cases(argv[2]);
   for (std::string line; std::getline(cases, line);) {
     if (!compiled.ok()) {

@@ -17,7 +17,7 @@
 #include "language/text/tokenizer.h"
 #include "language/text/unicode.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 // Deterministic numbers from 0 to n - 1.
@@ -297,4 +297,4 @@ TEST(AddedTokens, ARunOfTokensThatSwallowWhiteSpaceGivesWhatOneByOneGives) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::language

@@ -3,7 +3,7 @@
 
 #include "golden_cases.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 using Ids = std::vector<TokenId>;
@@ -144,4 +144,4 @@ TEST(SentencePieceModel, RefusesWhatItDoesNotRun) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::language

@@ -1,7 +1,7 @@
 // Every tokeniser in tests/language/text/data against what the reference implementation made of odd strings.
 #include "golden_cases.h"
 
-namespace tactus {
+namespace tactus::language {
 namespace {
 
 using Ids = std::vector<TokenId>;
@@ -47,4 +47,4 @@ TEST(SentencePieceGolden, EncodesAndDecodesAsTheReference) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::language

@@ -18,13 +18,13 @@ Json Small() {
 }
 
 Ids Encode(const Json& json, std::string_view text, const std::string& config = {}) {
-  const auto tokenizer = MustMake(ParseTokenizerJson(json.dump(), config));
+  const auto tokenizer = language::MustMake(language::ParseTokenizerJson(json.dump(), config));
   return tokenizer == nullptr ? Ids{-1} : tokenizer->Encode(text, true, true);
 }
 
 Status Refusal(const Json& json, const std::string& config = {}) {
-  const Result<TokenizerSpec> spec = ParseTokenizerJson(json.dump(), config);
-  return spec.ok() ? MakeTokenizer(*spec).status() : spec.status();
+  const Result<language::TokenizerSpec> spec = language::ParseTokenizerJson(json.dump(), config);
+  return spec.ok() ? language::MakeTokenizer(*spec).status() : spec.status();
 }
 
 TEST(TokenizerJson, MergesInBothSpellings) {
@@ -82,8 +82,8 @@ TEST(TokenizerJson, TemplateAndConfig) {
   EXPECT_EQ(Encode(Small(), "a"), (Ids{0}));
   EXPECT_EQ(Encode(Small(), "a", R"({"add_bos_token": true, "bos_token": "<s>"})"), (Ids{4, 0}));
   EXPECT_EQ(Encode(Small(), "a", R"({"add_bos_token": null, "bos_token": "<s>"})"), (Ids{0}));
-  const auto tokenizer =
-      MustMake(ParseTokenizerJson(Small().dump(), R"({"bos_token": "<s>", "eos_token": {"content": "<e>"}})"));
+  const auto tokenizer = language::MustMake(
+      language::ParseTokenizerJson(Small().dump(), R"({"bos_token": "<s>", "eos_token": {"content": "<e>"}})"));
   EXPECT_EQ(tokenizer->bos_id(), 4);
   EXPECT_EQ(tokenizer->eos_id(), 5);
 }
@@ -91,7 +91,7 @@ TEST(TokenizerJson, TemplateAndConfig) {
 TEST(TokenizerJson, IdsWithHoles) {
   Json json = Small();
   json["added_tokens"].push_back({{"id", 9}, {"content", "<far>"}, {"special", false}});
-  const auto tokenizer = MustMake(ParseTokenizerJson(json.dump()));
+  const auto tokenizer = language::MustMake(language::ParseTokenizerJson(json.dump()));
   EXPECT_EQ(tokenizer->vocab_size(), 10);
   EXPECT_EQ(tokenizer->Encode("a<far>b", true, true), (Ids{0, 9, 1}));
   EXPECT_EQ(tokenizer->Decode(Ids{7, 9, 8}, false), "<far>");
@@ -140,7 +140,7 @@ TEST(TokenizerJson, RefusesByName) {
 }
 
 TEST(TokenizerJson, WrongTypesAreErrorsNotExceptions) {
-  const Json original = Json::parse(TextData("llama3.tokenizer.json"));
+  const Json original = Json::parse(language::TextData("llama3.tokenizer.json"));
   int refused = 0;
   const Json flat = original.flatten();
   for (const auto& [path, value] : flat.items()) {
@@ -152,11 +152,11 @@ TEST(TokenizerJson, WrongTypesAreErrorsNotExceptions) {
     }
   }
   EXPECT_GT(refused, 50);
-  EXPECT_EQ(ParseTokenizerJson("{").status().code(), StatusCode::kDataLoss);
-  EXPECT_EQ(ParseTokenizerJson("[]").status().code(), StatusCode::kDataLoss);
-  EXPECT_EQ(ParseTokenizerJson("{}").status().code(), StatusCode::kDataLoss);
-  EXPECT_EQ(ParseTokenizerJson(Small().dump(), "x").status().code(), StatusCode::kDataLoss);
-  EXPECT_EQ(ParseTokenizerJson(std::string(100'000, '[')).status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(language::ParseTokenizerJson("{").status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(language::ParseTokenizerJson("[]").status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(language::ParseTokenizerJson("{}").status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(language::ParseTokenizerJson(Small().dump(), "x").status().code(), StatusCode::kDataLoss);
+  EXPECT_EQ(language::ParseTokenizerJson(std::string(100'000, '[')).status().code(), StatusCode::kDataLoss);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include "offline/job/job_folder.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 class AnswerSettingsTest : public JobFolder {
@@ -79,4 +79,4 @@ TEST_F(AnswerSettingsTest, AChatTemplateCountsByWhatItSays) {
 }
 
 }  // namespace
-}  // namespace tactus::batch
+}  // namespace tactus::offline

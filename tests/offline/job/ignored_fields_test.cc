@@ -9,7 +9,7 @@
 #include "offline/job/runner.h"
 #include "serve/fake_engine.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 using json = SortedJson;
@@ -72,4 +72,4 @@ TEST_F(IgnoredFieldsTest, AreErrorsWhereFieldsAreStrict) {
 }
 
 }  // namespace
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -13,7 +13,7 @@
 #include "base/json.h"
 #include "offline/job/job.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 
 class JobFolder : public testing::Test {
  protected:
@@ -63,4 +63,4 @@ class JobFolder : public testing::Test {
   JobFiles files_;
 };
 
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "offline/job/job_folder.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 class JobInputTest : public JobFolder {
@@ -132,4 +132,4 @@ TEST_F(JobInputTest, AnInterruptEndsTheReading) {
 }
 
 }  // namespace
-}  // namespace tactus::batch
+}  // namespace tactus::offline

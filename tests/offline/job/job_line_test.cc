@@ -6,7 +6,7 @@
 
 #include "base/rng.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 using json = SortedJson;
@@ -190,4 +190,4 @@ TEST(ResultText, AFailureSaysItsLineAndWhatAServerWouldHaveAnswered) {
 }
 
 }  // namespace
-}  // namespace tactus::batch
+}  // namespace tactus::offline

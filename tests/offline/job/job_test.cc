@@ -5,7 +5,7 @@
 
 #include "offline/job/job_folder.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 using JobTest = JobFolder;
@@ -347,4 +347,4 @@ TEST_F(JobTest, SeedsAreTheJobsAndEachRequestsOwn) {
 }
 
 }  // namespace
-}  // namespace tactus::batch
+}  // namespace tactus::offline

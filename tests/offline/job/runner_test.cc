@@ -15,7 +15,7 @@
 #include "offline/job/job_line.h"
 #include "serve/fake_engine.h"
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 using json = SortedJson;
@@ -596,4 +596,4 @@ TEST_F(RunnerTest, SeedsThatALineLeavesOutAreTheJobs) {
 }
 
 }  // namespace
-}  // namespace tactus::batch
+}  // namespace tactus::offline

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus::batch {
+namespace tactus::offline {
 namespace {
 
 // A line is counted when it has ended, and of many that run beside each other the first ends soon.
@@ -26,4 +26,4 @@ TEST(TimeLeft, IsToldOnceAsMuchHasEndedAsIsUnderWay) {
 }
 
 }  // namespace
-}  // namespace tactus::batch
+}  // namespace tactus::offline

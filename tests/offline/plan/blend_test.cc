@@ -13,9 +13,9 @@
 namespace tactus {
 namespace {
 
-using batch::Plan;
-using batch::PlanOrder;
-using batch::PrefixTree;
+using offline::Plan;
+using offline::PlanOrder;
+using offline::PrefixTree;
 using testing::Job;
 using testing::Llama8bOnA100;
 using testing::SetOf;
@@ -26,10 +26,10 @@ struct TwoKinds {
   int32_t dense_p = 512, dense_d = 256, heavy_p = 256, heavy_d = 16384;
 
   Plan Made(PlanOrder order = PlanOrder::kBlend) const {
-    batch::PromptSet prompts;
+    offline::PromptSet prompts;
     std::vector<int32_t> outputs;
     for (int32_t i = 0; i < dense + heavy; ++i) {
-      batch::RequestTraits traits;
+      offline::RequestTraits traits;
       traits.output_is_known = true;
       traits.max_output_tokens = i < dense ? dense_d : heavy_d;
       outputs.push_back(static_cast<int32_t>(traits.max_output_tokens));
@@ -41,7 +41,7 @@ struct TwoKinds {
   std::vector<int32_t> HeavyByTenths(const Plan& plan) const {
     std::vector<int32_t> by_tenth;
     int32_t started = 0, at = 0;
-    for (const int32_t position : batch::StartOrder(plan)) {
+    for (const int32_t position : offline::StartOrder(plan)) {
       started += plan.RequestAt(position) >= dense;
       if (++at * 10 % plan.size() < 10) by_tenth.push_back(started);
     }
@@ -52,7 +52,7 @@ struct TwoKinds {
 // BlendServe, figure 5: Llama-3.1-8B on an A100-80GB with 20 GB for weights and buffers; nodes of 512/256 and 256/16384
 // tokens; the job's density is 1.27. Of the 60 GB they have 19.3 and 40.7.
 TEST(StartOrder, SplitsAsInThePapersExample) {
-  const batch::BatchCostModel cost = Llama8bOnA100();
+  const offline::BatchCostModel cost = Llama8bOnA100();
   const auto density = [&](int64_t p, int64_t d) { return cost.ComputeSeconds(p, d) / cost.MemorySeconds(p, d); };
   EXPECT_NEAR(density(512, 256), 3.73, 0.02 * 3.73);
   EXPECT_NEAR(density(256, 16384), 0.096, 0.02 * 0.096);
@@ -62,7 +62,7 @@ TEST(StartOrder, SplitsAsInThePapersExample) {
   job.dense = static_cast<int32_t>(std::lround(200 * (1.27 * heavy_m - heavy_c) / (dense_c - 1.27 * dense_m)));
   const Plan plan = job.Made();
   ASSERT_NEAR(plan.totals().density(), 1.27, 0.001);
-  const std::vector<int32_t> starts = batch::StartOrder(plan);
+  const std::vector<int32_t> starts = offline::StartOrder(plan);
   double left_s = 0, right_s = 0;
   for (size_t i = starts.size() / 5; i < starts.size() * 4 / 5; ++i) {
     (plan.RequestAt(starts[i]) < job.dense ? left_s : right_s) += plan.MemorySecondsAt(starts[i]);
@@ -101,7 +101,7 @@ TEST(StartOrder, WhatHasBeenStartedIsAsDenseAsTheJob) {
       const double most_off_s = order == PlanOrder::kBalance ? largest_s : 3 * largest_s;
       double ahead_s = 0;
       int counted = 0;
-      for (const int32_t position : batch::StartOrder(plan)) {
+      for (const int32_t position : offline::StartOrder(plan)) {
         ahead_s += part(position);
         ASSERT_GE(ahead_s, -most_off_s) << "seed " << seed;
         ASSERT_LE(ahead_s, most_off_s) << "seed " << seed;
@@ -151,11 +151,11 @@ TEST(Blend, SharesAsMuchAsDepthFirst) {
   const auto plan_of = [&](PlanOrder order) {
     return Plan::Make(tree, Llama8bOnA100(), mix.outputs, {.order = order});
   };
-  const double optimal = batch::OptimalSharing(plan_of(PlanOrder::kDfs)).ratio();
+  const double optimal = offline::OptimalSharing(plan_of(PlanOrder::kDfs)).ratio();
   const Plan random = plan_of(PlanOrder::kRandom), blend = plan_of(PlanOrder::kBlend);
   // A random order finds the few prefixes of this job where the cache holds no long answers beside them.
-  const double random_shared = batch::SharingOf(random, batch::StartOrder(random), kCacheTokens / 10).ratio();
-  const double shared = batch::SharingOf(blend, batch::StartOrder(blend), kCacheTokens).ratio();
+  const double random_shared = offline::SharingOf(random, offline::StartOrder(random), kCacheTokens / 10).ratio();
+  const double shared = offline::SharingOf(blend, offline::StartOrder(blend), kCacheTokens).ratio();
   EXPECT_GT(shared, 0.97 * optimal) << "the paper: 97 % of the optimum";
   EXPECT_LT(random_shared, shared);
 }
@@ -165,7 +165,7 @@ TEST(StartOrder, TakesEveryPositionOnceFromTheEndsInwards) {
   const PrefixTree tree = PrefixTree::Build(SetOf(mix.job, 16));
   for (const PlanOrder order : {PlanOrder::kBlend, PlanOrder::kBlendDualScan, PlanOrder::kBalance, PlanOrder::kDfs}) {
     const Plan plan = Plan::Make(tree, Llama8bOnA100(), mix.outputs, {.order = order});
-    const auto starts = batch::StartOrder(plan);
+    const auto starts = offline::StartOrder(plan);
     int32_t left = 0, right = plan.size() - 1;
     for (const int32_t position : starts) {
       ASSERT_TRUE(position == left || position == right) << position << " between " << left << " and " << right;
@@ -197,10 +197,10 @@ TEST(StartOrder, LongAnswersDoNotRunOnAloneAtTheEnd) {
   constexpr size_t kSequences = 16;
   const TwoKinds job{.dense = 600, .heavy = 4, .dense_d = 64, .heavy_d = 2000};
   const Plan plan = job.Made();
-  const batch::StartBalance balance(plan);
+  const offline::StartBalance balance(plan);
   const int64_t ideal = (600 * 64 + 4 * 2000) / static_cast<int64_t>(kSequences);
-  const auto early = batch::StartOrder(plan, balance, 0, kSequences);
-  EXPECT_GT(StepsOf(plan, batch::StartOrder(plan), kSequences), ideal * 14 / 10) << "else the job shows nothing";
+  const auto early = offline::StartOrder(plan, balance, 0, kSequences);
+  EXPECT_GT(StepsOf(plan, offline::StartOrder(plan), kSequences), ideal * 14 / 10) << "else the job shows nothing";
   EXPECT_LT(StepsOf(plan, early, kSequences), ideal * 11 / 10);
   EXPECT_EQ(std::set<int32_t>(early.begin(), early.end()).size(), early.size());
 }
@@ -209,8 +209,8 @@ TEST(StartOrder, LongAnswersDoNotRunOnAloneAtTheEnd) {
 TEST(StartOrder, ALongJobIsBlendedAllTheSame) {
   const TwoKinds job{.dense = 20'000, .heavy = 100, .dense_d = 64, .heavy_d = 2000};
   const Plan plan = job.Made();
-  const batch::StartBalance balance(plan);
-  const auto turns = batch::StartOrder(plan), early = batch::StartOrder(plan, balance, 0, 16);
+  const offline::StartBalance balance(plan);
+  const auto turns = offline::StartOrder(plan), early = offline::StartOrder(plan, balance, 0, 16);
   const auto same = std::mismatch(turns.begin(), turns.end(), early.begin()).first - turns.begin();
   EXPECT_GT(same, plan.size() * 8 / 10);
 }

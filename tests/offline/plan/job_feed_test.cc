@@ -14,13 +14,13 @@
 namespace tactus {
 namespace {
 
-using batch::FeedOptions;
-using batch::JobFeed;
-using batch::kToRun;
-using batch::Plan;
-using batch::PlanOrder;
-using batch::PrefixTree;
-using batch::PromptSet;
+using offline::FeedOptions;
+using offline::JobFeed;
+using offline::kToRun;
+using offline::Plan;
+using offline::PlanOrder;
+using offline::PrefixTree;
+using offline::PromptSet;
 using testing::Job;
 using testing::Llama8bOnA100;
 using testing::SetOf;
@@ -98,7 +98,7 @@ TEST(JobFeed, TheSampleGoesFirstAndWithoutAPlace) {
   const Job job = TasksOfUnknownLength(400);
   JobFeed feed = FeedOf(job);
   const auto prompts = SetOf(job);
-  const auto sample = batch::ChooseSample(PrefixTree::Build(prompts), prompts, {});
+  const auto sample = offline::ChooseSample(PrefixTree::Build(prompts), prompts, {});
   ASSERT_GE(sample.size(), 4u);
   EXPECT_EQ(feed.sample_size(), static_cast<int32_t>(sample.size()));
   for (const int32_t request : sample) {
@@ -132,10 +132,10 @@ TEST(JobFeed, WhatTheSampleMeasuredDecidesTheRest) {
 
   const auto prompts = SetOf(job);
   PrefixTree tree = PrefixTree::Build(prompts);
-  auto outputs = batch::EstimateOutputs(tree, prompts, measured);
+  auto outputs = offline::EstimateOutputs(tree, prompts, measured);
   for (const int32_t request : gone) outputs[static_cast<size_t>(request)] = 0;
   const Plan plan = Plan::Make(std::move(tree), Llama8bOnA100(), outputs, {.kv_tokens = kKvTokens});
-  const auto starts = batch::StartOrder(plan, batch::StartBalance(plan), 0, plan.sequences_at_once());
+  const auto starts = offline::StartOrder(plan, offline::StartBalance(plan), 0, plan.sequences_at_once());
   ASSERT_EQ(feed.left(), plan.size());
   int32_t as_planned = 0;
   std::set<int32_t> kv_tokens;
@@ -240,7 +240,7 @@ TEST(JobFeed, BothEndsOfAScannedPlanWait) {
   };
   const auto& left = of_end[static_cast<size_t>(PlanEnd::kLeft)];
   const auto& right = of_end[static_cast<size_t>(PlanEnd::kRight)];
-  EXPECT_EQ(feed.most_waiting(), batch::kScannedWaiting) << "what waits goes by the plan as it is";
+  EXPECT_EQ(feed.most_waiting(), offline::kScannedWaiting) << "what waits goes by the plan as it is";
   take(10);
   EXPECT_EQ(left.size(), 5u);
   EXPECT_EQ(right.size(), 5u);

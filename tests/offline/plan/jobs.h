@@ -16,14 +16,14 @@ namespace tactus::testing {
 
 struct JobRequest {
   std::vector<TokenId> prompt;
-  batch::RequestTraits traits;
+  offline::RequestTraits traits;
 };
 using Job = std::vector<JobRequest>;
 
 inline constexpr int32_t kKeyTokens = 4;  // of a prefix tree's keys
 
-inline batch::PromptSet SetOf(const Job& job, int32_t key_tokens = kKeyTokens) {
-  batch::PromptSet prompts(0, key_tokens);
+inline offline::PromptSet SetOf(const Job& job, int32_t key_tokens = kKeyTokens) {
+  offline::PromptSet prompts(0, key_tokens);
   for (const JobRequest& r : job) EXPECT_TRUE(prompts.Add(r.prompt, r.traits).ok());
   return prompts;
 }
@@ -60,7 +60,7 @@ inline int32_t SharedTokens(const JobRequest& a, const JobRequest& b, int32_t ke
 }
 
 // Nodes of the leaves, by request.
-inline std::vector<int32_t> LeafNodes(const batch::PrefixTree& tree, size_t requests) {
+inline std::vector<int32_t> LeafNodes(const offline::PrefixTree& tree, size_t requests) {
   std::vector<int32_t> leaves(requests, -1);
   for (int32_t i = 0; i < tree.size(); ++i) {
     if (tree[i].is_leaf()) leaves[static_cast<size_t>(tree[i].request)] = i;
@@ -75,7 +75,7 @@ struct SlowTotals {
 
 // A trie over the blocks of these requests' prompts, each block named by all tokens up to its end.
 inline SlowTotals TotalsOf(const Job& job, const std::vector<int32_t>& requests, const std::vector<int32_t>& outputs,
-                           const batch::BatchCostModel& cost, int32_t key_tokens) {
+                           const offline::BatchCostModel& cost, int32_t key_tokens) {
   SlowTotals totals;
   std::set<std::pair<uint32_t, std::vector<TokenId>>> trie;
   for (const int32_t i : requests) {
@@ -97,7 +97,7 @@ inline SlowTotals TotalsOf(const Job& job, const std::vector<int32_t>& requests,
 }
 
 // Llama-3.1-8B on one A100-80GB.
-inline batch::BatchCostModel Llama8bOnA100() {
+inline offline::BatchCostModel Llama8bOnA100() {
   return {.flops_per_token = 2 * 8.03e9,
           .attention_flops = 4.0 * 4096 * 32,
           .kv_bytes_per_token = 4.0 * 8 * 128 * 32,

@@ -18,31 +18,31 @@
 namespace tactus {
 namespace {
 
-using batch::Plan;
-using batch::PrefixTree;
-using batch::PromptSet;
+using offline::Plan;
+using offline::PrefixTree;
+using offline::PromptSet;
 
 constexpr int32_t kPrompts = TACTUS_PLANNED_PROMPTS;
 
-const batch::BatchCostModel kCost{.flops_per_token = 1.6e10,
-                                  .attention_flops = 5e5,
-                                  .kv_bytes_per_token = 131072,
-                                  .flops_per_s = 312e12,
-                                  .bytes_per_s = 2e12};
+const offline::BatchCostModel kCost{.flops_per_token = 1.6e10,
+                                    .attention_flops = 5e5,
+                                    .kv_bytes_per_token = 131072,
+                                    .flops_per_s = 312e12,
+                                    .bytes_per_s = 2e12};
 
 // From the keys to the shards, all of it. Returns the bytes at the peak beyond what was held before.
 int64_t PeakOfPlanning(PromptSet* prompts, int64_t held_before) {
   PrefixTree tree = PrefixTree::Build(*prompts);
-  const auto sample = batch::ChooseSample(tree, *prompts, {});
+  const auto sample = offline::ChooseSample(tree, *prompts, {});
   EXPECT_GE(static_cast<int32_t>(sample.size()), kPrompts / 100);
   std::vector<int32_t> measured(static_cast<size_t>(prompts->size()), 0);
   for (const int32_t i : sample) measured[static_cast<size_t>(i)] = 1 + i % 100;
-  const auto outputs = batch::EstimateOutputs(tree, *prompts, measured);
-  EXPECT_TRUE(batch::AssignShards(tree, kCost, outputs, 8).ok());
+  const auto outputs = offline::EstimateOutputs(tree, *prompts, measured);
+  EXPECT_TRUE(offline::AssignShards(tree, kCost, outputs, 8).ok());
   const Plan plan = Plan::Make(std::move(tree), kCost, outputs, {});
   EXPECT_EQ(plan.size(), prompts->size());
-  EXPECT_EQ(batch::StartOrder(plan).size(), outputs.size());
-  const auto summary = batch::Summarize(plan, {}, 500'000);
+  EXPECT_EQ(offline::StartOrder(plan).size(), outputs.size());
+  const auto summary = offline::Summarize(plan, {}, 500'000);
   EXPECT_GT(summary.planned_sharing, 0.9 * summary.optimal_sharing);
   return testing::PeakBytes() - held_before;
 }
@@ -91,7 +91,7 @@ TEST_P(PlannerMemory, IsNotExceeded) {
   ASSERT_NO_FATAL_FAILURE(Fill(GetParam(), &prompts));
   EXPECT_FALSE(prompts.coarsened());
   EXPECT_EQ(prompts.key_tokens(), 16);
-  const int64_t promised = batch::PlannerMemory(prompts.size(), prompts.total_prompt_tokens());
+  const int64_t promised = offline::PlannerMemory(prompts.size(), prompts.total_prompt_tokens());
   const int64_t peak = PeakOfPlanning(&prompts, before_);
   RecordProperty("peak_bytes_per_prompt", std::to_string(peak / kPrompts));
   RecordProperty("promised_bytes_per_prompt", std::to_string(promised / kPrompts));
@@ -101,7 +101,7 @@ TEST_P(PlannerMemory, IsNotExceeded) {
 
 // Less than that: coarser keys, and still a plan.
 TEST_P(PlannerMemory, ALimitIsKeptWithCoarserKeys) {
-  const int64_t limit = batch::PlannerMemory(kPrompts, int64_t{1009} * kPrompts) * 7 / 10;
+  const int64_t limit = offline::PlannerMemory(kPrompts, int64_t{1009} * kPrompts) * 7 / 10;
   PromptSet prompts(limit);
   ASSERT_NO_FATAL_FAILURE(Fill(GetParam(), &prompts));
   EXPECT_TRUE(prompts.coarsened());
@@ -114,14 +114,14 @@ TEST_P(PlannerMemory, ALimitIsKeptWithCoarserKeys) {
 TEST_P(PlannerMemory, AFeedKeepsToIt) {
   auto prompts = std::make_shared<PromptSet>();
   ASSERT_NO_FATAL_FAILURE(Fill(GetParam(), prompts.get()));
-  const int64_t promised = batch::PlannerMemory(prompts->size(), prompts->total_prompt_tokens());
+  const int64_t promised = offline::PlannerMemory(prompts->size(), prompts->total_prompt_tokens());
   PrefixTree tree = PrefixTree::Build(*prompts);
   prompts->DropKeys();
-  batch::FeedOptions options;
+  offline::FeedOptions options;
   options.plan.kv_tokens = 500'000;
   options.plan.shared_reads = true;  // what takes most
-  batch::JobFeed feed(prompts, std::move(tree), kCost, options,
-                      std::vector<int32_t>(static_cast<size_t>(kPrompts), batch::kToRun));
+  offline::JobFeed feed(prompts, std::move(tree), kCost, options,
+                        std::vector<int32_t>(static_cast<size_t>(kPrompts), offline::kToRun));
   int32_t started = 0;
   for (auto start = feed.Next(); start; start = feed.Next(), ++started)
     feed.OnDone(start->request, 1 + start->request % 10);

@@ -10,10 +10,10 @@
 namespace tactus {
 namespace {
 
-using batch::ChooseSample;
-using batch::EstimateOutputs;
-using batch::PrefixTree;
-using batch::PromptSet;
+using offline::ChooseSample;
+using offline::EstimateOutputs;
+using offline::PrefixTree;
+using offline::PromptSet;
 using testing::Job;
 using testing::JobRequest;
 using testing::kKeyTokens;
@@ -37,7 +37,7 @@ void AddTask(Job* job, TokenId task, int32_t count, bool known = false) {
 std::vector<int32_t> SlowEstimates(const Job& job, const std::vector<int32_t>& measured) {
   std::vector<int32_t> outputs;
   for (size_t i = 0; i < job.size(); ++i) {
-    const batch::RequestTraits& traits = job[i].traits;
+    const offline::RequestTraits& traits = job[i].traits;
     if (traits.output_is_known) {
       outputs.push_back(traits.max_output_tokens);
       continue;

@@ -8,12 +8,12 @@
 namespace tactus {
 namespace {
 
-using batch::BatchCostModel;
-using batch::NodeTotals;
-using batch::Plan;
-using batch::PlanOptions;
-using batch::PlanOrder;
-using batch::PrefixTree;
+using offline::BatchCostModel;
+using offline::NodeTotals;
+using offline::Plan;
+using offline::PlanOptions;
+using offline::PlanOrder;
+using offline::PrefixTree;
 using testing::Job;
 using testing::kKeyTokens;
 using testing::Llama8bOnA100;
@@ -160,9 +160,9 @@ TEST(Plan, WholeSubtreesComeDensestFirst) {
     const std::vector<int32_t> outputs = RandomOutputs(seed, job.size());
     const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
     const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.split_share = 0.1});
-    const std::vector<NodeTotals> totals = batch::SumSubtrees(plan.tree(), Llama8bOnA100(), outputs);
+    const std::vector<NodeTotals> totals = offline::SumSubtrees(plan.tree(), Llama8bOnA100(), outputs);
     std::vector<int32_t> whole =
-        batch::SplitTree(plan.tree(), totals, 0.1 * static_cast<double>(totals[0].computed_tokens));
+        offline::SplitTree(plan.tree(), totals, 0.1 * static_cast<double>(totals[0].computed_tokens));
     std::stable_sort(whole.begin(), whole.end(), [&](int32_t a, int32_t b) {
       return totals[static_cast<size_t>(a)].density() > totals[static_cast<size_t>(b)].density();
     });

@@ -11,9 +11,9 @@
 namespace tactus {
 namespace {
 
-using batch::Plan;
-using batch::PlanOrder;
-using batch::PrefixTree;
+using offline::Plan;
+using offline::PlanOrder;
+using offline::PrefixTree;
 using testing::Harness;
 using testing::HarnessConfig;
 using testing::Job;
@@ -66,7 +66,7 @@ Figures RunJob(const Job& job, const char* name, PlanOrder order, const char* ad
   const Plan plan = Plan::Make(tree, testing::Llama8bOnA100(), outputs, {.order = order});
   std::vector<PlannedPlace> place_of(job.size());
   int32_t started = 0;
-  for (const int32_t position : batch::StartOrder(plan)) {
+  for (const int32_t position : offline::StartOrder(plan)) {
     place_of[static_cast<size_t>(plan.RequestAt(position))] = {started++, plan.KvTokensAt(position)};
   }
   for (size_t i = 0; i < job.size(); ++i) {

@@ -9,10 +9,10 @@
 namespace tactus {
 namespace {
 
-using batch::NodeTotals;
-using batch::PrefixTree;
-using batch::PromptSet;
-using batch::TreeNode;
+using offline::NodeTotals;
+using offline::PrefixTree;
+using offline::PromptSet;
+using offline::TreeNode;
 using testing::Job;
 using testing::JobRequest;
 using testing::kKeyTokens;
@@ -97,7 +97,7 @@ TEST(PrefixTree, GroupsShareNothing) {
 TEST(PrefixTree, NoPrompts) {
   const PrefixTree tree = PrefixTree::Build(PromptSet(0, kKeyTokens));
   EXPECT_EQ(TextOf(tree), "(0:)");
-  EXPECT_EQ(batch::SumSubtrees(tree, testing::Llama8bOnA100(), {})[0].requests, 0);
+  EXPECT_EQ(offline::SumSubtrees(tree, testing::Llama8bOnA100(), {})[0].requests, 0);
 }
 
 // The depths of all pairs are the tree.
@@ -152,13 +152,13 @@ TEST(PrefixTree, KeysThatCollideAreHarmless) {
     }
     const PrefixTree tree = PrefixTree::Build(prompts);
     ASSERT_NO_FATAL_FAILURE(CheckStructure(tree, 200)) << "seed " << seed;
-    EXPECT_EQ(batch::SumSubtrees(tree, testing::Llama8bOnA100(), std::vector<int32_t>(200, 3))[0].requests, 200);
+    EXPECT_EQ(offline::SumSubtrees(tree, testing::Llama8bOnA100(), std::vector<int32_t>(200, 3))[0].requests, 200);
   }
 }
 
 // Every node against a trie over the tokens of the requests below it; some of them are done.
 TEST(Totals, AreThoseOfATrieOverTokens) {
-  const batch::BatchCostModel cost = testing::Llama8bOnA100();
+  const offline::BatchCostModel cost = testing::Llama8bOnA100();
   for (uint64_t seed = 0; seed < 15; ++seed) {
     const Job job = RandomJob(seed, 50);
     Rng rng(seed);
@@ -169,7 +169,7 @@ TEST(Totals, AreThoseOfATrieOverTokens) {
     PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
     for (const bool sorted : {false, true}) {
       const std::vector<NodeTotals> totals =
-          sorted ? batch::SortByDensity(&tree, cost, outputs) : batch::SumSubtrees(tree, cost, outputs);
+          sorted ? offline::SortByDensity(&tree, cost, outputs) : offline::SumSubtrees(tree, cost, outputs);
       ASSERT_NO_FATAL_FAILURE(CheckStructure(tree, job.size()));
       for (int32_t i = 0; i < tree.size(); ++i) {
         std::vector<int32_t> below;
@@ -195,7 +195,7 @@ TEST(Totals, AreThoseOfATrieOverTokens) {
 }
 
 TEST(CostModel, BadFiguresAreNamed) {
-  batch::BatchCostModel cost = testing::Llama8bOnA100();
+  offline::BatchCostModel cost = testing::Llama8bOnA100();
   EXPECT_TRUE(cost.Check().ok());
   cost.attention_flops = 0;
   EXPECT_TRUE(cost.Check().ok());

@@ -11,9 +11,9 @@
 namespace tactus {
 namespace {
 
-using batch::PlannerMemory;
-using batch::PromptSet;
-using batch::RequestTraits;
+using offline::PlannerMemory;
+using offline::PromptSet;
+using offline::RequestTraits;
 using testing::Job;
 using testing::RandomJob;
 using testing::SetOf;
@@ -53,7 +53,7 @@ TEST(PromptSet, BlockKeysOfTheCacheServeAsWell) {
     PromptSet by_keys(0, 4);
     for (const auto& r : job) {
       std::vector<Hash128> keys;
-      ExtendBlockKeys(secret, RootKey(secret, "m", "", ""), r.prompt, 4, &keys);
+      core::ExtendBlockKeys(secret, core::RootKey(secret, "m", "", ""), r.prompt, 4, &keys);
       ASSERT_TRUE(by_keys.AddKeys(keys, static_cast<int32_t>(r.prompt.size()), r.traits).ok());
     }
     for (int32_t a = 0; a < 30; ++a) {
@@ -72,7 +72,7 @@ TEST(PromptSet, CoarserKeysAreThoseOfLargerBlocks) {
     PromptSet limited(limit, 4);
     for (const auto& r : job) {
       std::vector<Hash128> keys;
-      if (by_keys) ExtendBlockKeys({3, 4}, {5, 6}, r.prompt, 4, &keys);
+      if (by_keys) core::ExtendBlockKeys({3, 4}, {5, 6}, r.prompt, 4, &keys);
       ASSERT_TRUE((by_keys ? limited.AddKeys(keys, static_cast<int32_t>(r.prompt.size()), r.traits)
                            : limited.Add(r.prompt, r.traits))
                       .ok());

@@ -11,8 +11,8 @@
 namespace tactus {
 namespace {
 
-using batch::AssignShards;
-using batch::PrefixTree;
+using offline::AssignShards;
+using offline::PrefixTree;
 using testing::Job;
 using testing::kKeyTokens;
 using testing::Llama8bOnA100;
@@ -198,7 +198,7 @@ TEST(Shards, MoreThanRequestsAreEmpty) {
 TEST(Shards, NoneAndTooManyAreRefused) {
   const Job job = RandomJob(5, 3);
   const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
-  for (const int32_t shards : {0, -1, batch::kMostShards + 1, INT32_MAX}) {
+  for (const int32_t shards : {0, -1, offline::kMostShards + 1, INT32_MAX}) {
     EXPECT_EQ(AssignShards(tree, Llama8bOnA100(), {5, 5, 5}, shards).status().param(), "shard") << shards;
   }
 }
@@ -210,7 +210,7 @@ TEST(Shards, AreTheSameWhateverTheDeviceIsLike) {
     const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
     std::vector<int32_t> outputs;
     for (const auto& r : job) outputs.push_back(r.traits.max_output_tokens);
-    batch::BatchCostModel cost = Llama8bOnA100();
+    offline::BatchCostModel cost = Llama8bOnA100();
     cost.flops_per_token *= 1e-26;
     cost.attention_flops *= 1e-26;
     const auto shards = *AssignShards(tree, cost, outputs, 3);

@@ -12,8 +12,8 @@
 namespace tactus::shared_reads_test {
 namespace {
 
-using batch::Plan;
-using batch::PrefixTree;
+using offline::Plan;
+using offline::PrefixTree;
 using testing::Job;
 using testing::Llama8bOnA100;
 using testing::SetOf;
@@ -70,7 +70,7 @@ TEST(ReadPrompts, ArePartsOfWhatIsSharedTokenByToken) {
       outputs.push_back(rng.Uniform() < 0.2 ? 0 : static_cast<int32_t>(rng.UniformInt(1, 99)));
     const PrefixTree tree = PrefixTree::Build(SetOf(job, kBlock));
     for (const double at_once : {0.0, 1.0, 2.5, 1000.0}) {
-      const std::vector<double> read = batch::ReadPrompts(tree, outputs, at_once);
+      const std::vector<double> read = offline::ReadPrompts(tree, outputs, at_once);
       const std::vector<double> slow = SlowReads(job, outputs, at_once);
       for (size_t i = 0; i < job.size(); ++i) {
         if (outputs[i] == 0) continue;
@@ -130,7 +130,7 @@ TEST(SharedReads, TheySetTheOrder) {
 TEST(SequencesAtOnce, AreAsManyAsFit) {
   const Task task(0, 10);  // each holds 513 tokens and half of 128
   const auto at_once = [&](int32_t sequences, int64_t kv_tokens) {
-    return batch::SequencesAtOnce(task.tree, task.outputs, sequences, kv_tokens);
+    return offline::SequencesAtOnce(task.tree, task.outputs, sequences, kv_tokens);
   };
   EXPECT_EQ(at_once(8, 0), 8);
   EXPECT_EQ(at_once(8, 577 * 5), 5);

@@ -12,10 +12,10 @@
 namespace tactus {
 namespace {
 
-using batch::Plan;
-using batch::PlanOrder;
-using batch::PrefixTree;
-using batch::Sharing;
+using offline::Plan;
+using offline::PlanOrder;
+using offline::PrefixTree;
+using offline::Sharing;
 using testing::Job;
 using testing::kKeyTokens;
 using testing::Llama8bOnA100;
@@ -76,8 +76,8 @@ TEST(Sharing, IsThatOfALeastRecentlyUsedCache) {
     for (const PlanOrder order : {PlanOrder::kFcfs, PlanOrder::kDfs, PlanOrder::kRandom, PlanOrder::kBlend}) {
       const Plan plan = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = order});
       for (const int64_t cache : {int64_t{0}, int64_t{100}, int64_t{400}, int64_t{1500}, kNoLimit}) {
-        const std::vector<int32_t> starts = batch::StartOrder(plan);
-        ASSERT_EQ(batch::SharingOf(plan, starts, cache).shared_tokens, SlowShared(plan, starts, cache))
+        const std::vector<int32_t> starts = offline::StartOrder(plan);
+        ASSERT_EQ(offline::SharingOf(plan, starts, cache).shared_tokens, SlowShared(plan, starts, cache))
             << "seed " << seed << " order " << static_cast<int>(order) << " cache " << cache;
       }
     }
@@ -91,11 +91,11 @@ TEST(Sharing, DepthFirstIsOptimalWithRoomForOnePrompt) {
     const PrefixTree tree = PrefixTree::Build(SetOf(job, kKeyTokens));
     const std::vector<int32_t> outputs(job.size(), 5);
     const Plan dfs = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kDfs});
-    const Sharing optimal = batch::OptimalSharing(dfs), one_path = batch::SharingOf(dfs, Ascending(dfs), 0);
+    const Sharing optimal = offline::OptimalSharing(dfs), one_path = offline::SharingOf(dfs, Ascending(dfs), 0);
     EXPECT_EQ(one_path.shared_tokens, optimal.shared_tokens) << "seed " << seed;
     EXPECT_NEAR(one_path.saved_s, optimal.saved_s, 1e-9 * optimal.saved_s);
     const Plan random = Plan::Make(tree, Llama8bOnA100(), outputs, {.order = PlanOrder::kRandom});
-    EXPECT_EQ(batch::SharingOf(random, Ascending(random), kNoLimit).shared_tokens, optimal.shared_tokens);
+    EXPECT_EQ(offline::SharingOf(random, Ascending(random), kNoLimit).shared_tokens, optimal.shared_tokens);
   }
 }
 
@@ -109,10 +109,10 @@ TEST(PlanSummary, AddsUpToTheBounds) {
     job.push_back(r);
   }
   const std::vector<int32_t> outputs(4, 100);
-  const batch::BatchCostModel cost = Llama8bOnA100();
+  const offline::BatchCostModel cost = Llama8bOnA100();
   const PrefixTree tree = PrefixTree::Build(SetOf(job, 16));
   const Plan plan = Plan::Make(tree, cost, outputs, {});
-  const batch::PlanSummary s = batch::Summarize(plan, {.linear = 0.25}, 100'000);
+  const offline::PlanSummary s = offline::Summarize(plan, {.linear = 0.25}, 100'000);
   EXPECT_EQ(s.requests, 4);
   EXPECT_EQ(s.prompt_tokens, 4000);
   EXPECT_EQ(s.output_tokens, 400);

@@ -9,7 +9,7 @@
 #include "offline/server/batch_engine.h"
 #include "serve/fake_engine.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 namespace {
 
 using Cost = BackgroundRoom::Cost;
@@ -204,4 +204,4 @@ TEST(BatchEngineTest, EndCancelsItsOwnAndRefusesTheRest) {
 }
 
 }  // namespace
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -15,14 +15,14 @@
 #include "serve/fake_engine.h"
 #include "store_folder.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 namespace {
 
 using json = SortedJson;
 
 class BatchesTest : public StoreFolder {
  protected:
-  void Open(BatchLimits limits = {}, BackgroundShare share = {}, batch::JobSettings settings = {}) {
+  void Open(BatchLimits limits = {}, BackgroundShare share = {}, JobSettings settings = {}) {
     Close();
     store_ = OpenStore();
     files_ = std::make_unique<Files>(store_.get(), FileLimits(), Clock());
@@ -316,7 +316,7 @@ TEST_F(BatchesTest, ABatchThatFailsKeepsItsResults) {
 
 TEST_F(BatchesTest, WhatIsTooLargeForAPlanRunsInTheOrderOfItsFile) {
   // Room for three sequences without a key of their prompts.
-  const int64_t room = batch::PlannerMemory(3, 0);
+  const int64_t room = PlannerMemory(3, 0);
   Open({.planner_bytes = room});
   const std::string planned = Create(Lines(3)), large = Create(Lines(40));
   AwaitState(planned, BatchState::kCompleted);
@@ -403,4 +403,4 @@ TEST_F(BatchesTest, AfterTheSignalNoBatchIsEnded) {
 }
 
 }  // namespace
-}  // namespace tactus::batches
+}  // namespace tactus::offline

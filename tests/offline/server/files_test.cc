@@ -6,7 +6,7 @@
 
 #include "store_folder.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 namespace {
 
 class FilesTest : public StoreFolder {
@@ -196,4 +196,4 @@ TEST_F(FilesTest, FoldersThatCannotBeUsed) {
 }
 
 }  // namespace
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -6,7 +6,7 @@
 
 #include "offline/server/record.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 namespace {
 
 using json = SortedJson;
@@ -149,4 +149,4 @@ TEST(BatchRecordTest, IsTheSameAgain) {
 }
 
 }  // namespace
-}  // namespace tactus::batches
+}  // namespace tactus::offline

@@ -20,7 +20,7 @@
 #include "offline/server/files.h"
 #include "offline/server/store.h"
 
-namespace tactus::batches {
+namespace tactus::offline {
 
 class StoreFolder : public testing::Test {
  protected:
@@ -76,4 +76,4 @@ class StoreFolder : public testing::Test {
   std::atomic<int64_t> now_s_{1'800'000'000};
 };
 
-}  // namespace tactus::batches
+}  // namespace tactus::offline

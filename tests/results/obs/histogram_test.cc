@@ -7,7 +7,7 @@
 
 #include "base/rng.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 TEST(Histogram, QuantilesAreWithinHalfAPercentOfExactOnes) {
@@ -171,4 +171,4 @@ TEST(Histogram, SummariesAndMergesHaveEveryFigure) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::results

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 RunInterval IntervalAt(TimeNs from_ns) {
@@ -54,4 +54,4 @@ TEST(KeptSeriesTest, WhatDoesNotFitIsCountedAndSaid) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::results

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 TEST(PrometheusText, WritesTheExpositionFormat) {
@@ -59,4 +59,4 @@ TEST(BucketHistogram, ABoundBelongsToItsBucket) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::results

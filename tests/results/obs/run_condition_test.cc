@@ -9,7 +9,7 @@
 
 #include "results/obs/run_result.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 // A result in which every figure of `metric_test` is another number.
@@ -132,4 +132,4 @@ TEST(RunMetric, NamesReadBack) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::results

@@ -12,7 +12,7 @@
 #include "results/obs/run_reader.h"
 #include "results/obs/run_series.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 namespace fs = std::filesystem;
@@ -322,4 +322,4 @@ TEST(RunSeriesTest, CountsByInterval) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::results

@@ -9,7 +9,7 @@
 
 #include "support/source_path.h"
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 TEST(ExactValues, QuantilesAreTheSmallestValuesThatEnoughAreNotAbove) {
@@ -323,4 +323,4 @@ TEST(RunResult, TheEngineCountsSequencesPerStepAndItsOwnTime) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::results

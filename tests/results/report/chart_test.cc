@@ -12,7 +12,7 @@
 
 #include "support/source_path.h"
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
@@ -173,4 +173,4 @@ TEST(ChartTest, CsvHasEveryPoint) {
 }
 
 }  // namespace
-}  // namespace tactus::report
+}  // namespace tactus::results

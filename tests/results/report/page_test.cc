@@ -8,7 +8,7 @@
 
 #include "results/report/run_files.h"
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 std::vector<RunView> View(const std::vector<std::string>& paths) {
@@ -323,4 +323,4 @@ TEST(PageTest, TheJsonHasTheResults) {
 }
 
 }  // namespace
-}  // namespace tactus::report
+}  // namespace tactus::results

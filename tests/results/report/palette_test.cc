@@ -12,7 +12,7 @@
 
 #include "results/report/chart.h"
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 using Colour = std::array<double, 3>;  // linear red, green, blue
@@ -91,4 +91,4 @@ TEST(PaletteTest, DarkColoursCanBeToldApart) {
 }
 
 }  // namespace
-}  // namespace tactus::report
+}  // namespace tactus::results

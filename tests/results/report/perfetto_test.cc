@@ -11,7 +11,7 @@
 
 #include "results/report/run_files.h"
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 TEST(PerfettoTest, StepsAndRequestsAreEvents) {
@@ -60,4 +60,4 @@ TEST(PerfettoTest, WhatCannotBeReadOrWrittenIsAnError) {
 }
 
 }  // namespace
-}  // namespace tactus::report
+}  // namespace tactus::results

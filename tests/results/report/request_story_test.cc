@@ -6,7 +6,7 @@
 
 #include "results/report/run_files.h"
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 RunStep StepAt(int64_t number, int64_t start_ms, int64_t end_ms, int64_t prompt_tokens, int64_t decodes) {
@@ -165,4 +165,4 @@ TEST(RequestStoryTest, WithoutStepsThePhasesAreTimesAlone) {
 }
 
 }  // namespace
-}  // namespace tactus::report
+}  // namespace tactus::results

@@ -31,16 +31,16 @@ struct RunSpec {
 
 // Two requests, the first of which misses its TBT objective, four steps and an interval.
 inline void WriteRun(const std::string& path, const RunSpec& spec) {
-  RunAbout about;
+  results::RunAbout about;
   about.command = spec.command;
   about.program = "0.1.0";
   about.options = {
       {"scheduler", spec.scheduler}, {"rate", spec.rate}, {"run-out", path}, {"run-interval", spec.interval}};
   about.stated = {"rate", "run-out"};
-  auto file = RunFileWriter::Create(path, about, RunFileWriter::WhenBehind::kWait);
+  auto file = results::RunFileWriter::Create(path, about, results::RunFileWriter::WhenBehind::kWait);
   ASSERT_TRUE(file.ok()) << file.status().message();
   for (int64_t i = 0; i < 4; ++i) {
-    RunStep step;
+    results::RunStep step;
     step.replica = static_cast<int32_t>(i % 2);
     step.step = i;
     step.start_ns = i * 50 * kMillisecond;
@@ -55,7 +55,7 @@ inline void WriteRun(const std::string& path, const RunSpec& spec) {
     (*file)->Add(step);
   }
   for (int64_t i = 0; i < 2; ++i) {
-    RunRequest request;
+    results::RunRequest request;
     request.number = i;
     request.id = i == 0 ? "an \\id" : "";
     request.replica = 0;
@@ -71,7 +71,7 @@ inline void WriteRun(const std::string& path, const RunSpec& spec) {
     if (i == 0) request.missed_by[1] = "prefill";
     (*file)->Add(request);
   }
-  RunInterval interval;
+  results::RunInterval interval;
   interval.arrived = interval.completed = 2;
   interval.output_tokens = 8;
   interval.gap_ms = {.known = true, .p50 = 40, .p99 = 180, .max = 180};

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-namespace tactus {
+namespace tactus::results {
 namespace {
 
 TEST(SeedInterval, MeanAndStudentsT) {
@@ -57,4 +57,4 @@ TEST(SeedInterval, NothingAboveZeroHasNoRatio) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::results

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace tactus::report {
+namespace tactus::results {
 namespace {
 
 TEST(TimeBinsTest, KeepsLeastLargestAndMeanOfABin) {
@@ -49,4 +49,4 @@ TEST(TimeBinsTest, TheLongestTimeThereIsHasABin) {
 }
 
 }  // namespace
-}  // namespace tactus::report
+}  // namespace tactus::results

@@ -1,7 +1,7 @@
 // Llama 2, 3 and 3.1, and what saves itself as Llama: SmolLM2, TinyLlama, Yi. In GGUF also Mistral.
 #include "compute/config/architecture.h"
 
-namespace tactus::arch {
+namespace tactus::compute::arch {
 
 extern constinit const Architecture llama = {
     .name = "llama",
@@ -14,4 +14,4 @@ extern constinit const Architecture llama = {
     .gguf_interleaved_rope = true,
 };
 
-}  // namespace tactus::arch
+}  // namespace tactus::compute::arch

@@ -2,7 +2,7 @@
 // files call themselves "llama".
 #include "compute/config/architecture.h"
 
-namespace tactus::arch {
+namespace tactus::compute::arch {
 
 extern constinit const Architecture mistral = {
     .name = "mistral",
@@ -12,4 +12,4 @@ extern constinit const Architecture mistral = {
     .window = WindowRule::kEveryLayer,
 };
 
-}  // namespace tactus::arch
+}  // namespace tactus::compute::arch

@@ -1,7 +1,7 @@
 // Qwen2 and Qwen2.5: Llama with biases on q, k and v.
 #include "compute/config/architecture.h"
 
-namespace tactus::arch {
+namespace tactus::compute::arch {
 
 extern constinit const Architecture qwen2 = {
     .name = "qwen2",
@@ -13,4 +13,4 @@ extern constinit const Architecture qwen2 = {
     .qkv_bias = true,
 };
 
-}  // namespace tactus::arch
+}  // namespace tactus::compute::arch

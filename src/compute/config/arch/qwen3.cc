@@ -1,7 +1,7 @@
 // Qwen3: RMSNorm over head_dim of q and k before RoPE instead of Qwen2's biases; head_dim is its own number.
 #include "compute/config/architecture.h"
 
-namespace tactus::arch {
+namespace tactus::compute::arch {
 
 extern constinit const Architecture qwen3 = {
     .name = "qwen3",
@@ -14,4 +14,4 @@ extern constinit const Architecture qwen3 = {
     .qk_norm = true,
 };
 
-}  // namespace tactus::arch
+}  // namespace tactus::compute::arch

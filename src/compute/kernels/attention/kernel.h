@@ -19,7 +19,7 @@
 
 #include "compute/kernels/attention/partition.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 inline AttentionRows RowsOf(const AttentionCall& call, const AttentionTile& tile) {
@@ -101,4 +101,4 @@ void Attention(ThreadPool& pool, const float* q, int64_t q_stride, std::span<con
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -11,7 +11,7 @@
 #include "compute/kernels/rows/row_kernel.h"
 #include "compute/kernels/simd/simd.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 struct AttentionRows {
@@ -186,4 +186,4 @@ inline void LoadValues(const AttentionCall& call, const AttentionItem& item, int
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

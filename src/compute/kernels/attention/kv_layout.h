@@ -21,7 +21,7 @@
 #include "compute/kernels/ops.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int32_t kKvHeadDimMax = 256;  // kMaxHeadDim
@@ -176,4 +176,4 @@ inline void StoreKvToken(const KvLayer& kv, const float* k, const float* v, int6
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 
 #include "compute/kernels/attention/kv.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // Scores of kRows rows against kAttentionVecs vectors of positions.
@@ -229,4 +229,4 @@ inline void WriteRow(const float* state, float sum, int32_t head_dim, float* out
   ForVectors(head_dim, [&](int64_t d, int n) { StoreFirst(out + d, Simd::Mul(LoadFirst(state + d, n), inverse), n); });
 }
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 #include "compute/kernels/attention/kv_layout.h"
 #include "compute/kernels/kernel_set.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 int64_t CeilDiv(int64_t a, int64_t b) {
@@ -439,4 +439,4 @@ int64_t AttentionWorkspaceBytes(int64_t tokens, int32_t heads, int32_t head_dim,
   return Sizes(tokens, head_dim, threads).Total();
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -19,7 +19,7 @@
 
 #include "compute/kernels/ops.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 struct AttentionCall {
   const float* q;
@@ -102,4 +102,4 @@ void RunAttention(ThreadPool& pool, const AttentionKernel& kernel, std::span<con
 int64_t AttentionThreadBytes(int32_t head_dim);
 int64_t AttentionWorkspaceBytes(int64_t tokens, int32_t heads, int32_t head_dim, int32_t threads);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

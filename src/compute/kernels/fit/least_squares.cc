@@ -11,7 +11,7 @@
 #include "compute/kernels/packed/quantize_blocks.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kFactorBlock = 128;
@@ -166,4 +166,4 @@ void RoundInt4(ThreadPool& pool, const float* u, const float* importance, const 
   }
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

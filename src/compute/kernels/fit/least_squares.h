@@ -17,7 +17,7 @@
 #include "compute/kernels/packed/packed.h"
 #include "compute/kernels/thread_pool.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 // h [cols, cols] = x^T x, its upper triangle, of x [tokens, cols].
 void GramUpper(ThreadPool& pool, const float* x, int64_t tokens, int64_t cols, float* h);
@@ -32,4 +32,4 @@ bool FactorInputs(ThreadPool& pool, int64_t cols, float damping, float* h, float
 void RoundInt4(ThreadPool& pool, const float* u, const float* importance, const PackedMatrix& form, float* w,
                float* errors, std::byte* out);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -5,7 +5,7 @@
 
 #include "compute/kernels/clones.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kTile = 128;   // rows and columns of c to a task
@@ -82,4 +82,4 @@ void AddProduct(ThreadPool& pool, const ProductCall& call) {
   });
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

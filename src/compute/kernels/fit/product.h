@@ -8,7 +8,7 @@
 
 #include "compute/kernels/thread_pool.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 // Element (i, j) at data[i * row_stride + j * col_stride].
 struct StridedView {
@@ -31,4 +31,4 @@ struct ProductCall {
 };
 void AddProduct(ThreadPool& pool, const ProductCall& call);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

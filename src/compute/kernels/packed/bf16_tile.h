@@ -10,7 +10,7 @@
 #include "compute/kernels/packed/tile.h"
 #include "compute/kernels/simd/simd.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 inline constexpr int64_t kBf16StepPairs = 8;                              // between two steps of fetching
@@ -103,4 +103,4 @@ void SumPanelBf16(const PanelSums& run) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -9,7 +9,7 @@
 #include "compute/kernels/packed/scales.h"
 #include "compute/kernels/packed/tile_tokens.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 template <class D>
@@ -135,4 +135,4 @@ void SumPanelInt(const PanelSums& run) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

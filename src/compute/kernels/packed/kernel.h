@@ -12,7 +12,7 @@
 #include "compute/kernels/rows/row_kernel.h"
 #include "compute/kernels/simd/simd.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 inline constexpr int64_t kTaskTokens = 96;
@@ -253,4 +253,4 @@ void EmbedPackedOp(ThreadPool& pool, const int32_t* ids, int64_t tokens, const P
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 #include "compute/kernels/ops.h"
 #include "compute/kernels/packed/panel.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 #define TACTUS_PACKED_OPS(Set)                                                                                     \
   void Pack##Set(ThreadPool& pool, const float* x, const float* norm_weight, float eps, const PackedTokens& out);  \
@@ -53,4 +53,4 @@ void SumPanelNeonBf16(const PanelSums& run);
     EmbedPackedOp(pool, ids, tokens, table, x);                                                                       \
   }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -9,7 +9,7 @@
 #include "compute/kernels/rows/dequantize.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kPiece = 256;  // columns of a row dequantised at a time: a multiple of every block
@@ -400,4 +400,4 @@ void PackPanels(const MatrixView& w, const PackedMatrix& form, int64_t first, in
   }
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

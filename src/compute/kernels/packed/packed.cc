@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kLine = 64;
@@ -314,4 +314,4 @@ void UnpackRow(const PackedMatrix& m, int64_t row, float* out) {
   }
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

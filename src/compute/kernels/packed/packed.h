@@ -52,7 +52,7 @@
 
 #include "compute/tensor/matrix_view.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 inline constexpr int64_t kPanelRows = 64;
 inline constexpr int32_t kTokenBlock = 128;  // columns that tokens are padded to, and the most under one scale
@@ -162,4 +162,4 @@ int32_t ValueAt(const PackedMatrix& m, int64_t row, int64_t col);
 float ScaleAt(const PackedMatrix& m, int64_t row, int64_t block);
 float MinimumAt(const PackedMatrix& m, int64_t row, int64_t block);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -6,7 +6,7 @@
 
 #include "compute/kernels/packed/packed.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 // Panel `panel` of `w` times the rows [first, first + rows) of `x`.
 struct PanelSums {
@@ -21,4 +21,4 @@ struct PanelSums {
 using SumPanelFn = void (*)(const PanelSums&);
 using PickSumFn = SumPanelFn (*)(const PackedTokens&, const PackedMatrix&);  // by their forms
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 #include "compute/kernels/clones.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // As std::round: halves away from zero.
@@ -142,4 +142,4 @@ BlockScale QuantizeInt4(const float* x, uint8_t* codes) {
   return QuantizeInt4(x, kAlike.data(), codes);
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 #include "compute/kernels/packed/packed.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 inline constexpr int kInt4Group = 64;
 
@@ -53,4 +53,4 @@ inline int32_t Int4Code(float x, float inverse, float zero) {
 void StoreInt4Block(const PackedMatrix& form, int64_t row, int64_t block, BlockScale scale, const uint8_t* codes,
                     std::byte* panel);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 #include "compute/kernels/packed/packed.h"
 #include "compute/kernels/simd/simd.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // f16 at `from`, `count` of them.
@@ -35,4 +35,4 @@ inline void LoadScales(const PackedMatrix& w, const std::byte* tail, int64_t blo
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -31,7 +31,7 @@
 #include "compute/kernels/packed/panel.h"
 #include "compute/kernels/simd/simd.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 inline constexpr int64_t kChunkColumns = kTokenBlock, kChunkBlocks = kChunkColumns / 16;
@@ -287,4 +287,4 @@ __attribute__((noinline)) void RunIntTile(const TileRun& run) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -9,7 +9,7 @@
 
 #include "compute/kernels/packed/tile.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 template <class D, bool kU4, bool kLong>
@@ -156,4 +156,4 @@ void RunChunk(const PanelSums& run, const ChunkOfWeights& chunk, int64_t column,
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -15,7 +15,7 @@
 #include "compute/kernels/simd/simd.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 inline constexpr int64_t kFloatColumns = 64;  // of a chunk; of integers a token block, the blocks of which are whole
@@ -205,4 +205,4 @@ void SumPanelUnrounded(const PanelSums& run) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

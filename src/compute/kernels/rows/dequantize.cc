@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 using Bytes = const uint8_t*;
@@ -182,4 +182,4 @@ void Dequantize(DType dtype, const std::byte* src, int64_t elements, float* out)
   TACTUS_CHECK_MSG(false, "int8 is a KV format: no weights have it");
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -6,9 +6,9 @@
 
 #include "compute/tensor/dtype.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 // out[elements] = the values at src, which need not be aligned. Precondition: elements is a multiple of the block.
 void Dequantize(DType dtype, const std::byte* src, int64_t elements, float* out);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -5,7 +5,7 @@
 #include "compute/kernels/kernel_set.h"
 #include "compute/kernels/rows/linear_kernel.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 inline constexpr int64_t kFusedTokens = 4;
@@ -84,4 +84,4 @@ bool TryFused(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -4,7 +4,7 @@
 #include "compute/kernels/kernel_set.h"
 #include "compute/kernels/rows/fused_kernel.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // One tile of tokens is read where it lies; more are packed.
@@ -48,4 +48,4 @@ void Linear(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& 
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

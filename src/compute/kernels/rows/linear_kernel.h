@@ -16,7 +16,7 @@
 #include "compute/kernels/rows/row_kernel.h"
 #include "compute/kernels/simd/simd.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // How a kernel reads x and w. kStep columns per vector; Row is what a weight row's address points to.
@@ -270,4 +270,4 @@ void RunLinear(ThreadPool& pool, const typename L::X* x, int64_t tokens, const M
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

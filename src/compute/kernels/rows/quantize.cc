@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 void Store16(uint16_t value, uint8_t* out) {
@@ -100,4 +100,4 @@ void Quantize(DType dtype, const float* x, int64_t elements, std::byte* out) {
   }
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

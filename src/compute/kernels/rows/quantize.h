@@ -7,7 +7,7 @@
 
 #include "compute/tensor/dtype.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 // True for kF32, kF16, kBF16, kQ4_0, kQ4_1, kQ8_0.
 bool CanQuantize(DType dtype);
@@ -15,4 +15,4 @@ bool CanQuantize(DType dtype);
 // out[RowBytes(dtype, elements)] = x[elements]. Preconditions: CanQuantize(dtype), elements a multiple of the block.
 void Quantize(DType dtype, const float* x, int64_t elements, std::byte* out);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -9,7 +9,7 @@
 #include "compute/kernels/attention/kv_layout.h"
 #include "compute/kernels/rows/row_kernel.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // One head: pairs (a[i], b[i]) with a and b `half` apart, or neighbours. out may be head.
@@ -78,4 +78,4 @@ void RopeStore(ThreadPool& pool, const RopeStoreCall& call, const KvLayer& kv) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

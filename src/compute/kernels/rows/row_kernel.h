@@ -9,7 +9,7 @@
 #include "compute/kernels/simd/simd.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 inline int64_t MinOf(int64_t a, int64_t b) {
@@ -198,4 +198,4 @@ void AddTo(ThreadPool& pool, float* x, const float* y, int64_t n) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

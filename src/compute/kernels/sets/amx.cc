@@ -2,7 +2,7 @@
 #include "compute/kernels/kernel_set.h"
 #include "compute/kernels/packed/operators.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 const Ops& AmxOps() {
   static const Ops ops = [] {
@@ -15,4 +15,4 @@ const Ops& AmxOps() {
   return ops;
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

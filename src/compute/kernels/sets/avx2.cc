@@ -9,7 +9,7 @@
 
 #include "compute/kernels/attention/kernel.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 const Ops& Avx2Ops() {
   static constexpr Ops kOps = {
@@ -32,4 +32,4 @@ const Ops& Avx2Ops() {
   return kOps;
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

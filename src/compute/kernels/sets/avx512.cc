@@ -13,7 +13,7 @@
 #include "compute/kernels/attention/avx512/int8.h"
 #include "compute/kernels/attention/kernel.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 void AttentionByDots(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
@@ -48,4 +48,4 @@ const Ops& Avx512Ops() {
   return kOps;
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -2,7 +2,7 @@
 #include "compute/kernels/kernel_set.h"
 #include "compute/kernels/packed/operators.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 const Ops& AvxVnniOps() {
   static const Ops ops = [] {
@@ -17,4 +17,4 @@ const Ops& AvxVnniOps() {
   return ops;
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -3,7 +3,7 @@
 #include "compute/kernels/kernel_set.h"
 #include "compute/kernels/packed/operators.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 const Ops& NeonDotprodOps() {
   static const Ops ops = [] {
@@ -18,4 +18,4 @@ const Ops& NeonDotprodOps() {
   return ops;
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

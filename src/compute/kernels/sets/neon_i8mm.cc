@@ -2,7 +2,7 @@
 #include "compute/kernels/kernel_set.h"
 #include "compute/kernels/packed/operators.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 const Ops& NeonI8mmOps() {
   static const Ops ops = [] {
@@ -17,4 +17,4 @@ const Ops& NeonI8mmOps() {
   return ops;
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -4,7 +4,7 @@
 #include "compute/kernels/packed/operators.h"
 #include "compute/kernels/rows/ref/rows.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 const Ops& RefOps() {
   static constexpr Ops kOps = {
@@ -27,4 +27,4 @@ const Ops& RefOps() {
   return kOps;
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

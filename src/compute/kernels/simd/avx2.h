@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 struct Simd {
@@ -118,4 +118,4 @@ struct Simd {
 };
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 struct Simd {
@@ -121,4 +121,4 @@ struct Simd {
 };
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tactus::sched {
+namespace tactus::core {
 
 DistanceChoice::DistanceChoice(size_t capacity) {
   candidates_.reserve(capacity);
@@ -39,4 +39,4 @@ int32_t DistanceChoice::TakeNearest(Resources left) {
   return id;
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

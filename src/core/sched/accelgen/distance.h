@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace tactus::sched {
+namespace tactus::core {
 
 // Tokens of compute, tokens of KV (whole blocks).
 struct Resources {
@@ -34,4 +34,4 @@ class DistanceChoice {
   std::vector<Candidate> candidates_;
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -8,7 +8,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/plan.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<std::string> kLateTakes{
@@ -67,4 +67,4 @@ std::unique_ptr<Preemption> MakeMostSlackRecompute(const SchedulerLimits& limits
   return std::make_unique<MostSlackRecompute>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

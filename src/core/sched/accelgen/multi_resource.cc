@@ -18,7 +18,7 @@
 #include "core/sched/accelgen/slack.h"
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 // So far each running sequence can go on before what has missed its objective and starts now loses its KV again.
@@ -110,4 +110,4 @@ std::unique_ptr<Admission> MakeMultiResource(const SchedulerLimits& limits) {
   return std::make_unique<MultiResource>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -22,7 +22,7 @@
 #include "core/sched/accelgen/slack.h"
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr int kSmall = 16;  // lengths below it have a class each
@@ -376,4 +376,4 @@ std::unique_ptr<Order> MakeSlackOrder(const SchedulerLimits& limits) {
   return std::make_unique<SlackOrder>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

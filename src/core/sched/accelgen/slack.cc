@@ -4,7 +4,7 @@
 
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr int64_t kPivotWithoutModel = 512;
@@ -175,4 +175,4 @@ DurationNs SlackModel::PromptOrJobAllowanceNs(const StepView& view, SlotId slot,
   return allowance;
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -26,7 +26,7 @@
 #include "core/sched/class_shares.h"
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 // Knobs of every choice that works with slack.
 inline constexpr Knob<DurationText> kTtftObjective{
@@ -296,4 +296,4 @@ class SlackModel {
   const std::shared_ptr<LastWindow> window_;
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

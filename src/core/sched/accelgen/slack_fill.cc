@@ -20,7 +20,7 @@
 #include "core/sched/context.h"
 #include "core/sched/index/steady_sort.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 // A step chooses among so many at a time, and looks at no more of the queue: the time of a decision is bounded.
@@ -483,4 +483,4 @@ std::unique_ptr<Composition> MakeSlackFillInOrder(const SchedulerLimits& limits)
   return std::make_unique<SlackFill>(limits, Selection::kQueueOrder, false);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -15,7 +15,7 @@
 #include "core/sched/accelgen/slack.h"
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr int64_t kMostSloTokens = 4096;
@@ -130,4 +130,4 @@ std::unique_ptr<Budget> MakeSloWholeBudget(const SchedulerLimits& limits) {
   return std::make_unique<SloBudget>(limits, true);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

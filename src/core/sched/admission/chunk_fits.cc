@@ -1,7 +1,7 @@
 // Reserves only what the next chunk writes (vLLM V1). The way out of a shortage is preemption.
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class ChunkFits final : public Admission {
@@ -22,4 +22,4 @@ std::unique_ptr<Admission> MakeChunkFits(const SchedulerLimits& limits) {
   return std::make_unique<ChunkFits>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class MaxLength final : public Admission {
@@ -37,4 +37,4 @@ std::unique_ptr<Admission> MakeMaxLength(const SchedulerLimits& limits) {
   return std::make_unique<MaxLength>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -9,7 +9,7 @@
 
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class PlannedMean final : public Admission {
@@ -62,4 +62,4 @@ std::unique_ptr<Admission> MakePlannedMean(const SchedulerLimits& limits) {
   return std::make_unique<PlannedMean>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -6,7 +6,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/predicted_length.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr int32_t kLengthClasses = 10;
@@ -42,4 +42,4 @@ std::unique_ptr<Admission> MakePredictedLength(const SchedulerLimits& limits) {
   return std::make_unique<PredictedLength>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -2,7 +2,7 @@
 // in chunks: half-done prompts cannot deadlock. Output takes blocks as it grows.
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class PromptFits final : public Admission {
@@ -22,4 +22,4 @@ std::unique_ptr<Admission> MakePromptFits(const SchedulerLimits& limits) {
   return std::make_unique<PromptFits>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

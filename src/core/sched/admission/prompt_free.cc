@@ -2,7 +2,7 @@
 // recompute, but only the next chunk's are taken: what is free for its rest may go to decodes meanwhile.
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class PromptFree final : public Admission {
@@ -26,4 +26,4 @@ std::unique_ptr<Admission> MakePromptFree(const SchedulerLimits& limits) {
   return std::make_unique<PromptFree>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -8,7 +8,7 @@
 
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr int64_t kLeast = 512, kMost = 2048;
@@ -52,4 +52,4 @@ std::unique_ptr<Budget> MakeEfficientBudget(const SchedulerLimits& limits) {
   return std::make_unique<EfficientBudget>(BySteps(limits));
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class FixedBudget final : public Budget {
@@ -38,4 +38,4 @@ std::unique_ptr<Budget> MakeFixedBudget(const SchedulerLimits& limits) {
                                  : MakeFixedBudgetOf(limits.default_token_budget, "the preset's default" + unused);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

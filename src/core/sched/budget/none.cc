@@ -6,7 +6,7 @@
 
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class NoBudget final : public Budget {
@@ -31,4 +31,4 @@ std::unique_ptr<Budget> MakeNoBudget(const SchedulerLimits& limits) {
   return std::make_unique<NoBudget>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -3,7 +3,7 @@
 
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class PrefillCap final : public Budget {
@@ -30,4 +30,4 @@ std::unique_ptr<Budget> MakePrefillCap(const SchedulerLimits& limits) {
   return std::make_unique<PrefillCap>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

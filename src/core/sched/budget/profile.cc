@@ -9,7 +9,7 @@
 #include "core/sched/budget/tbt_objective.h"
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 // The step that is asked about (ours: the paper profiles "batches of different numbers of tokens"). Decodes, as many as
@@ -74,4 +74,4 @@ std::unique_ptr<Budget> MakeProfileBudget(const SchedulerLimits& limits) {
                            tokens);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

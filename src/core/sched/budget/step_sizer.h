@@ -9,7 +9,7 @@
 #include "core/sched/plan.h"
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 class StepSizer {
  public:
@@ -158,4 +158,4 @@ class StepSizer {
   std::vector<SlotId> half_done_;
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

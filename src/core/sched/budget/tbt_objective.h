@@ -5,7 +5,7 @@
 
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 inline constexpr Knob<double> kHeadroom{"tbt-headroom",
                                         0.9,
@@ -29,4 +29,4 @@ inline int64_t GranuleOf(const StepTimeModel& model) {
   return (kLeast + tile - 1) / tile * tile;
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

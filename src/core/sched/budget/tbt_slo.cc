@@ -23,7 +23,7 @@
 #include "core/sched/budget/step_sizer.h"
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr DurationNs kDecodesShare = 2;
@@ -98,4 +98,4 @@ std::unique_ptr<Budget> MakeTbtSloBudget(const SchedulerLimits& limits) {
   return std::make_unique<TbtSloBudget>(limits, most);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -7,7 +7,7 @@
 
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr int64_t kTileOfSteps = 128, kUnplannedStep = 512, kLargestStep = 2048;
@@ -56,4 +56,4 @@ std::unique_ptr<Budget> MakeWholeTiles(const SchedulerLimits& limits) {
   return std::make_unique<WholeTiles>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -3,7 +3,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class Alternate final : public Composition {
@@ -26,4 +26,4 @@ std::unique_ptr<Composition> MakeAlternate(const SchedulerLimits&) {
   return std::make_unique<Alternate>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -4,7 +4,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class DecodeMaximal final : public Composition {
@@ -32,4 +32,4 @@ std::unique_ptr<Composition> MakeDecodeMaximal(const SchedulerLimits&) {
   return std::make_unique<DecodeMaximal>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

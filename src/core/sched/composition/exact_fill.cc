@@ -10,7 +10,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class ExactFill final : public Composition {
@@ -63,4 +63,4 @@ std::unique_ptr<Composition> MakeExactFill(const SchedulerLimits& limits) {
   return std::make_unique<ExactFill>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 #include "core/sched/context.h"
 #include "core/sched/newcomers.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class FirstFit final : public Composition {
@@ -38,4 +38,4 @@ std::unique_ptr<Composition> MakeFirstFit(const SchedulerLimits& limits) {
   return std::make_unique<FirstFit>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

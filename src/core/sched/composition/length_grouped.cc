@@ -6,7 +6,7 @@
 #include "core/sched/context.h"
 #include "core/sched/length_groups.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class LengthGrouped final : public Composition {
@@ -48,4 +48,4 @@ std::unique_ptr<Composition> MakeLengthGrouped(const SchedulerLimits& limits) {
   return std::make_unique<LengthGrouped>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -3,7 +3,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class OnePromptHybrid final : public Composition {
@@ -29,4 +29,4 @@ std::unique_ptr<Composition> MakeOnePromptHybrid(const SchedulerLimits&) {
   return std::make_unique<OnePromptHybrid>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

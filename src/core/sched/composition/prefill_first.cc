@@ -3,7 +3,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class PrefillFirst final : public Composition {
@@ -22,4 +22,4 @@ std::unique_ptr<Composition> MakePrefillFirst(const SchedulerLimits&) {
   return std::make_unique<PrefillFirst>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

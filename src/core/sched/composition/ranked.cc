@@ -9,7 +9,7 @@
 #include "core/sched/context.h"
 #include "core/sched/newcomers.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class Ranked final : public Composition {
@@ -69,4 +69,4 @@ std::unique_ptr<Composition> MakeRankedWhole(const SchedulerLimits&) {
   return std::make_unique<Ranked>(true);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

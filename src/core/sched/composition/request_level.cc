@@ -9,7 +9,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<bool> kPad{"pad",
@@ -65,4 +65,4 @@ std::unique_ptr<Composition> MakeRequestLevel(const SchedulerLimits& limits) {
   return std::make_unique<RequestLevel>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

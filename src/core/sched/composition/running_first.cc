@@ -2,7 +2,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class RunningFirst final : public Composition {
@@ -23,4 +23,4 @@ std::unique_ptr<Composition> MakeRunningFirst(const SchedulerLimits&) {
   return std::make_unique<RunningFirst>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -2,7 +2,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/context.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class WholePromptHybrid final : public Composition {
@@ -21,4 +21,4 @@ std::unique_ptr<Composition> MakeWholePromptHybrid(const SchedulerLimits&) {
   return std::make_unique<WholePromptHybrid>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

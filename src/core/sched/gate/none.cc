@@ -1,7 +1,7 @@
 // No limit but memory: what the tables of the step loop hold.
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class NoGate final : public Gate {
@@ -15,4 +15,4 @@ std::unique_ptr<Gate> MakeNoGate(const SchedulerLimits&) {
   return std::make_unique<NoGate>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -21,7 +21,7 @@
 #include "core/sched/plan.h"
 #include "core/sched/predicted_length.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr size_t kMostAhead = 512;
@@ -279,4 +279,4 @@ std::unique_ptr<Gate> MakePredictGate(const SchedulerLimits& limits) {
   return std::make_unique<PredictGate>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

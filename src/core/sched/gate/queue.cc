@@ -1,7 +1,7 @@
 // --max-queue and nothing else.
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class QueueGate final : public Gate {};
@@ -12,4 +12,4 @@ std::unique_ptr<Gate> MakeQueueGate(const SchedulerLimits&) {
   return std::make_unique<QueueGate>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

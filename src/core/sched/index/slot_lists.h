@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/units.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 class SlotLists {
  public:
@@ -64,4 +64,4 @@ class SlotLists {
   std::vector<Ends> ends_;   // [lists]
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -14,7 +14,7 @@
 
 #include "base/check.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 template <class Entry>
 class SortedBlocks {
@@ -182,4 +182,4 @@ class SortedBlocks {
   size_t last_ = 0;  // index in order_ of the block that was last looked for; a guess
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -9,7 +9,7 @@
 
 #include "base/units.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 // Sorts what is nearly sorted: each of the few that are out of place goes before those that it belongs before. The
 // number of entries that others were put before.
@@ -75,4 +75,4 @@ class SteadySort {
   int64_t moves_ = 0;
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

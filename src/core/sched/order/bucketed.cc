@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace tactus::sched {
+namespace tactus::core {
 
 BucketedOrder::BucketedOrder(int32_t slot_capacity, int32_t buckets)
     : lists_(slot_capacity, buckets), place_(static_cast<size_t>(buckets), 0) {
@@ -50,4 +50,4 @@ void BucketedOrder::Remove(SlotId slot) {
   filled_.pop_back();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -7,7 +7,7 @@
 #include "core/sched/index/slot_lists.h"
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 class BucketedOrder : public Order {
  public:
@@ -34,4 +34,4 @@ class BucketedOrder : public Order {
   std::vector<int32_t> place_;  // [buckets] index in filled_
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -17,7 +17,7 @@
 
 #include "core/sched/index/slot_lists.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr double kOwedUnit = 1e6;  // what is owed is in millionths of a token
@@ -154,4 +154,4 @@ std::unique_ptr<Order> WithClassShares(const SchedulerLimits& limits, std::uniqu
   return std::make_unique<ClassShareOrder>(limits, shares, std::move(order));
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

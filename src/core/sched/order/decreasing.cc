@@ -10,7 +10,7 @@
 #include "core/sched/order/sorted_queue.h"
 #include "core/sched/predicted_length.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<int64_t> kSortWindow{
@@ -86,4 +86,4 @@ std::unique_ptr<Order> MakeDecreasingOrder(const SchedulerLimits& limits) {
   return std::make_unique<DecreasingOrder>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -17,7 +17,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<std::string> kCaps{
@@ -139,4 +139,4 @@ std::unique_ptr<Order> MakeDualScanOrder(const SchedulerLimits& limits) {
   return std::make_unique<DualScanOrder>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

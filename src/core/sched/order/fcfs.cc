@@ -2,7 +2,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class FcfsOrder final : public KeyedOrder {
@@ -21,4 +21,4 @@ std::unique_ptr<Order> MakeFcfsOrder(const SchedulerLimits& limits) {
   return std::make_unique<FcfsOrder>(limits.slot_capacity);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

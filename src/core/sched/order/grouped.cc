@@ -15,7 +15,7 @@
 #include "core/sched/order/sorted_queue.h"
 #include "core/sched/predicted_length.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<int64_t> kBinTokens{"pia-bin",
@@ -162,4 +162,4 @@ std::unique_ptr<Order> MakeGroupedOrder(const SchedulerLimits& limits) {
   return std::make_unique<GroupedOrder>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

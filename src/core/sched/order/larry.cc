@@ -15,7 +15,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/order/bucketed.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<double> kLambda{
@@ -118,4 +118,4 @@ std::unique_ptr<Order> MakeLarryOrder(const SchedulerLimits& limits) {
   return std::make_unique<LarryOrder>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -13,7 +13,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/order/promoting.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<DurationText> kQuantum{
@@ -187,4 +187,4 @@ std::unique_ptr<Order> MakeMlfqOrder(const SchedulerLimits& limits) {
   return std::make_unique<Mlfq>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

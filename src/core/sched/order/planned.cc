@@ -4,7 +4,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class PlannedOrder final : public KeyedOrder {
@@ -23,4 +23,4 @@ std::unique_ptr<Order> MakePlannedOrder(const SchedulerLimits& limits) {
   return std::make_unique<PlannedOrder>(limits.slot_capacity);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

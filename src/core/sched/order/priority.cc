@@ -3,7 +3,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class PriorityOrder final : public KeyedOrder {
@@ -25,4 +25,4 @@ std::unique_ptr<Order> MakePriorityOrder(const SchedulerLimits& limits) {
   return std::make_unique<PriorityOrder>(limits.slot_capacity);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

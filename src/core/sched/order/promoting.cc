@@ -1,6 +1,6 @@
 #include "core/sched/order/promoting.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 PromotingOrder::PromotingOrder(int32_t slot_capacity)
     : KeyedOrder(slot_capacity), waits_(slot_capacity), filed_(static_cast<size_t>(slot_capacity)) {
@@ -43,4 +43,4 @@ SlotId PromotingOrder::Next() {
   return slot;
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

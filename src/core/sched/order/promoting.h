@@ -8,7 +8,7 @@
 
 #include "core/sched/order/sorted_queue.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 class PromotingOrder : public KeyedOrder {
  public:
@@ -65,4 +65,4 @@ class PromotingOrder : public KeyedOrder {
   bool all_promoted_seen_ = false;
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -4,7 +4,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<int64_t> kSeed{
@@ -34,4 +34,4 @@ std::unique_ptr<Order> MakeRandomOrder(const SchedulerLimits& limits) {
   return std::make_unique<RandomOrder>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

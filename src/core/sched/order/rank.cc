@@ -15,7 +15,7 @@
 #include "core/sched/order/promoting.h"
 #include "core/sched/predicted_length.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<int64_t> kStarvationSteps{
@@ -162,4 +162,4 @@ std::unique_ptr<Order> MakeRankOrder(const SchedulerLimits& limits) {
   return std::make_unique<RankOrder>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -3,7 +3,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class ShortestPromptOrder final : public KeyedOrder {
@@ -22,4 +22,4 @@ std::unique_ptr<Order> MakeShortestPromptOrder(const SchedulerLimits& limits) {
   return std::make_unique<ShortestPromptOrder>(limits.slot_capacity);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -4,7 +4,7 @@
 
 #include "base/check.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 KeyedOrder::KeyedOrder(int32_t slot_capacity) : entries_(slot_capacity) {
   key_.resize(static_cast<size_t>(slot_capacity));
@@ -60,4 +60,4 @@ void KeyedOrder::Remove(SlotId slot) {
   entries_.Remove({key_[slot], slot});
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

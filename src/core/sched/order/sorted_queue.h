@@ -7,7 +7,7 @@
 #include "core/sched/index/sorted_blocks.h"
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 // Lower goes first; `arrival` is unique and makes the order total.
 struct QueueKey {
@@ -77,4 +77,4 @@ class KeyedOrder : public Order {
   std::vector<bool> queued_;   // [capacity]
 };
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -5,7 +5,7 @@
 #include "core/sched/order/sorted_queue.h"
 #include "core/sched/predicted_length.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class SrptOrder final : public KeyedOrder {
@@ -39,4 +39,4 @@ std::unique_ptr<Order> MakeSrptOrder(const SchedulerLimits& limits) {
   return std::make_unique<SrptOrder>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -21,7 +21,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/index/slot_lists.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<double> kPromptCost{
@@ -268,4 +268,4 @@ std::unique_ptr<Order> MakeVtcOrder(const SchedulerLimits& limits) {
   return std::make_unique<VtcOrder>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

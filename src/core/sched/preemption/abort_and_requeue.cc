@@ -5,7 +5,7 @@
 #include "core/sched/plan.h"
 #include "core/sched/predicted_length.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class AbortAndRequeue final : public Preemption {
@@ -34,4 +34,4 @@ std::unique_ptr<Preemption> MakeAbortAndRequeue(const SchedulerLimits& limits) {
   return std::make_unique<AbortAndRequeue>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -9,7 +9,7 @@
 #include "core/sched/predicted_length.h"
 #include "core/sched/preemption/last_of_least_valued.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<double> kSpared{"trail-c",
@@ -75,4 +75,4 @@ std::unique_ptr<Preemption> MakeByRankRecompute(const SchedulerLimits& limits) {
   return std::make_unique<ByRankRecompute>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -3,7 +3,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/preemption/last_of_least_valued.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class LastAdmittedRecompute final : public Preemption {
@@ -20,4 +20,4 @@ std::unique_ptr<Preemption> MakeLastAdmittedRecompute(const SchedulerLimits&) {
   return std::make_unique<LastAdmittedRecompute>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -6,7 +6,7 @@
 #include "core/sched/plan.h"
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 // Of `slots`, the last among those that the order values least; kNoSlot where this plan has touched all of them.
 inline SlotId LastOfLeastValued(std::span<const SlotId> slots, const StepView& view, const PlanBuilder& plan,
@@ -24,4 +24,4 @@ inline SlotId LastOfLeastValued(std::span<const SlotId> slots, const StepView& v
   return victim;
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

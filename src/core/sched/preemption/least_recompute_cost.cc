@@ -3,7 +3,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/plan.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class LeastRecomputeCost final : public Preemption {
@@ -28,4 +28,4 @@ std::unique_ptr<Preemption> MakeLeastRecomputeCost(const SchedulerLimits&) {
   return std::make_unique<LeastRecomputeCost>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -1,7 +1,7 @@
 // No sequence gives memory back; admission must have reserved all that can be needed.
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class NoPreemption final : public Preemption {
@@ -16,4 +16,4 @@ std::unique_ptr<Preemption> MakeNoPreemption(const SchedulerLimits&) {
   return std::make_unique<NoPreemption>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -4,7 +4,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/preemption/last_of_least_valued.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class OwnEnd final : public Preemption {
@@ -25,4 +25,4 @@ std::unique_ptr<Preemption> MakeOwnEndRecompute(const SchedulerLimits&) {
   return std::make_unique<OwnEnd>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

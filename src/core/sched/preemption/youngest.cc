@@ -7,7 +7,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/preemption/last_of_least_valued.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class Youngest : public Preemption {
@@ -46,4 +46,4 @@ std::unique_ptr<Preemption> MakeProactiveSwap(const SchedulerLimits&) {
   return std::make_unique<ProactiveSwap>();
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -3,7 +3,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/promise/promise.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 class PromiseAdmission final : public Admission {
@@ -30,4 +30,4 @@ std::unique_ptr<Admission> MakePromiseAdmission(const SchedulerLimits& limits) {
   return std::make_unique<PromiseAdmission>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

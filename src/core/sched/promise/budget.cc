@@ -16,7 +16,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/promise/promise.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr int64_t kMostPromiseTokens = 2048;
@@ -84,4 +84,4 @@ std::unique_ptr<Budget> MakePromiseBudget(const SchedulerLimits& limits) {
   return std::make_unique<PromiseBudget>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -21,7 +21,7 @@
 #include "core/sched/index/sorted_blocks.h"
 #include "core/sched/promise/promise.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr size_t kHorizon = 128;
@@ -348,4 +348,4 @@ std::unique_ptr<Order> MakePromiseOrder(const SchedulerLimits& limits) {
   return std::make_unique<PromiseOrder>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

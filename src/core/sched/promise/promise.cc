@@ -5,7 +5,7 @@
 #include "core/sched/budget/tbt_objective.h"
 #include "core/sched/choices.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 // To the first token, for who states something else only. It can be late, not missed.
@@ -243,4 +243,4 @@ void PromiseModel::Size(const StepView& view) const {
   s.token_ns = std::max(best_token_ns_, static_cast<double>(step_ns) / tokens);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -19,7 +19,7 @@
 #include "core/sched/class_shares.h"
 #include "core/sched/policy.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 
 struct PromiseNote {
   TimeNs token_ns;       // when its latest token was seen
@@ -177,4 +177,4 @@ inline constexpr Knob<int64_t> kPromiseTurn{
 // A decode that may be left out is in one of so many steps.
 inline constexpr int64_t kLongestPause = 64;
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

@@ -18,7 +18,7 @@
 #include "core/sched/newcomers.h"
 #include "core/sched/promise/promise.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 // Of a prompt that states nothing, in a step that has nothing else.
@@ -215,4 +215,4 @@ std::unique_ptr<Composition> MakePromiseFill(const SchedulerLimits& limits) {
   return std::make_unique<PromiseFill>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

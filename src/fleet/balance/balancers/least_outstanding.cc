@@ -1,7 +1,7 @@
 // Ties go round, so that replicas that are equally idle share the load.
 #include "fleet/balance/balancers.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 class LeastOutstanding final : public Balancer {
@@ -30,4 +30,4 @@ std::unique_ptr<Balancer> MakeLeastOutstanding(uint64_t) {
   return std::make_unique<LeastOutstanding>();
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

@@ -5,7 +5,7 @@
 #include "fleet/balance/balancers.h"
 #include "fleet/balance/rebalance.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 class Llumnix final : public Balancer {
@@ -34,4 +34,4 @@ std::unique_ptr<Balancer> MakeLlumnix(uint64_t) {
   return std::make_unique<Llumnix>();
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

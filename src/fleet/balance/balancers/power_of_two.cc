@@ -2,7 +2,7 @@
 #include "base/rng.h"
 #include "fleet/balance/balancers.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 class PowerOfTwo final : public Balancer {
@@ -39,4 +39,4 @@ std::unique_ptr<Balancer> MakePowerOfTwo(uint64_t seed) {
   return std::make_unique<PowerOfTwo>(seed);
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

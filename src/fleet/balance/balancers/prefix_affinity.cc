@@ -7,7 +7,7 @@
 #include "fleet/balance/balancers.h"
 #include "fleet/balance/prefix_index.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 constexpr double kMostOverMean = 1.25;
@@ -53,4 +53,4 @@ std::unique_ptr<Balancer> MakePrefixAffinity(uint64_t) {
   return std::make_unique<PrefixAffinity>();
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

@@ -1,7 +1,7 @@
 #include "base/rng.h"
 #include "fleet/balance/balancers.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 class Random final : public Balancer {
@@ -29,4 +29,4 @@ std::unique_ptr<Balancer> MakeRandom(uint64_t seed) {
   return std::make_unique<Random>(seed);
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

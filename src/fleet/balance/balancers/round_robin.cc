@@ -1,6 +1,6 @@
 #include "fleet/balance/balancers.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 class RoundRobin final : public Balancer {
@@ -24,4 +24,4 @@ std::unique_ptr<Balancer> MakeRoundRobin(uint64_t) {
   return std::make_unique<RoundRobin>();
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

@@ -11,7 +11,7 @@
 
 #include "fleet/balance/balancers.h"
 
-namespace tactus::route {
+namespace tactus::fleet {
 namespace {
 
 class Sal final : public Balancer {
@@ -50,4 +50,4 @@ std::unique_ptr<Balancer> MakeSal(uint64_t) {
   return std::make_unique<Sal>();
 }
 
-}  // namespace tactus::route
+}  // namespace tactus::fleet

@@ -12,7 +12,7 @@
 
 #include "language/text/jinja/value.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 struct Expr;
 struct Stmt;
@@ -150,4 +150,4 @@ struct Program {
 // Throws TemplateError (kSyntax or kUnsupported) with the line.
 std::unique_ptr<Program> Parse(std::string_view source);
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -7,7 +7,7 @@
 #include "language/text/jinja/interpreter.h"
 #include "language/text/jinja/methods.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 namespace {
 
 using Run = Interpreter;
@@ -304,4 +304,4 @@ std::string_view BoundArguments::Text(size_t k, std::string_view otherwise) cons
   return values_[k].str();
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -10,7 +10,7 @@
 
 #include "language/text/jinja/value.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 class Interpreter;
 
@@ -70,4 +70,4 @@ class BoundArguments {
 Value ToJson(Interpreter& run, const Value& input, const Arguments& args);
 double ParsePythonFloat(std::string_view text, bool* ok);
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

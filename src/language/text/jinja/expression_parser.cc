@@ -2,7 +2,7 @@
 
 #include "language/text/jinja/methods.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 const Expr* ExpressionParser::ParseTuple(bool with_condexpr, std::string_view end_name, bool parentheses) {
   const int line = Current().line;
@@ -403,4 +403,4 @@ const Expr* ExpressionParser::ParseTest(const Expr* e) {
   return negated ? Binary(ExprKind::kNot, Operator::kAdd, result, nullptr, test->line) : result;
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -13,7 +13,7 @@
 #include "language/text/jinja/builtins.h"
 #include "language/text/jinja/lexer.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 inline constexpr int kMaxExpressionDepth = 400;  // of the tree; a chain a + b + c + ... counts one per term
 
@@ -168,4 +168,4 @@ class ExpressionParser {
   std::unique_ptr<Program> program_;
 };
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

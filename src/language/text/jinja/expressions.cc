@@ -6,7 +6,7 @@
 #include "language/text/jinja/methods.h"
 #include "language/text/jinja/unicode.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 struct Interpreter::EvaluatedArgs {
   std::vector<Value> positional;
@@ -523,4 +523,4 @@ bool Interpreter::ApplyTest(std::string_view name, const Value& input, const Arg
   return entry->apply(*this, input, args);
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

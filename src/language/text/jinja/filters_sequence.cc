@@ -5,7 +5,7 @@
 #include "language/text/jinja/methods.h"
 #include "language/text/jinja/unicode.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 namespace {
 
 using Run = Interpreter;
@@ -304,4 +304,4 @@ std::span<const FilterEntry> SequenceFilters() {
   return kSequenceFilters;
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

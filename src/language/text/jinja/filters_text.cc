@@ -8,7 +8,7 @@
 #include "language/text/jinja/string_methods.h"
 #include "language/text/jinja/unicode.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 namespace {
 
 using Run = Interpreter;
@@ -210,4 +210,4 @@ double ParsePythonFloat(std::string_view text, bool* ok) {
   return value;
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -6,7 +6,7 @@
 #include "language/text/jinja/methods.h"
 #include "language/text/jinja/unicode.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 struct Interpreter::Depth {
   explicit Depth(Interpreter* run) : run_(run) {
@@ -376,4 +376,4 @@ Value Interpreter::CallMacro(const Macro& macro, const Arguments& args) {
   return Text(capture.text);
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

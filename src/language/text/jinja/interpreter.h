@@ -15,7 +15,7 @@
 #include "language/text/jinja/builtins.h"
 #include "language/text/jinja/value.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 struct Limits {
   size_t output_bytes = size_t{32} << 20;   // of the result and of any one text
@@ -127,4 +127,4 @@ class Interpreter {
   std::vector<Scope*> free_scopes_;
 };
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

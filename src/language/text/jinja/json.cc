@@ -5,7 +5,7 @@
 #include "language/text/jinja/interpreter.h"
 #include "language/text/jinja/unicode.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 namespace {
 
 class Writer {
@@ -200,4 +200,4 @@ Value ToJson(Interpreter& run, const Value& input, const Arguments& args) {
   return run.Text(writer.text());
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -8,7 +8,7 @@
 #include "language/text/jinja/unicode.h"
 #include "language/text/jinja/value.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 namespace {
 
 [[noreturn]] void SyntaxError(std::string message, int line) {
@@ -396,4 +396,4 @@ std::string DescribeToken(const Token& token) {
   }
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 enum class TokenType : uint8_t {
   kData,
@@ -35,4 +35,4 @@ struct Token {
 std::vector<Token> Tokenize(std::string_view source);
 std::string DescribeToken(const Token& token);  // as jinja2's messages name it
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -8,7 +8,7 @@
 
 #include "tactus/stop_token.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 class Meter {
  public:
@@ -32,4 +32,4 @@ class Meter {
   int64_t next_look_ = 0;
 };
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

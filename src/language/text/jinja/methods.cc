@@ -8,7 +8,7 @@
 #include "language/text/jinja/string_methods.h"
 #include "language/text/jinja/unicode.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 namespace {
 
 // What Python's own types have. "Mutating": the immutable sandbox hides them.
@@ -284,4 +284,4 @@ Value CallMethod(Interpreter& run, const Method& method, const Arguments& args) 
   ThrowUnsupported("the method '" + std::string(name) + "' of '" + TypeName(self) + "' is not supported");
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -6,7 +6,7 @@
 #include "language/text/jinja/builtins.h"
 #include "language/text/jinja/value.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 // Python has a method of this name that templates might call, and this interpreter has none.
 bool IsUnsupportedMethod(std::string_view name);
@@ -21,4 +21,4 @@ Value CallMethod(Interpreter& run, const Method& method, const Arguments& args);
 // `a in b`.
 bool Contains(Interpreter& run, const Value& container, const Value& item);
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -5,7 +5,7 @@
 
 #include "language/text/jinja/expression_parser.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 namespace {
 
 constexpr int kMaxStatementDepth = 60;
@@ -372,4 +372,4 @@ std::unique_ptr<Program> Parse(std::string_view source) {
   return Parser(source).Run();
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

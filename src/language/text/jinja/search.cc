@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 size_t FindText(Meter& meter, std::string_view text, std::string_view part, size_t from) {
   if (from > text.size()) return std::string_view::npos;
@@ -37,4 +37,4 @@ size_t RightFindText(Meter& meter, std::string_view text, std::string_view part)
   return std::string_view::npos;
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -6,10 +6,10 @@
 
 #include "language/text/jinja/meter.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 // As string_view's; npos: none.
 size_t FindText(Meter& meter, std::string_view text, std::string_view part, size_t from = 0);
 size_t RightFindText(Meter& meter, std::string_view text, std::string_view part);
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

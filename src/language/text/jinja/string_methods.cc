@@ -8,7 +8,7 @@
 #include "language/text/jinja/search.h"
 #include "language/text/jinja/unicode.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 namespace {
 
 using Run = Interpreter;
@@ -330,4 +330,4 @@ std::string ReplaceText(Interpreter& run, std::string_view text, std::string_vie
   return out.append(text);
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

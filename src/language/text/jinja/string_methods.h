@@ -5,7 +5,7 @@
 
 #include "language/text/jinja/builtins.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 struct StringMethod {
   std::string_view name;
@@ -17,4 +17,4 @@ const StringMethod* FindStringMethod(std::string_view name);
 std::string ReplaceText(Interpreter& run, std::string_view text, std::string_view from, std::string_view to,
                         int64_t count);
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

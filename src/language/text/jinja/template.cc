@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 namespace {
 
 Status ToStatus(const TemplateError& error) {
@@ -111,4 +111,4 @@ Result<std::string> Template::Render(const Json& variables, const RenderOptions&
   return text;
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -11,7 +11,7 @@
 #include "language/text/jinja/interpreter.h"
 #include "tactus/status.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 inline constexpr size_t kMaxSourceBytes = size_t{1} << 20;
 
@@ -35,4 +35,4 @@ class Template {
   std::unique_ptr<Program> program_;
 };
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -4,7 +4,7 @@
 #include <unicode/uchar.h>
 #include <unicode/unistr.h>
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 uint32_t NextCodePoint(std::string_view text, size_t* position) {
   const auto byte = [&](size_t k) { return static_cast<uint8_t>(text[k]); };
@@ -171,4 +171,4 @@ std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends) 
   return lines;
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

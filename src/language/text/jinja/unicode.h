@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 // The code point at *position, which moves past it. *position < text.size().
 uint32_t NextCodePoint(std::string_view text, size_t* position);
@@ -30,4 +30,4 @@ std::string Title(std::string_view text);  // str.title()
 std::string_view Strip(std::string_view text, const std::string_view* chars, bool left, bool right);
 std::vector<std::string_view> SplitLines(std::string_view text, bool keep_ends);
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <map>
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 void Throw(std::string message) {
   throw TemplateError{TemplateError::Kind::kRuntime, std::move(message), 0};
@@ -297,4 +297,4 @@ int Compare(Meter& meter, const Value& a, const Value& b, const char* op, int de
   Throw("'" + std::string(op) + "' not supported between instances of '" + TypeName(a) + "' and '" + TypeName(b) + "'");
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

@@ -18,7 +18,7 @@
 
 #include "language/text/jinja/meter.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 // Private to this folder: caught at the public functions and turned into a Status.
 struct TemplateError {
@@ -258,4 +258,4 @@ void AppendStringRepr(std::string_view text, std::string* out);
 
 inline constexpr int kMaxNesting = 200;  // of data: repr, comparison, JSON
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

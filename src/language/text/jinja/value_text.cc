@@ -5,7 +5,7 @@
 #include "language/text/jinja/unicode.h"
 #include "language/text/jinja/value.h"
 
-namespace tactus::jinja {
+namespace tactus::language::jinja {
 
 std::string TypeName(const Value& v) {
   switch (v.type) {
@@ -263,4 +263,4 @@ std::string Repr(const Value& v) {
   return out;
 }
 
-}  // namespace tactus::jinja
+}  // namespace tactus::language::jinja

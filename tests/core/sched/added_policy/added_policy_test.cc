@@ -12,7 +12,7 @@
 #include "sim/sim_options.h"
 #include "tactus/options.h"
 
-namespace tactus {
+namespace tactus::core {
 namespace {
 
 using testing::Harness;
@@ -39,10 +39,10 @@ std::string Parsed(const std::vector<std::string>& args) {
 TEST(AddedPolicy, ItsKnobIsAFlagOfServingAndOfSimulation) {
   EXPECT_EQ(Parsed<EngineOptions>({}), "1");
   EXPECT_EQ(Parsed<EngineOptions>({"--patience", "3"}), "3");
-  EXPECT_EQ(Parsed<SimOptions>({"--patience", "4"}), "4");
+  EXPECT_EQ(Parsed<sim::SimOptions>({"--patience", "4"}), "4");
   EXPECT_NE(Parsed<EngineOptions>({"--patience", "101"}).find("give a value from 0 to 100 times"), std::string::npos);
   ASSERT_EQ(setenv("TACTUS_PATIENCE", "5", 1), 0);
-  EXPECT_EQ(Parsed<SimOptions>({}), "5");
+  EXPECT_EQ(Parsed<sim::SimOptions>({}), "5");
   unsetenv("TACTUS_PATIENCE");
 
   EngineOptions options;
@@ -113,4 +113,4 @@ TEST(AddedPolicy, AFreshInstancePlansAlikeAndARecordingReplays) {
 }
 
 }  // namespace
-}  // namespace tactus
+}  // namespace tactus::core

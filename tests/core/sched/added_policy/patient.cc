@@ -2,7 +2,7 @@
 #include "core/sched/choices.h"
 #include "core/sched/order/sorted_queue.h"
 
-namespace tactus::sched {
+namespace tactus::core {
 namespace {
 
 constexpr Knob<int64_t> kPatience{"patience",
@@ -40,4 +40,4 @@ std::unique_ptr<Order> MakePatientOrder(const SchedulerLimits& limits) {
   return std::make_unique<PatientOrder>(limits);
 }
 
-}  // namespace tactus::sched
+}  // namespace tactus::core

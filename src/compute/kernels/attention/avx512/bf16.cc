@@ -7,7 +7,7 @@
 #include "compute/kernels/attention/avx512/bf16_tile.h"
 #include "compute/kernels/attention/avx512/tiles.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 struct Bf16 {
@@ -80,4 +80,4 @@ void AttentionAvx512Bf16(ThreadPool& pool, const float* q, int64_t q_stride, std
   AttentionOf<Bf16>(pool, q, q_stride, items, heads, kv, scale, window, out, out_stride, scratch);
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

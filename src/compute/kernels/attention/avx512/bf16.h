@@ -3,11 +3,11 @@
 
 #include "compute/kernels/kernel_set.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 // As Ops::attention; precondition: CpuHasAvx512Bf16() and kv.dtype is kBF16.
 void AttentionAvx512Bf16(ThreadPool& pool, const float* q, int64_t q_stride, std::span<const AttentionItem> items,
                          int32_t heads, const KvLayer& kv, float scale, int32_t window, float* out, int64_t out_stride,
                          Workspace scratch);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

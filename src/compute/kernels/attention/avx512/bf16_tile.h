@@ -9,7 +9,7 @@
 
 #include "compute/kernels/attention/avx512/rows.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int32_t kPairs = kPartition / 2;  // pairs of positions per partition
@@ -120,4 +120,4 @@ void WeighRows(const WeighCall& call) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -8,7 +8,7 @@
 #include "compute/kernels/attention/kv_layout.h"
 #include "compute/kernels/attention/schedule.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // Whether K and V of 16 positions of a head (a chunk) can be read as vectors where they lie.
@@ -151,4 +151,4 @@ class FetchStream {
 };
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -11,7 +11,7 @@
 #include "compute/kernels/attention/avx512/rows.h"
 #include "compute/kernels/attention/schedule.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr float kLog2E = 1.44269504f;
@@ -160,4 +160,4 @@ void RunGroup(const AttentionCall& call, const Rows& rows, const PartitionKv& p,
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -9,7 +9,7 @@
 #include "compute/kernels/attention/avx512/int8_tile.h"
 #include "compute/kernels/attention/avx512/tiles.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 struct Int8 {
@@ -95,4 +95,4 @@ void AttentionAvx512Int8(ThreadPool& pool, const float* q, int64_t q_stride, std
   AttentionOf<Int8>(pool, q, q_stride, items, heads, kv, scale, window, out, out_stride, scratch);
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -10,7 +10,7 @@
 
 #include "compute/kernels/attention/avx512/rows.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int32_t kQuads = kPartition / 4;  // groups of positions per partition
@@ -172,4 +172,4 @@ void WeighRows(const WeighCall& call) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

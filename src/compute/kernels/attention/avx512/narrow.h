@@ -8,7 +8,7 @@
 
 #include "compute/kernels/attention/avx512/groups.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // Scores of all KV heads of a narrow tile, ChunksAtOnce of K: blocks are read as they lie in memory. `piece`: the first
@@ -108,4 +108,4 @@ void SoftmaxNarrow(const AttentionCall& call, const AttentionTile& tile, const R
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

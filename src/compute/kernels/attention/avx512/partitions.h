@@ -9,7 +9,7 @@
 #include "compute/kernels/attention/avx512/groups.h"
 #include "compute/kernels/attention/avx512/narrow.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int32_t kAll = 1 << 20, kAfter = FetchStream::kMostAhead;
@@ -207,4 +207,4 @@ void RunAnyPartition(const AttentionCall& call, const AttentionTile& tile, const
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

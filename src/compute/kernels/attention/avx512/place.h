@@ -12,7 +12,7 @@
 #include "compute/kernels/attention/kv_layout.h"
 #include "compute/kernels/attention/schedule.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // Where one thread works.
@@ -202,4 +202,4 @@ inline void PlaceValueScales(const AttentionCall& call, const AttentionTile& til
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

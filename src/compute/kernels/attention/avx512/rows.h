@@ -9,7 +9,7 @@
 
 #include "compute/kernels/kernel_set.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int32_t kGroupRows = 8;  // rows that go through the tiles together
@@ -169,4 +169,4 @@ inline void SpreadVectors(__m512* x, int32_t vectors, int32_t n) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

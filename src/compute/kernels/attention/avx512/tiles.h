@@ -24,7 +24,7 @@
 #include "compute/kernels/attention/avx512/partitions.h"
 #include "compute/kernels/attention/schedule.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // Adds a partition's `n` rows, stride apart, to what came before them. A row's first partition finds maximum -infinity,
@@ -177,4 +177,4 @@ void AttentionOf(ThreadPool& pool, const float* q, int64_t q_stride, std::span<c
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -9,7 +9,7 @@
 #include "compute/kernels/attention/kv_layout.h"
 #include "compute/kernels/kernel_set.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // Softmax over all visible positions at once: a pass for the maximum, one for sum and values.
@@ -64,4 +64,4 @@ void AttentionRef(ThreadPool&, const float* q, int64_t q_stride, std::span<const
   }
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 #include "compute/kernels/packed/operators.h"
 #include "compute/kernels/simd/avx512.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kLeastTileRows = 16;
@@ -62,4 +62,4 @@ void GatedPackedAmx(ThreadPool& pool, const PackedTokens& x, const PackedMatrix&
   Avx512Ops().gated_packed(pool, x, gate, gate_bias, up, up_bias, inner, out, scratch);
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

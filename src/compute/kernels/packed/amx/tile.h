@@ -20,7 +20,7 @@
 #include "compute/kernels/packed/panel.h"
 #include "compute/kernels/packed/scales.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // As ldtilecfg reads it.
@@ -249,4 +249,4 @@ void SumPanelByTiles(const PanelSums& run) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

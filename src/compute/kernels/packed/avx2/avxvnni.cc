@@ -7,7 +7,7 @@
 #include "compute/kernels/packed/operators.h"
 #include "compute/kernels/packed/unrounded.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 struct DotsVnni : BaseAvx2 {
@@ -40,4 +40,4 @@ SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
 
 TACTUS_DEFINE_PACKED_OPS(AvxVnni, Pick)
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -14,7 +14,7 @@
 #include "compute/kernels/packed/tile.h"
 #include "compute/kernels/simd/avx2.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 struct BaseAvx2 {
@@ -165,4 +165,4 @@ struct ByteDotsAvx2 : BaseAvx2 {
 };
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // ymm12, ymm13: weights, or even and odd columns of one vector; ymm14: a value; ymm15: a product, or a mask.
@@ -144,4 +144,4 @@ TACTUS_DEFINE_LOOP(FloatLoop, TACTUS_BODY_F32);  // 1 column of f32; any
 #undef TACTUS_DEFINE_LOOP
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

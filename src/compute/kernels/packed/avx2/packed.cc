@@ -6,7 +6,7 @@
 #include "compute/kernels/packed/operators.h"
 #include "compute/kernels/packed/unrounded.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 void SumPanelCodes(const PanelSums& run) {
@@ -27,4 +27,4 @@ SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
 
 TACTUS_DEFINE_PACKED_OPS(Avx2, Pick)
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

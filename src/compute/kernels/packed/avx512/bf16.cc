@@ -2,7 +2,7 @@
 // no lanes are added at the end. The instruction rounds to nearest even and treats subnormals as zero.
 #include "compute/kernels/packed/avx512/tile.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 inline constexpr int64_t kPairsPerUnit = 4;
@@ -108,4 +108,4 @@ void SumPanelBf16(const PanelRun& run) {
   });
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -9,7 +9,7 @@
 #include "compute/kernels/packed/operators.h"
 #include "compute/kernels/rows/row_kernel.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kTaskRows = 192;  // whose sums a task holds: 48 KiB
@@ -391,4 +391,4 @@ void EmbedPackedAvx512(ThreadPool& pool, const int32_t* ids, int64_t tokens, con
   pool.ParallelFor(tokens, [&](int64_t t, int32_t) { UnpackRow(table, ids[t], x + t * table.cols); });
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

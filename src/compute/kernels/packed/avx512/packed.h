@@ -12,7 +12,7 @@
 
 #include "compute/kernels/ops.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 inline constexpr int64_t kTileTokens = 6;  // of a tile of bf16
 
@@ -50,4 +50,4 @@ void SumPanelBf16(const PanelRun& run);
 // Tokens of f32, any weights.
 void SumPanelUnrounded(const PanelRun& run);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -5,7 +5,7 @@
 #include "compute/kernels/packed/packed.h"
 #include "compute/kernels/simd/avx512.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // The sum over each of eight vectors.
@@ -143,4 +143,4 @@ void RoundColumns(int64_t token, int64_t first, int64_t columns, const PackedTok
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

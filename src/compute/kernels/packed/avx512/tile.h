@@ -8,7 +8,7 @@
 
 #include "compute/kernels/packed/avx512/packed.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 inline constexpr int64_t kLineBytes = 64;
@@ -83,4 +83,4 @@ struct Walk {
 };
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -3,7 +3,7 @@
 
 #include "compute/kernels/packed/avx512/packed.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 struct FloatsAvx512 {
@@ -18,4 +18,4 @@ void SumPanelUnrounded(const PanelRun& run) {
   SumPanelUnrounded<FloatsAvx512>({run.w, run.x, run.panel, run.first_row, run.rows, run.sums});
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -3,7 +3,7 @@
 // block are exact; what follows is packed/packed.h's.
 #include "compute/kernels/packed/avx512/vnni_tile.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // Columns of a panel at a time. Codes of 512 fill two thirds of the first-level cache, which pays when many tiles pass
@@ -251,4 +251,4 @@ void SumPanelVnni(const PanelRun& run) {
   });
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -11,7 +11,7 @@
 #include "compute/kernels/packed/avx512/vnni_asm.h"
 #include "compute/kernels/packed/avx512/vnni_asm_tile.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 inline constexpr int64_t kSumColumns = 16;  // columns of one entry of PackedTokens::sums
@@ -86,4 +86,4 @@ __attribute__((noinline)) void RunTile(const TilePass& t) {
 }
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kGroupBytes = kPanelRows * 4;
@@ -83,4 +83,4 @@ void SumPanelNeonBf16(const PanelSums& run) {
   }
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -7,7 +7,7 @@
 #include "compute/kernels/packed/operators.h"
 #include "compute/kernels/packed/unrounded.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
@@ -20,4 +20,4 @@ SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
 
 TACTUS_DEFINE_PACKED_OPS(Neon, Pick)
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -9,7 +9,7 @@
 
 #include "compute/kernels/packed/portable/dots.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // What all of them share: vectors, and the arithmetic after a block.
@@ -152,4 +152,4 @@ struct DotsI8mm : NeonBase {
 #endif
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

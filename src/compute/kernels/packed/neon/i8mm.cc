@@ -6,7 +6,7 @@
 #include "compute/kernels/packed/operators.h"
 #include "compute/kernels/packed/unrounded.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
@@ -19,4 +19,4 @@ SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
 
 TACTUS_DEFINE_PACKED_OPS(NeonI8mm, Pick)
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

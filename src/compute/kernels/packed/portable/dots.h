@@ -15,7 +15,7 @@
 #include "compute/kernels/packed/tile.h"
 #include "compute/kernels/simd/portable.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 struct DotsPortable {
@@ -148,4 +148,4 @@ struct OpenedDotsPortable : DotsPortable {
 };
 
 }  // namespace
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

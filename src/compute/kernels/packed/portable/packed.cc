@@ -6,7 +6,7 @@
 #include "compute/kernels/packed/portable/dots.h"
 #include "compute/kernels/packed/unrounded.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
@@ -18,4 +18,4 @@ SumPanelFn Pick(const PackedTokens& x, const PackedMatrix&) {
 
 TACTUS_DEFINE_PACKED_OPS(Portable, Pick)
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -8,7 +8,7 @@
 #include "compute/kernels/packed/operators.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 // The integer of a row's column.
@@ -210,4 +210,4 @@ void EmbedPackedRef(ThreadPool&, const int32_t* ids, int64_t tokens, const Packe
   for (int64_t t = 0; t < tokens; ++t) UnpackRow(table, ids[t], x + t * table.cols);
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

@@ -11,7 +11,7 @@
 #include "compute/kernels/rows/dequantize.h"
 #include "compute/tensor/float16.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 namespace {
 
 constexpr int64_t kPiece = 256;  // columns dequantised at a time: a multiple of every block
@@ -124,4 +124,4 @@ void AddToRef(ThreadPool&, float* x, const float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] += y[i];
 }
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute

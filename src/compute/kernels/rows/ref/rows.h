@@ -3,7 +3,7 @@
 
 #include "compute/kernels/ops.h"
 
-namespace tactus::kernels {
+namespace tactus::compute {
 
 void LinearRef(ThreadPool& pool, const float* x, int64_t tokens, const MatrixView& w, const float* bias, float* y,
                Workspace scratch);
@@ -19,4 +19,4 @@ void AddToRef(ThreadPool& pool, float* x, const float* y, int64_t n);
 void DequantizeRowRef(const MatrixView& w, int64_t row, float* out);
 void RopeStoreRef(ThreadPool& pool, const RopeStoreCall& call, const KvLayer& kv);
 
-}  // namespace tactus::kernels
+}  // namespace tactus::compute
