@@ -12,9 +12,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                  {"role": "assistant", "content": null, "tool_calls": [{"function": {"name": "f", "arguments": {"a": 1.5}}}]}],
     "tools": [{"type": "function", "function": {"name": "f"}}], "add_generation_prompt": true, "s": "a b,c", "n": 3, "x": 2.5,
     "l": [3, 1, 2], "d": {"k": "v", "j": [1]}})");
-  const auto compiled = tactus::jinja::Template::Compile({reinterpret_cast<const char*>(data), size});
+  const auto compiled = tactus::language::jinja::Template::Compile({reinterpret_cast<const char*>(data), size});
   if (!compiled.ok()) return 0;
-  tactus::jinja::RenderOptions options;
+  tactus::language::jinja::RenderOptions options;
   options.now_s = 1753362793;
   options.limits.steps = 20'000;
   options.limits.memory_bytes = size_t{16} << 20;
