@@ -1,4 +1,4 @@
-"""What tests of the commands have in common: the program as scripts call it, and a folder with a tiny model."""
+"""Shared by tests of the commands: the program as scripts call it, and a folder with a tiny model."""
 
 import json
 import os

@@ -122,7 +122,7 @@ TEST(SloMix, AClassWithoutAShareMustBeAPartOfTheWorkload) {
   EXPECT_TRUE(CheckClasses(mix, *ParseWorkload("mix:chat=0.5,code=0.5")).ok());
   const Status none = CheckClasses(mix, *ParseWorkload("random:in=9,out=9"));
   EXPECT_EQ(none.param(), "slo-mix");
-  EXPECT_NE(none.message().find("'random:in=9,out=9' is none"), std::string::npos) << none.message();
+  EXPECT_NE(none.message().find("'random:in=9,out=9' is not one"), std::string::npos) << none.message();
   mix.classes.push_back({.name = "batch"});
   const Status other = CheckClasses(mix, *ParseWorkload("mix:chat=0.5,code=0.5"));
   EXPECT_EQ(other.param(), "slo-mix");
