@@ -448,7 +448,7 @@ TEST(CommandLine, ASecretIsNotPrintedAndItsMaskIsRejected) {
   const Parsed none = ParseArgs({"--print-config"});
   EXPECT_NE(none.output.find("# key: none is set\n"), std::string::npos) << none.output;
   const Parsed two = ParseArgs({"--key", "sesame", "--key", "thyme", "--print-config"});
-  EXPECT_NE(two.output.find("# key: 2 are set, and left out here as a secret; give it by TACTUS_KEY"),
+  EXPECT_NE(two.output.find("# key: 2 are set, and left out here as a secret; set it with TACTUS_KEY"),
             std::string::npos)
       << two.output;
   std::ofstream(path) << two.output;

@@ -130,7 +130,7 @@ TEST(SimCases, OutputFilesOfASingleRunAreRejected) {
   EXPECT_NE(CheckForMany(options).message().find("--steps-out s.csv would be overwritten"), std::string::npos);
   SimCommandOptions replay;
   replay.replay = "x";
-  EXPECT_NE(CheckForMany(replay).message().find("--replay is for"), std::string::npos);
+  EXPECT_NE(CheckForMany(replay).message().find("--replay works only with"), std::string::npos);
   SimCommandOptions series;
   series.timeseries.interval.ns = kSecond;
   EXPECT_NE(CheckForMany(series).message().find("--timeseries describes one run"), std::string::npos);

@@ -61,7 +61,7 @@ TEST(SloMixText, ErrorsNameTheFaultyPart) {
            {"a:1:none;b:none", "'b:none': some classes have a share and some have none"},
            {"chat:0.5:ttft=1s:tbt=1s", "4 fields"},
            {"chat:1:none;", "'': 1 fields"},
-           {":1:none", "a name of 1 to 64 bytes"},
+           {":1:none", "a class name has 1 to 64 bytes"},
            {"a:1:none;a:1:none", "class 'a' twice"},
            {"a:0:none", "share '0'"},
            {"a:-1:none", "share '-1'"},

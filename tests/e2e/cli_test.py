@@ -22,7 +22,7 @@ class ProfileTest(Folder):
         out.write_text("good\n")
         done = tactus("profile", *self.dummy, "-o", out, "--time-limit", "0")
         self.assertEqual(done.returncode, 2)
-        self.assertIn("--time-limit 0", done.stderr)
+        self.assertIn("--time-limit is 0", done.stderr)
         done = tactus("profile", *self.dummy, "-o", out, "--time-limit", "1us")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(f"{out} is unchanged", done.stderr)

@@ -51,7 +51,7 @@ class RunTest(Folder):
             done.stdout.splitlines()[:2], ["The capital of France is Paris.", "The capital of Italy is Rome."]
         )
         self.assertNotIn("Rome", done.stdout.splitlines()[2])  # forgotten
-        self.assertIn("no command", done.stderr)
+        self.assertIn("is not a command", done.stderr)
 
     def test_an_unused_weight_cache_is_reported(self):
         done = tactus(

@@ -317,7 +317,7 @@ class Judging(unittest.TestCase):
             }
             for case in ("A", "B")
         ]
-        kv = checks.Program("kv_test", ("/b/tests/core/kv/kv_test",), "kv", True, None)
+        kv = checks.Program("kv_test", ("/b/tests/core/kv/kv_test",), "core_kv", True, None)
         self.assertEqual(
             checks.listed_programs(whole, build), [kv, checks.Program("e2e", ("python3", "run.py"), "", False, 77)]
         )
@@ -326,7 +326,7 @@ class Judging(unittest.TestCase):
     def programs(self, script):
         return [
             checks.Program("far", ("bash", "-c", script), "engine", False, None),
-            checks.Program("own", ("bash", "-c", script), "kv", False, None),
+            checks.Program("own", ("bash", "-c", script), "core_kv", False, None),
         ]
 
     def trials(self, script, reached=frozenset({7})):
@@ -401,7 +401,7 @@ class Reporting(unittest.TestCase):
 
     def test_equivalent_mutants_do_not_count(self):
         self.assertAlmostEqual(self.outcomes().total().rate, 1 / 3)
-        self.assertIn("| kv | 4 | 1 | 1 | 1 | 1 | 33% |", self.outcomes().markdown())
+        self.assertIn("| core_kv | 4 | 1 | 1 | 1 | 1 | 33% |", self.outcomes().markdown())
 
     def test_too_few_noticed_is_a_shortfall(self):
         self.assertEqual(len(self.outcomes().shortfalls(0.8, 0.9)), 2)
@@ -442,7 +442,7 @@ class Building(unittest.TestCase):
         good, bad = site(line=3), site(function="G", line=9, begin=200)
         output = (
             "FAILED: src/core/kv/CMakeFiles/tactus_kv.dir/a.cc.o\nc++ ...\n"
-            "/p/build/mutants/src/src/kv/a.cc:9:12: error: narrowing conversion\n[2/5] Building\n"
+            "/p/build/mutants/src/src/core/kv/a.cc:9:12: error: narrowing conversion\n[2/5] Building\n"
         )
         self.assertEqual(here.blame(output, [good, bad]), [bad])
 

@@ -7,6 +7,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from rooms import room_of
+
 # Run last: mutants that a module's own tests and their neighbours do not detect have passed every cheaper test.
 _LATE = {"conformance": 1, "golden": 1, "theory": 1, "vidur": 1, "e2e": 2, "install": 3}
 
@@ -59,7 +61,7 @@ def listed_programs(tests: list[dict], build: Path) -> list[Program]:
         found[name] = Program(
             name,
             tuple(w for w in command if not w.startswith("--gtest")),
-            folder[0] if folder else "",
+            room_of(folder),
             googletest,
             int(properties["SKIP_RETURN_CODE"]) if "SKIP_RETURN_CODE" in properties else None,
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import asdict, dataclass, replace
 
+from rooms import room_of
+
 ON = "@ON@"  # placeholder of the switch in Site.instrumented
 NUMBERS = 1 << 20  # the table of runtime/mutant_switch.cc
 
@@ -24,7 +26,7 @@ class Site:
 
     @property
     def module(self) -> str:
-        return self.file.split("/")[1]
+        return room_of(tuple(self.file.split("/")[1:-1]))
 
     @property
     def key(self) -> str:
